@@ -1,0 +1,52 @@
+"""Every column that curate writes: its name, unit, direction and meaning."""
+
+from dataclasses import dataclass
+
+KEY = "key"
+URI = "uri"
+STATUS = "status"
+ERROR = "error"
+EMBEDDING = "embedding"
+OK = "ok"  # the status of a row whose image was scored
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column means.
+
+    ``higher`` says what a larger value means, or is empty where order means nothing.
+    """
+
+    meaning: str
+    unit: str = ""
+    higher: str = ""
+
+
+COLUMNS: dict[str, Column] = {
+    KEY: Column("the user's own key, else the path relative to the scanned root; unique"),
+    URI: Column("where the bytes are; null where the source table holds them"),
+    "width": Column("width as displayed (EXIF orientation applied)", "pixels"),
+    "height": Column("height as displayed (EXIF orientation applied)", "pixels"),
+    "n_bytes": Column("size of the encoded image", "bytes"),
+    "format": Column("image format, as found in the bytes"),
+    "sha256": Column("hex digest of the encoded bytes"),
+    "phash": Column("64-bit perceptual hash of the whole picture"),
+    STATUS: Column("'ok', or the kind of failure"),
+    ERROR: Column("one sentence on the failure, or a warning on an ok row"),
+    EMBEDDING: Column("representation of unit length"),
+}
+
+
+def describe(name: str) -> Column:
+    """Return what a column means; for a name that curate does not write, that it is the user's own.
+
+    >>> describe("kappa_visimsiam").higher
+    'more certain'
+    """
+    if name in COLUMNS:
+        return COLUMNS[name]
+    if name.startswith("kappa_"):
+        return Column("concentration of the representation", "1", "more certain")
+    if name.startswith("unc_"):
+        return Column("uncertainty of the representation", "1", "less certain")
+    return Column("the user's own")

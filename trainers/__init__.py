@@ -1,0 +1,1 @@
+"""Fits the models that ``scoring`` runs."""
