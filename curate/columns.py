@@ -1,6 +1,8 @@
 """Every column that curate writes: its name, unit, direction and meaning."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 
 KEY = "key"
 URI = "uri"
@@ -50,3 +52,27 @@ def describe(name: str) -> Column:
     if name.startswith("unc_"):
         return Column("uncertainty of the representation", "1", "less certain")
     return Column("the user's own")
+
+
+def describe_all(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return what each column means, as plain JSON for a file's metadata, in the order given."""
+    return {name: asdict(describe(name)) for name in names}
+
+
+def is_less_certain(name: str) -> bool:
+    """Return whether a larger value of the column means a less certain image.
+
+    >>> is_less_certain("unc_visimsiam"), is_less_certain("kappa_visimsiam"), is_less_certain("aesthetic")
+    (True, False, False)
+    """
+    return describe(name).higher == "less certain"
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for a mistyped column, or an empty text.
+
+    >>> closest("labl", ["key", "label"])
+    "; did you mean 'label'?"
+    """
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

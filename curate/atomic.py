@@ -1,0 +1,206 @@
+"""Files that get their name last: written under a temporary name, flushed, then renamed."""
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from scoring.errors import InputError
+
+# What the system says when the place is at fault, not the program; other errors are bugs.
+PLACE_ERRORS: dict[int, str] = {
+    errno.ENOSPC: "the disk is full; free some space or choose another folder",
+    errno.EDQUOT: "the disk quota is used up; free some space or choose another folder",
+    errno.EFBIG: "the file would be larger than the system allows here; choose another folder",
+    errno.EACCES: "permission denied; choose a folder that you may write to",
+    errno.EPERM: "permission denied; choose a folder that you may write to",
+    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.ENOENT: "the folder does not exist; create it first",
+    errno.ENOTDIR: "the folder is not a folder; choose another path",
+    errno.EISDIR: "it is a folder; give the path of a file",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.EIO: "the disk reports an input/output error; choose another disk",
+}
+
+
+def place_error(error: OSError, path: str | Path) -> InputError | OSError:
+    """Return the one-line ``InputError`` for a disk or folder that refuses, or the error unchanged."""
+    reason = PLACE_ERRORS.get(error.errno or 0)
+    return error if reason is None else InputError(f"cannot write {path}: {reason}")
+
+
+class AtomicFile:
+    """A new file that appears under its name complete or not at all.
+
+    The bytes go to ``.NAME.tmp.<pid>.<random>`` in the same folder. Leaving a ``with`` block cleanly seals
+    and publishes it, leaving it by an exception removes it; or call ``seal``, ``publish`` and ``discard``.
+
+    Args:
+        path: the final name; its folder must exist.
+        overwrite: replace a file that is there already; only ever at the moment of publishing.
+
+    Attributes:
+        sha256: hex digest of the bytes written; set by ``seal``.
+        n_bytes: how many bytes were written so far.
+
+    Raises:
+        InputError: if the path exists and may not be replaced, is a folder, or the place refuses (full disk,
+            no permission, no such folder); the text names the path.
+    """
+
+    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
+        self.path = Path(path)
+        self.overwrite = overwrite
+        self.n_bytes = 0
+        self.sha256 = ""
+        self._hash = hashlib.sha256()
+        self._refuse_existing()
+        self.temporary = self.path.with_name(
+            f".{self.path.name[:120]}.tmp.{os.getpid()}.{secrets.token_hex(4)}"
+        )
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+            self._file = os.fdopen(os.open(self.temporary, flags, 0o666), "wb")
+        except OSError as error:
+            raise place_error(error, self.path) from None
+
+    def _refuse_existing(self) -> None:
+        try:
+            mode = os.lstat(self.path).st_mode
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise place_error(error, self.path) from None
+        if stat.S_ISDIR(mode):
+            raise InputError(f"cannot write {self.path}: it is a folder; give the path of a file")
+        if not self.overwrite:
+            raise InputError(
+                f"{self.path} exists already; choose another name, or replace it with --overwrite"
+            )
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more bytes can be written."""
+        return self._file.closed
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Append bytes; return how many."""
+        self._hash.update(data)
+        try:
+            n = self._file.write(data)
+        except OSError as error:
+            raise place_error(error, self.path) from None
+        self.n_bytes += n
+        return n
+
+    def flush(self) -> None:
+        """Hand buffered bytes to the system."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise place_error(error, self.path) from None
+
+    def tell(self) -> int:
+        """Return the position, which is always the end."""
+        return self.n_bytes
+
+    def seal(self) -> None:
+        """Flush to the disk and close; the file is complete but still has its temporary name."""
+        if self._file.closed:
+            return
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError as error:
+            raise place_error(error, self.path) from None
+        self.sha256 = self._hash.hexdigest()
+
+    def publish(self) -> None:
+        """Give the sealed file its name; a name taken in the meantime is refused unless ``overwrite``."""
+        self.seal()
+        try:
+            if self.overwrite:
+                self.temporary.replace(self.path)
+            else:
+                _name_if_free(self.temporary, self.path)
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise place_error(error, self.path) from None
+
+    def discard(self) -> None:
+        """Remove what was written; the final name is not touched."""
+        with suppress(OSError):  # the flush inside close may meet the same full disk again
+            self._file.close()
+        self.temporary.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            self.discard()
+
+
+def _name_if_free(temporary: Path, path: Path) -> None:
+    """Rename, never replacing: a hard link fails if the name is taken; without links, look first."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise InputError(f"{path} appeared while it was being written; choose another name") from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        if os.path.lexists(path):
+            raise InputError(f"{path} appeared while it was being written; choose another name") from None
+        temporary.replace(path)
+    else:
+        temporary.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in ``folder`` survive a power cut, on systems where a folder can be synced."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def commit_together(files: Sequence[AtomicFile]) -> None:
+    """Seal every file, then give them their names in the order given.
+
+    If one cannot get its name, those that got a new name before it lose it again (a replaced file stays
+    replaced), every temporary is removed and the error goes up.
+
+    Raises:
+        InputError: as ``AtomicFile``.
+    """
+    named: list[AtomicFile] = []
+    try:
+        for file in files:
+            file.seal()
+        for file in files:
+            file.publish()
+            named.append(file)
+    except BaseException:
+        for file in named:
+            if not file.overwrite:
+                file.path.unlink(missing_ok=True)
+        raise
+    finally:
+        for file in files:
+            file.discard()

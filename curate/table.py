@@ -1,0 +1,394 @@
+"""The one way to read and write a Parquet table: streamed, checked, and written whole or not at all."""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate import __version__, columns
+from curate.atomic import AtomicFile
+from curate.columns import closest as closest_hint
+from scoring.errors import InputError
+
+METADATA_KEY = b"curate"
+PART_FILES = "part-*.parquet"
+ROW_GROUP_ROWS = 32_768
+BATCH_BYTES = 64 << 20  # a batch holds at most about this much, unless a single row is larger
+READ_BUFFER = 1 << 20  # column chunks are read piece by piece: a row group may be larger than memory
+# No dictionary where nearly every value differs: it would only be built and thrown away.
+PLAIN_COLUMNS = frozenset({columns.KEY, columns.URI, "sha256"})
+
+
+class Table:
+    """A Parquet file, or a folder of ``part-*.parquet`` that share one schema, read in order.
+
+    Attributes:
+        path: what the user named.
+        files: the Parquet files, sorted by name.
+        schema: Arrow schema without its metadata.
+        file_metadata: every key of the first file's metadata, as bytes.
+        metadata: the JSON under the key ``curate``; empty when absent.
+        n_rows: rows over all files.
+    """
+
+    def __init__(self, path: Path, files: Sequence[Path]) -> None:
+        self.path = path
+        self.files = list(files)
+        self.n_rows = 0
+        for index, file in enumerate(self.files):
+            with _named_errors(file), _open(file) as parquet:
+                schema = parquet.schema_arrow
+                self.n_rows += parquet.metadata.num_rows
+            if index == 0:
+                self.schema = schema.remove_metadata()
+                self.file_metadata: dict[bytes, bytes] = dict(schema.metadata or {})
+                self.metadata = _curate_metadata(file, self.file_metadata)
+            elif schema.remove_metadata() != self.schema:
+                raise InputError(
+                    f"{file} has other columns or types than {self.files[0].name}; "
+                    "expected one schema in all parts: take out the parts that belong to another table"
+                )
+        repeated = sorted({name for name in self.schema.names if self.schema.names.count(name) > 1})
+        if repeated:
+            raise InputError(
+                f"{path} has several columns named {repeated[0]!r}; rename them so that each differs"
+            )
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise ``InputError`` for the first name that is not a column; the text holds the closest one."""
+        for name in names:
+            if name not in self.schema.names:
+                raise InputError(
+                    f"{self.path} has no column {name!r}{closest_hint(name, self.schema.names)} "
+                    f"(columns: {', '.join(self.schema.names)})"
+                )
+
+    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield the table in order, in pieces of at most ``rows`` rows and about 64 MB.
+
+        Args:
+            columns: which, in this order; all when None; may be empty (batches then only have a length).
+            rows: the most rows a batch may have, >= 1.
+
+        Yields:
+            Record batches with the types of ``schema``; none for a table without rows.
+
+        Raises:
+            InputError: for an unknown column, or a file that is damaged (page checksums are verified).
+        """
+        wanted = list(self.schema.names if columns is None else columns)
+        self.require(wanted)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        for file in self.files:
+            yield from _file_batches(file, schema, rows)
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the named columns as one table in memory; raises as ``batches``."""
+        wanted = list(self.schema.names if columns is None else columns)
+        self.require(wanted)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return pa.Table.from_batches(self.batches(wanted), schema)
+
+
+def open_table(path: str | Path, *, require: Sequence[str] = ()) -> Table:
+    """Open a Parquet file, or a folder of ``part-*.parquet``; only footers are read.
+
+    Args:
+        path: file or folder.
+        require: columns that must exist, such as ``["key"]``.
+
+    Raises:
+        InputError: for a path that does not exist, a folder without parts, a file that is not Parquet, parts
+            of different schema, or a missing column.
+    """
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(path.glob(PART_FILES))
+        if not files:
+            raise InputError(
+                f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote"
+            )
+    elif path.is_file():
+        files = [path]
+    elif path.exists():
+        raise InputError(f"expected a Parquet file or a folder of them, got {path}, which is neither")
+    else:
+        raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
+    table = Table(path, files)
+    table.require(require)
+    return table
+
+
+@contextmanager
+def _named_errors(file: Path) -> Iterator[None]:
+    """Turn what pyarrow and the system say about a file into one line that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        text = str(error).splitlines()[0].strip() if str(error) else type(error).__name__
+        if "magic bytes" in text or "file size is 0" in text or "smaller than" in text:
+            raise InputError(
+                f"{file} is not a Parquet file; expected a table that curate score or you wrote"
+            ) from None
+        if isinstance(error, PermissionError):
+            raise InputError(f"{file} cannot be read: permission denied; check who owns it") from None
+        raise InputError(
+            f"{file} is damaged or cannot be read ({text}); write it again or take a copy"
+        ) from None
+
+
+def _open(file: Path, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        file,
+        buffer_size=READ_BUFFER,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        read_dictionary=list(dictionary),
+    )
+
+
+def _curate_metadata(file: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    try:
+        value = json.loads(metadata.get(METADATA_KEY, b"{}"))
+    except ValueError:
+        raise InputError(
+            f"{file} has metadata under 'curate' that is not JSON; write the table again"
+        ) from None
+    return value if isinstance(value, dict) else {}
+
+
+def _file_batches(file: Path, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of one file, with dictionary pages kept compact until it is known how large they unfold."""
+    with _named_errors(file):
+        with _open(file) as parquet:
+            dictionary, row_bytes = _layout(parquet.metadata, schema)
+        parquet = _open(file, dictionary=dictionary)
+    with parquet:
+        if not schema.names:
+            yield from _empty_batches(parquet.metadata.num_rows, rows)
+            return
+        size = max(1, min(rows, BATCH_BYTES // max(1, row_bytes)))
+        with _named_errors(file):
+            stream = parquet.iter_batches(batch_size=size, columns=schema.names, use_threads=False)
+        while True:
+            with _named_errors(file):
+                batch = next(stream, None)
+                if batch is None:
+                    return
+                pieces = _unfold(batch.select(schema.names), schema)
+            yield from pieces
+
+
+def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, n_rows, rows):
+        length = min(rows, n_rows - start)
+        yield pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
+
+
+def _layout(footer: pq.FileMetaData, schema: pa.Schema) -> tuple[list[str], int]:
+    """Return the text columns stored with a dictionary, and bytes a row by the fullest row group."""
+    dictionary = set()
+    row_bytes = 0
+    for group in range(footer.num_row_groups):
+        row_group = footer.row_group(group)
+        stored = 0
+        for index in range(row_group.num_columns):
+            chunk = row_group.column(index)
+            name = chunk.path_in_schema
+            if name.split(".", 1)[0] in schema.names:
+                stored += chunk.total_uncompressed_size
+            if name in schema.names and _is_text(schema.field(name).type) and chunk.has_dictionary_page:
+                dictionary.add(name)
+        row_bytes = max(row_bytes, stored // max(1, row_group.num_rows))
+    return sorted(dictionary), row_bytes
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_binary(kind)
+
+
+def _unfold(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Slices of ``batch`` with the types of ``schema``, cut so that repeated text does not outgrow memory."""
+    folded = [i for i, field in enumerate(schema) if batch.column(i).type != field.type]
+    if not folded:
+        yield batch
+        return
+    per_row = np.zeros(batch.num_rows, np.int64)
+    for i in folded:
+        lengths = pc.binary_length(batch.column(i).dictionary).take(batch.column(i).indices)
+        per_row += lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    piece = np.cumsum(per_row) // BATCH_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), batch.num_rows]
+    for start, stop in pairwise(cuts):
+        part = batch.slice(start, stop - start)
+        arrays = [part.column(i).cast(field.type) for i, field in enumerate(schema)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class TableWriter:
+    """Writes one Parquet file: page checksums, fixed settings, its name only once it is complete.
+
+    Equal rows give equal bytes, however they are split over calls, as long as a row group (32,768 rows)
+    stays under 64 MB; larger rows close their group early, at the end of a call.
+
+    Args:
+        path: the final name; its folder must exist.
+        schema: Arrow schema; its own metadata is kept beside ours, except pandas' index notes.
+        metadata: JSON values: ``kind`` is required; ``curate`` (version) and ``columns`` are filled in.
+        overwrite: replace a file that is there already.
+
+    Raises:
+        InputError: if the path exists or the place refuses; see ``AtomicFile``.
+    """
+
+    def __init__(
+        self, path: str | Path, schema: pa.Schema, metadata: dict[str, Any], *, overwrite: bool = False
+    ) -> None:
+        described = {"curate": __version__, "columns": columns.describe_all(schema.names), **metadata}
+        if "kind" not in described:
+            raise ValueError("metadata needs a 'kind', such as 'scores'")
+        kept = {
+            key: value
+            for key, value in (schema.metadata or {}).items()
+            if key not in (b"pandas", METADATA_KEY)
+        }
+        text = json.dumps(described, sort_keys=True, ensure_ascii=False)
+        self.schema = schema.with_metadata({**kept, METADATA_KEY: text.encode()})
+        self.n_rows = 0
+        self.file = AtomicFile(path, overwrite=overwrite)
+        self._waiting: list[pa.Table] = []
+        self._n_waiting = 0
+        try:
+            self._writer = pq.ParquetWriter(self.file, self.schema, **_settings(schema))
+        except BaseException:
+            self.file.discard()
+            raise
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Append rows whose columns have the names, order and types of ``schema``.
+
+        Raises:
+            ValueError: if they have not.
+            InputError: if the place refuses.
+        """
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        if table.schema.remove_metadata() != self.schema.remove_metadata():
+            raise ValueError(f"rows have the schema {table.schema}, expected {self.schema}")
+        self.n_rows += table.num_rows
+        self._waiting.append(table)
+        self._n_waiting += table.num_rows
+        if self._n_waiting >= ROW_GROUP_ROWS or sum(part.nbytes for part in self._waiting) >= BATCH_BYTES:
+            self._write_groups(everything=False)
+
+    def _write_groups(self, *, everything: bool) -> None:
+        table = pa.concat_tables(self._waiting) if self._waiting else self.schema.empty_table()
+        large = table.nbytes >= BATCH_BYTES and table.num_rows <= ROW_GROUP_ROWS
+        n_now = table.num_rows if everything or large else table.num_rows // ROW_GROUP_ROWS * ROW_GROUP_ROWS
+        if n_now:
+            self._writer.write_table(table.slice(0, n_now).combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+        rest = table.slice(n_now)
+        self._waiting = [rest] if rest.num_rows else []
+        self._n_waiting = rest.num_rows
+
+    def seal(self) -> None:
+        """Write what waits and the footer, and flush to the disk; the name comes with ``commit_together``."""
+        if self._writer.is_open:
+            self._write_groups(everything=True)
+            self._writer.close()
+        self.file.seal()
+
+    def discard(self) -> None:
+        """Remove what was written; the final name is not touched."""
+        self._waiting = []
+        self._writer.is_open = False  # or its destructor would write a footer to a closed file
+        self.file.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.seal()
+                self.file.publish()
+        finally:
+            self.discard()
+
+
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    """Pinned Parquet settings: zstd for all but embeddings, dictionaries only for text that may repeat."""
+    buffer = io.BytesIO()
+    pq.write_table(schema.empty_table(), buffer)
+    leaves = pq.ParquetFile(buffer).schema
+    paths = [leaves.column(i).path for i in range(len(leaves))]
+    repeats = [f.name for f in schema if _is_text(f.type) and f.name not in PLAIN_COLUMNS]
+    packed = {field.name for field in schema if pa.types.is_fixed_size_list(field.type)}
+    return {
+        "version": "2.6",
+        "compression": {path: "NONE" if path.split(".", 1)[0] in packed else "ZSTD" for path in paths},
+        "compression_level": {path: 3 for path in paths if path.split(".", 1)[0] not in packed},
+        "use_dictionary": repeats or False,
+        "write_statistics": [path for path in paths if path.split(".", 1)[0] not in packed],
+        "data_page_size": 1 << 20,
+        "data_page_version": "1.0",
+        "write_page_checksum": True,
+        "write_page_index": False,
+        "store_schema": True,
+    }
+
+
+def embedding_field(width: int, dtype: str = "float16") -> pa.Field:
+    """Return the Arrow field of an ``embedding`` column: a fixed-size list of non-null elements.
+
+    Args:
+        width: D, >= 1.
+        dtype: ``float16`` or ``float32``.
+    """
+    kinds = {"float16": pa.float16(), "float32": pa.float32()}
+    if dtype not in kinds or width < 1:
+        raise ValueError(f"an embedding is float16 or float32 of width >= 1, got {dtype} of width {width}")
+    return pa.field(columns.EMBEDDING, pa.list_(pa.field("element", kinds[dtype], nullable=False), width))
+
+
+def embedding_matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Return an embedding column as a matrix; a null row (an image that failed) becomes NaN.
+
+    Args:
+        column: N fixed-size lists of D floats, or lists that all have D.
+
+    Returns:
+        shape (N, D), the float type of the column; a view without copying when it is one chunk of fixed-size
+        lists without nulls (then read-only).
+
+    Raises:
+        InputError: if the column does not hold lists of floats of one length.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    kind = column.type
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not lists or not pa.types.is_floating(kind.value_type):
+        raise InputError(f"expected an embedding column (lists of float16 or float32), got {kind}")
+    if not pa.types.is_fixed_size_list(kind):
+        widths = pc.unique(pc.list_value_length(column).drop_null()).to_pylist()
+        if len(widths) > 1:
+            raise InputError(f"expected embeddings of one length, got lengths {sorted(widths)[:5]}")
+        column = column.cast(pa.list_(kind.value_type, widths[0] if widths else 0))
+    width = column.type.list_size
+    values = column.values.slice(column.offset * width, len(column) * width)
+    matrix: np.ndarray = values.to_numpy(zero_copy_only=False).reshape(len(column), width)
+    if column.null_count:
+        matrix = matrix.copy()
+        matrix[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return matrix
