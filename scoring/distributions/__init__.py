@@ -1,1 +1,1 @@
-
+"""Distributions on the unit sphere."""

@@ -1,0 +1,44 @@
+"""Feature extractors by name. The only file that imports timm."""
+
+from difflib import get_close_matches
+from typing import Any
+
+import timm
+from torch import nn
+
+from scoring.errors import InputError
+
+
+def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, Any] | None = None) -> nn.Module:
+    """Return a timm model without its classifier: images (N, 3, H, W) -> features (N, D).
+
+    Args:
+        name: any timm model name, such as ``resnet18`` or ``vit_small_patch16_224.dino``.
+        pretrained: fetch the published weights; needs a network, or a filled cache.
+        options: further keywords of ``timm.create_model``, such as ``{"in_chans": 3}``.
+
+    Raises:
+        InputError: if timm knows no such model, or the weights cannot be had.
+    """
+    if not timm.is_model(name.split(".")[0]):
+        close = get_close_matches(name, timm.list_models(), n=3)
+        hint = f"; close names: {', '.join(close)}" if close else ""
+        raise InputError(f"timm {timm.__version__} has no model {name!r}{hint}; see timm.list_models()")
+    try:
+        return timm.create_model(name, pretrained=pretrained, num_classes=0, **(options or {}))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"timm cannot build {name!r} with options {options or {}}: {error}") from None
+    except (OSError, RuntimeError) as error:
+        if not pretrained:
+            raise
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"the published weights of {name!r} could not be fetched ({text}); "
+            "check the network, or train from --init CHECKPOINT"
+        ) from None
+
+
+def feature_width(backbone: nn.Module) -> int:
+    """Return D, the width of what the backbone gives for one image."""
+    width = getattr(backbone, "head_hidden_size", None) or backbone.num_features
+    return int(width)  # type: ignore[arg-type]

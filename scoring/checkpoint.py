@@ -1,0 +1,185 @@
+"""One model in one file: safetensors with a JSON header. Nothing is ever unpickled."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from scoring.errors import InputError
+from scoring.heads import KappaHeadSpec
+from scoring.images import Preprocessing
+from scoring.lookup import lookup
+from scoring.model import ModelSpec, ScoringModel
+
+FORMAT = 1
+SHIPPED = Path(__file__).parent / "checkpoints"
+DEFAULT = "visimsiam"
+REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
+
+
+def shipped_models() -> dict[str, Path]:
+    """Return the models that came with the package: name -> file, in the order of their names."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.safetensors"))}
+
+
+def find_checkpoint(name: str | Path) -> Path:
+    """Return the file of a shipped model by name, or the path itself if there is such a file.
+
+    Raises:
+        InputError: if it is neither.
+    """
+    path = Path(name)
+    if path.suffix or path.exists() or len(path.parts) > 1:
+        if not path.is_file():
+            raise InputError(f"expected a checkpoint file, found none at {path}; `curate models` lists what ships")
+        return path
+    return lookup(shipped_models(), str(name), kind="model")
+
+
+def save_checkpoint(path: Path, model: ScoringModel, card: Mapping[str, Any], *, dtype: torch.dtype = torch.float32) -> str:
+    """Write a model and its card; the file appears whole or not at all.
+
+    Args:
+        path: where; an existing file is replaced.
+        model: what to save; floating weights are stored as ``dtype``.
+        card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence`` and whatever else a reader should know.
+        dtype: float16 halves the file; the weights are read back as float32.
+
+    Returns:
+        The digest that names the model in every table that it scores.
+    """
+    tensors = {
+        name: (value.to(dtype) if value.is_floating_point() else value).detach().cpu().contiguous()
+        for name, value in model.state_dict().items()
+    }
+    spec = model.spec
+    header = {
+        **card,
+        "format": FORMAT,
+        "backbone": {"name": spec.backbone, "options": spec.backbone_options, "width": model.width},
+        "heads": {name: head.to_json() for name, head in spec.heads.items()},
+        "preprocessing": spec.preprocessing.to_json(),
+    }
+    header["digest"] = _digest(tensors, header)
+    write_atomically(path, save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
+    return header["digest"]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` so that a reader, or a crash, sees the old file or the new one and nothing between."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_header(path: str | Path) -> dict[str, Any]:
+    """Return the card of a checkpoint without reading its weights.
+
+    Raises:
+        InputError: if the file is not a checkpoint of this format: a pickle, cut short, another kind of
+            safetensors file, or written by another version.
+    """
+    path = Path(path)
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is not a checkpoint: {_why_unreadable(path, error)}") from None
+    try:
+        header = json.loads(metadata["curate"])
+    except (KeyError, ValueError):
+        raise InputError(
+            f"{path} is a safetensors file, but not one of curate's: its header has no model card; "
+            "expected a file that `curate train` wrote"
+        ) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        got = header.get("format") if isinstance(header, dict) else type(header).__name__
+        raise InputError(f"{path} has checkpoint format {got!r}; this version of curate reads format {FORMAT}")
+    missing = [name for name in REQUIRED if name not in header]
+    if missing:
+        raise InputError(f"{path} is a damaged checkpoint: its card lacks {', '.join(missing)}")
+    return header
+
+
+def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]]:
+    """Return a model, ready to score on the CPU in float32, and its card.
+
+    Args:
+        name: a shipped model's name, or the path of a checkpoint.
+
+    Raises:
+        InputError: if there is no such checkpoint, it cannot be trusted, or its weights do not fit its card.
+    """
+    path = find_checkpoint(name)
+    header = read_header(path)
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a mapping)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is not a checkpoint: {_why_unreadable(path, error)}") from None
+    if _digest(tensors, header) != header["digest"]:
+        raise InputError(f"{path} is damaged: its contents do not match the digest in its card; fetch or train it again")
+    spec = _spec(path, header)
+    with torch.device("meta"):  # a card that names a giant costs no memory before its weights are seen to fit
+        expected = {key: value.shape for key, value in ScoringModel(spec).state_dict().items()}
+    found = {key: value.shape for key, value in tensors.items()}
+    if expected != found:
+        wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+        raise InputError(f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})")
+    model = ScoringModel(spec)
+    model.load_state_dict({key: value.float() if value.is_floating_point() else value for key, value in tensors.items()})
+    return model.eval(), header
+
+
+def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
+    try:
+        return ModelSpec(
+            backbone=str(header["backbone"]["name"]),
+            backbone_options=dict(header["backbone"].get("options", {})),
+            heads={str(name): KappaHeadSpec(**head) for name, head in header["heads"].items()},
+            preprocessing=Preprocessing.from_json(header["preprocessing"]),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(f"{path} is a damaged checkpoint: its card cannot be read ({error})") from None
+
+
+def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    """Return sha256 over the card without its digest, and every tensor by name."""
+    total = hashlib.sha256()
+    card = {name: value for name, value in header.items() if name != "digest"}
+    total.update(json.dumps(card, sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = tensors[name].contiguous()
+        total.update(f"\0{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+        total.update(value.view(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _why_unreadable(path: Path, error: Exception) -> str:
+    if not path.is_file():
+        return "no such file"
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        return "it looks like a pickled PyTorch file, which could run code and is never loaded; expected .safetensors"
+    if len(start) == 8 and int.from_bytes(start, "little") < 100_000_000 and path.suffix == ".safetensors":
+        return f"the file is cut short or damaged ({error}); fetch or train it again"
+    return "expected a .safetensors file that `curate train` wrote"

@@ -1,0 +1,152 @@
+"""Random views of a batch, drawn on the device that holds it; every image of the batch gets its own draw."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainers.config import Augmentation
+
+# RGB -> YIQ: a hue shift is a rotation of the last two
+_YIQ = ((0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))
+_LUMA = _YIQ[0]
+
+
+class Draw:
+    """Uniform random numbers for one batch, from one explicit seed."""
+
+    def __init__(self, n: int, device: torch.device, seed: int) -> None:
+        self.n, self.device = n, device
+        self.generator = torch.Generator(device=device).manual_seed(seed)
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> Tensor:
+        """Return N numbers in [low, high)."""
+        return low + (high - low) * torch.rand(self.n, device=self.device, generator=self.generator)
+
+    def chance(self, p: float) -> Tensor:
+        """Return N booleans, each true with probability p."""
+        return self.uniform() < p
+
+    def normal(self, shape: tuple[int, ...]) -> Tensor:
+        """Return standard normal numbers."""
+        return torch.randn(shape, device=self.device, generator=self.generator)
+
+
+def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], draw: Draw) -> Tensor:
+    """Return a random part of each image, mirrored half of the time, at ``size`` x ``size``.
+
+    Args:
+        images: shape (N, C, H, W), float.
+        size: side of the result; no smaller than the crop is expected to be, for sampling is bilinear.
+        scale: bounds of the share of the area that is shown; the aspect ratio is between 3/4 and 4/3.
+        draw: random numbers.
+    """
+    share = draw.uniform(*scale).sqrt()
+    ratio = torch.exp(draw.uniform(-math.log(4 / 3), math.log(4 / 3))).sqrt()
+    wide, high = (share * ratio).clamp(max=1), (share / ratio).clamp(max=1)
+    mirrored = 1.0 - 2.0 * draw.chance(0.5).float()
+    theta = torch.zeros(len(images), 2, 3, device=images.device)
+    theta[:, 0, 0], theta[:, 1, 1] = wide * mirrored, high
+    theta[:, 0, 2], theta[:, 1, 2] = draw.uniform(-1, 1) * (1 - wide), draw.uniform(-1, 1) * (1 - high)
+    grid = F.affine_grid(theta, [len(images), images.shape[1], size, size], align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+
+
+def color_jitter(images: Tensor, draw: Draw, strength: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)) -> Tensor:
+    """Return images with brightness, contrast, saturation and hue changed, in this order; values in [0, 255].
+
+    The hue turns in the YIQ plane, which is linear, in place of HSV.
+    """
+
+    def factor(amount: float) -> Tensor:
+        return draw.uniform(1 - amount, 1 + amount).view(-1, 1, 1, 1)
+
+    luma = images.new_tensor(_LUMA).view(1, 3, 1, 1)
+    images = (images * factor(strength[0])).clamp(0, 255)
+    mean = (images * luma).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+    images = (mean + (images - mean) * factor(strength[1])).clamp(0, 255)
+    gray = (images * luma).sum(1, keepdim=True)
+    images = gray + (images - gray) * factor(strength[2])
+    angle = draw.uniform(-strength[3], strength[3]) * 2 * math.pi
+    to_yiq = images.new_tensor(_YIQ)
+    turn = torch.zeros(len(images), 3, 3, device=images.device)
+    turn[:, 0, 0] = 1
+    turn[:, 1, 1] = turn[:, 2, 2] = angle.cos()
+    turn[:, 1, 2], turn[:, 2, 1] = -angle.sin(), angle.sin()
+    matrix = torch.linalg.inv(to_yiq) @ turn @ to_yiq  # (N, 3, 3)
+    return torch.einsum("nij,njhw->nihw", matrix, images).clamp(0, 255)
+
+
+def to_gray(images: Tensor) -> Tensor:
+    """Return the luma in all three channels."""
+    return (images * images.new_tensor(_LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True).expand_as(images)
+
+
+def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
+    """Return each image blurred by its own Gaussian; the border is weighted by what lies inside.
+
+    Args:
+        images: shape (N, C, H, W), float.
+        sigma: shape (N,), pixels, > 0.
+
+    A blur is two matrix products, one a side, since a convolution with a kernel per image is slow on every device.
+    """
+
+    def kernel(side: int) -> Tensor:
+        at = torch.arange(side, device=images.device, dtype=torch.float32)
+        weight = torch.exp(-0.5 * ((at[:, None] - at[None, :]) / sigma.view(-1, 1, 1)).square())
+        return (weight / weight.sum(2, keepdim=True)).unsqueeze(1)  # (N, 1, side, side)
+
+    height, width = images.shape[2:]
+    return kernel(height) @ images @ kernel(width).transpose(2, 3)
+
+
+def add_noise(images: Tensor, draw: Draw, most: float = 50.0) -> Tensor:
+    """Return images with Gaussian noise of a standard deviation drawn from [0, most), in grey levels."""
+    sigma = draw.uniform(0, most).view(-1, 1, 1, 1)
+    return (images + sigma * draw.normal(tuple(images.shape))).clamp(0, 255)
+
+
+def add_box(images: Tensor, draw: Draw, area: tuple[float, float] = (0.05, 0.4)) -> Tensor:
+    """Return images with a mid-grey box over a share of the area."""
+    side = images.shape[-1]
+    half = draw.uniform(*area).sqrt() / 2
+    x, y = draw.uniform() * (1 - 2 * half) + half, draw.uniform() * (1 - 2 * half) + half
+    at = (torch.arange(side, device=images.device) + 0.5) / side
+    in_x = (at[None, :] - x[:, None]).abs() < half[:, None]  # (N, W)
+    in_y = (at[None, :] - y[:, None]).abs() < half[:, None]
+    return torch.where((in_y[:, :, None] & in_x[:, None, :]).unsqueeze(1), 127.5, images)
+
+
+def view(images: Tensor, size: int, scale: tuple[float, float], recipe: Augmentation, draw: Draw) -> Tensor:
+    """Return one random view of each image.
+
+    Args:
+        images: shape (N, 3, H, W), uint8, or float in [0, 255].
+        size: side of the view.
+        scale: share of the area that it shows.
+        recipe: chances and strengths.
+        draw: random numbers for N images.
+
+    Returns:
+        Shape (N, 3, size, size), float32 in [0, 255].
+
+    Source: Chen & He 2021 (SimSiam), appendix A; Nakamura et al. 2023, appendix B.
+    """
+    out = random_resized_crop(images.float(), size, scale, draw)
+
+    def sometimes(p: float, change: Tensor, keep: Tensor) -> Tensor:
+        return torch.where(draw.chance(p).view(-1, 1, 1, 1), change, keep)
+
+    if recipe.jitter:
+        out = sometimes(recipe.jitter, color_jitter(out, draw), out)
+    if recipe.gray:
+        out = sometimes(recipe.gray, to_gray(out), out)
+    if recipe.blur:
+        low, high = recipe.blur_sigma
+        out = sometimes(recipe.blur, gaussian_blur(out, draw.uniform(low, high) * size / 224), out)
+    if recipe.corrupt:
+        out = sometimes(recipe.corrupt, add_noise(out, draw), out)
+        out = sometimes(recipe.corrupt, add_box(out, draw), out)
+    return out

@@ -1,0 +1,80 @@
+"""What a training run is made of. The frozen dataclass is the recipe, and the checkpoint records it."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from scoring.errors import InputError
+
+SCHEDULES = ("constant", "cosine")
+FREEZE = ("nothing", "batchnorm", "trunk")
+PREDICTORS = ("direct", "mlp")
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How a view is drawn from an image. The defaults are SimSiam's, which appendix B of VI-SimSiam keeps.
+
+    ``corrupt`` is this project's addition: the chance of noise, and of a grey box, on a view. SimSiam's views hold
+    neither, so a kappa head that was trained without them says nothing about such images.
+    """
+
+    scale: tuple[float, float] = (0.2, 1.0)  # share of the area that a standard view shows
+    small_scale: tuple[float, float] = (0.05, 0.2)  # the same for a low-resolution view
+    jitter: float = 0.8  # chance of colour jitter, of strength 0.4, 0.4, 0.4, 0.1
+    gray: float = 0.2
+    blur: float = 0.5
+    blur_sigma: tuple[float, float] = (0.1, 2.0)  # pixels on a side of 224, scaled to the side of the view
+    corrupt: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("jitter", "gray", "blur", "corrupt"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"augmentation {name} is a chance in [0, 1], got {getattr(self, name)}")
+        for name in ("scale", "small_scale"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high <= 1:
+                raise InputError(f"augmentation {name} needs 0 < low <= high <= 1, got {low} and {high}")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The recipe of one run; the defaults are appendix B of Nakamura et al. 2023 where it gives a value."""
+
+    method: str = "visimsiam"
+    backbone: str = "resnet18"
+    size: int = 224  # side of a standard view and of what the model scores
+    small_size: int = 96
+    n_small: int = 6  # low-resolution views an image
+    epochs: int = 100
+    batch_size: int = 512
+    lr: float = 0.1
+    schedule: str = "constant"
+    warmup: float = 0.0  # share of all steps over which the rate rises from 0
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    latent_dim: int = 2048
+    hidden_dim: int = 512
+    predictor: str = "direct"
+    freeze: str = "nothing"
+    trunk_lr: float = 1.0  # the backbone's rate as a share of lr
+    seed: int = 0
+    precision: str = "fp32"
+    augmentation: Augmentation = field(default_factory=Augmentation)
+
+    def __post_init__(self) -> None:
+        for name in ("size", "small_size", "epochs", "latent_dim", "hidden_dim"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch_size < 2:
+            raise InputError(f"batch_size must be at least 2 (batch normalisation), got {self.batch_size}")
+        if not self.lr > 0:
+            raise InputError(f"lr must be above 0, got {self.lr}")
+        if not 0 <= self.warmup < 1:
+            raise InputError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
+        for name, allowed in (("schedule", SCHEDULES), ("freeze", FREEZE), ("predictor", PREDICTORS)):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recipe as plain JSON values."""
+        return asdict(self)

@@ -1,0 +1,175 @@
+"""SimSiam and VI-SimSiam: two views that predict one another, without negatives.
+
+They differ in the loss alone. Both project features to z, predict mu from z, and stop the gradient through the target.
+"""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.distributions import power_spherical
+from trainers.config import TrainConfig
+from trainers.methods.method import Method, Step
+
+
+def projector(width: int, config: TrainConfig) -> nn.Sequential:
+    """Return features (B, D) -> latent (B, M): Linear, BN, ReLU, Linear, as in DirectPred."""
+    return nn.Sequential(
+        nn.Linear(width, config.hidden_dim),
+        nn.BatchNorm1d(config.hidden_dim),
+        nn.ReLU(),
+        nn.Linear(config.hidden_dim, config.latent_dim),
+    )
+
+
+class MLPPredictor(nn.Sequential):
+    """SimSiam's learned bottleneck: Linear(M, hidden), BN, ReLU, Linear(hidden, M)."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        super().__init__(
+            nn.Linear(config.latent_dim, config.hidden_dim, bias=False),
+            nn.BatchNorm1d(config.hidden_dim),
+            nn.ReLU(),
+            nn.Linear(config.hidden_dim, config.latent_dim),
+        )
+
+    def follow(self, z: Tensor) -> None:
+        """Take note of a batch of z; a learned predictor has no need to."""
+
+    def renew(self) -> None:
+        """Recompute the weights; a learned predictor is left to the optimiser."""
+
+
+class DirectPredictor(nn.Module):
+    """A linear predictor that is computed, not learned, from the correlation F of z.
+
+    W = Q diag(max(sqrt(e) + eps, 1e-4)) Q^T, where e are F's eigenvalues over the largest, and F is a running mean
+    of z z^T, neither normalised nor centred.
+
+    Source: Tian, Chen & Ganguli 2021, "Understanding self-supervised learning dynamics without contrastive pairs"
+    (DirectPred), sec. 4; rho and eps as its authors run it.
+    """
+
+    correlation: Tensor
+    weight: Tensor
+    seen: Tensor
+
+    def __init__(self, config: TrainConfig, *, rho: float = 0.3, eps: float = 0.01) -> None:
+        super().__init__()
+        self.rho, self.eps = rho, eps
+        self.register_buffer("correlation", torch.zeros(config.latent_dim, config.latent_dim))
+        self.register_buffer("weight", torch.eye(config.latent_dim))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return the prediction, shape (B, M), from z of the same shape."""
+        return z @ self.weight  # the weight is symmetric
+
+    @torch.no_grad()
+    def follow(self, z: Tensor) -> None:
+        """Fold a batch of z, shape (B, M), into the running correlation."""
+        batch = z.detach().float().T @ z.detach().float() / len(z)
+        rho = torch.where(self.seen == 0, 0.0, self.rho)
+        self.correlation.mul_(rho).add_(batch * (1 - rho))
+        self.seen.add_(1)
+
+    @torch.no_grad()
+    def renew(self) -> None:
+        """Recompute the weights from the running correlation."""
+        values, vectors = torch.linalg.eigh(self.correlation.double())
+        share = (values.clamp(min=0) / values[-1].clamp(min=1e-30)).sqrt()
+        self.weight.copy_((vectors * (share + self.eps).clamp(min=1e-4)) @ vectors.T)
+
+
+def simsiam_loss(cosine: Tensor) -> Tensor:
+    """Return minus the mean cosine of prediction and target.
+
+    Args:
+        cosine: any shape, in [-1, 1].
+
+    Source: Chen & He 2021, eq. 1-2, over all pairs of a target and another view.
+    """
+    return -cosine.mean()
+
+
+def visimsiam_loss(target: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
+    """Return the mean negative log-likelihood of the targets per degree of freedom of the sphere.
+
+    L = -mean log PS(z; mu, kappa) / (M - 1). The division changes no minimum; it makes one learning rate right for
+    every M, where the bare likelihood has gradients that grow with kappa, itself of the order of M.
+
+    Args:
+        target: z, unit vectors, shape (..., M); no gradient flows into them.
+        mu: predicted directions, unit vectors, broadcastable with ``target``.
+        kappa: predicted concentrations, shape (...), >= 0.
+
+    Source: Nakamura et al. 2023, eq. 33 and algorithm 1.
+    """
+    return -power_spherical.log_prob(target.detach(), mu, kappa).mean() / (target.shape[-1] - 1)
+
+
+def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
+    """Return every (target, other view) pair; targets are standard views only, as in multi-crop.
+
+    >>> pairs(3, 2)
+    ([0, 0, 1, 1], [1, 2, 0, 2])
+    """
+    both = [(i, j) for i in range(n_standard) for j in range(n_views) if i != j]
+    return [i for i, _ in both], [j for _, j in both]
+
+
+class SimSiam(Method):
+    """The baseline without uncertainty."""
+
+    defaults: ClassVar = {"lr": 0.2, "schedule": "cosine"}
+
+    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
+        super().__init__(width, config, n_classes)
+        self.projector = projector(width, config)
+        self.predictor = MLPPredictor(config) if config.predictor == "mlp" else DirectPredictor(config)
+
+    def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return z and mu of every view, unit vectors, each of shape (V, N, M), float32."""
+        n_views, n = features.shape[:2]
+        z = self.projector(features.flatten(0, 1)).float()
+        if self.training:
+            self.predictor.follow(z[: self.n_standard * n])
+        mu = self.predictor(z).float()
+        return F.normalize(z, dim=1).view(n_views, n, -1), F.normalize(mu, dim=1).view(n_views, n, -1)
+
+    def forward(self, features: Tensor, kappas: Tensor | None, labels: Tensor | None) -> Step:
+        """Return the loss over all pairs of a standard view and another one."""
+        z, mu = self.predict(features)
+        target, other = pairs(len(features), self.n_standard)
+        cosine = (z[target].detach() * mu[other]).sum(-1)  # (pairs, N)
+        # 1/sqrt(M) where z fills the sphere evenly, 0 where all images fall on one point
+        spread = z[0].detach().std(0).mean() * z.shape[-1] ** 0.5
+        measures = {"cosine": cosine.detach().mean(), "spread": spread}
+        return self.loss(z[target], mu[other], None if kappas is None else kappas[other], cosine, measures)
+
+    def loss(
+        self, target: Tensor, mu: Tensor, kappa: Tensor | None, cosine: Tensor, measures: dict[str, Tensor]
+    ) -> Step:
+        """Return the step of this method from what both methods share."""
+        return Step(simsiam_loss(cosine), measures)
+
+    def after_step(self) -> None:
+        """Renew a computed predictor."""
+        self.predictor.renew()
+
+
+class VISimSiam(SimSiam):
+    """SimSiam as variational inference: a kappa head says how far a prediction can be trusted."""
+
+    kappa = True
+    defaults: ClassVar = {}
+
+    def loss(
+        self, target: Tensor, mu: Tensor, kappa: Tensor | None, cosine: Tensor, measures: dict[str, Tensor]
+    ) -> Step:
+        """Return the power spherical likelihood in place of the cosine."""
+        if kappa is None:
+            raise ValueError("VI-SimSiam needs the kappas of its views")
+        return Step(visimsiam_loss(target, mu, kappa), {**measures, "kappa": kappa.detach().mean()})

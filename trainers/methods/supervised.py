@@ -1,0 +1,37 @@
+"""Cross-entropy on labels: a trunk for other methods to start from."""
+
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainers.config import Augmentation, TrainConfig
+from trainers.methods.method import Method, Step
+
+
+class Supervised(Method):
+    """A linear classifier on the features, label smoothing 0.1."""
+
+    needs_labels = True
+    n_standard = 1
+    multi_crop = False
+    defaults: ClassVar = {
+        "lr": 0.2,
+        "schedule": "cosine",
+        "warmup": 0.05,
+        "weight_decay": 5e-4,
+        "augmentation": Augmentation(scale=(0.25, 1.0), jitter=0.3, gray=0.1, blur=0.1),
+    }
+
+    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
+        super().__init__(width, config, n_classes)
+        self.classifier = nn.Linear(width, n_classes)
+
+    def forward(self, features: Tensor, kappas: Tensor | None, labels: Tensor | None) -> Step:
+        """Return mean cross-entropy over the views, and the accuracy on them."""
+        if labels is None:
+            raise ValueError("cross-entropy needs labels")
+        logits = self.classifier(features.flatten(0, 1))
+        target = labels.repeat(features.shape[0])
+        loss = F.cross_entropy(logits, target, label_smoothing=0.1)
+        return Step(loss, {"accuracy": (logits.argmax(1) == target).float().mean()})
