@@ -38,12 +38,16 @@ def find_checkpoint(name: str | Path) -> Path:
     path = Path(name)
     if path.suffix or path.exists() or len(path.parts) > 1:
         if not path.is_file():
-            raise InputError(f"expected a checkpoint file, found none at {path}; `curate models` lists what ships")
+            raise InputError(
+                f"expected a checkpoint file, found none at {path}; `curate models` lists what ships"
+            )
         return path
     return lookup(shipped_models(), str(name), kind="model")
 
 
-def save_checkpoint(path: Path, model: ScoringModel, card: Mapping[str, Any], *, dtype: torch.dtype = torch.float32) -> str:
+def save_checkpoint(
+    path: Path, model: ScoringModel, card: Mapping[str, Any], *, dtype: torch.dtype = torch.float32
+) -> str:
     """Write a model and its card; the file appears whole or not at all.
 
     Args:
@@ -112,7 +116,9 @@ def read_header(path: str | Path) -> dict[str, Any]:
         ) from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         got = header.get("format") if isinstance(header, dict) else type(header).__name__
-        raise InputError(f"{path} has checkpoint format {got!r}; this version of curate reads format {FORMAT}")
+        raise InputError(
+            f"{path} has checkpoint format {got!r}; this version of curate reads format {FORMAT}"
+        )
     missing = [name for name in REQUIRED if name not in header]
     if missing:
         raise InputError(f"{path} is a damaged checkpoint: its card lacks {', '.join(missing)}")
@@ -136,16 +142,22 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is not a checkpoint: {_why_unreadable(path, error)}") from None
     if _digest(tensors, header) != header["digest"]:
-        raise InputError(f"{path} is damaged: its contents do not match the digest in its card; fetch or train it again")
+        raise InputError(
+            f"{path} is damaged: its contents do not match the digest in its card; fetch or train it again"
+        )
     spec = _spec(path, header)
     with torch.device("meta"):  # a card that names a giant costs no memory before its weights are seen to fit
         expected = {key: value.shape for key, value in ScoringModel(spec).state_dict().items()}
     found = {key: value.shape for key, value in tensors.items()}
     if expected != found:
         wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
-        raise InputError(f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})")
+        raise InputError(
+            f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})"
+        )
     model = ScoringModel(spec)
-    model.load_state_dict({key: value.float() if value.is_floating_point() else value for key, value in tensors.items()})
+    model.load_state_dict(
+        {key: value.float() if value.is_floating_point() else value for key, value in tensors.items()}
+    )
     return model.eval(), header
 
 

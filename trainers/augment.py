@@ -53,7 +53,9 @@ def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], d
     return F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
 
 
-def color_jitter(images: Tensor, draw: Draw, strength: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)) -> Tensor:
+def color_jitter(
+    images: Tensor, draw: Draw, strength: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+) -> Tensor:
     """Return images with brightness, contrast, saturation and hue changed, in this order; values in [0, 255].
 
     The hue turns in the YIQ plane, which is linear, in place of HSV.

@@ -63,7 +63,9 @@ def load_training_set(
     pixels = np.empty((n, size, size, 3), np.uint8)
     kept: list[int] = []
     failures: dict[str, int] = {}
-    for row, image in enumerate(_decode_all(readers, Preprocessing(size=size, resize=size), workers or os.cpu_count() or 1)):
+    for row, image in enumerate(
+        _decode_all(readers, Preprocessing(size=size, resize=size), workers or os.cpu_count() or 1)
+    ):
         if image is None or image.pixels is None:
             status = "io_error" if image is None else image.status
             failures[status] = failures.get(status, 0) + 1
@@ -78,10 +80,14 @@ def load_training_set(
         return TrainingSet(held, None, [], failures)
     used = [labels[row] for row in kept]
     if any(label is None for label in used):
-        raise InputError(f"{sum(label is None for label in used)} of {len(used)} images have no label; drop them first")
+        raise InputError(
+            f"{sum(label is None for label in used)} of {len(used)} images have no label; drop them first"
+        )
     classes = sorted(set(used), key=lambda label: (str(type(label)), label))  # type: ignore[call-overload]
     number = {label: at for at, label in enumerate(classes)}
-    return TrainingSet(held, torch.tensor([number[label] for label in used]), [str(c) for c in classes], failures)
+    return TrainingSet(
+        held, torch.tensor([number[label] for label in used]), [str(c) for c in classes], failures
+    )
 
 
 def _decode_all(

@@ -52,7 +52,9 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         backbone = init.backbone if init else create_backbone(config.backbone, pretrained=pretrained)
-        heads = {config.method: KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))} if kind.kappa else {}
+        heads = (
+            {config.method: KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))} if kind.kappa else {}
+        )
         preprocessing = Preprocessing(size=config.size, resize=config.size)
         options = init.spec.backbone_options if init else {}
         name = init.spec.backbone if init else config.backbone
@@ -126,7 +128,9 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
             rows = rows.to(device)
-            result = _forward(config, model, method, backbone, pixels[rows], None if labels is None else labels[rows], step)
+            result = _forward(
+                config, model, method, backbone, pixels[rows], None if labels is None else labels[rows], step
+            )
             optimizer.zero_grad(set_to_none=True)
             result.loss.backward()
             optimizer.step()
@@ -140,7 +144,9 @@ def train(
             if now - reported > 1 or last:
                 measured = {name: float(value) / n_since for name, value in since.items()}
                 if not math.isfinite(measured["loss"]):
-                    raise FloatingPointError(f"the loss is {measured['loss']} at step {step}; a lower --lr may hold")
+                    raise FloatingPointError(
+                        f"the loss is {measured['loss']} at step {step}; a lower --lr may hold"
+                    )
                 speed = n_since * len(rows) / (now - reported)
                 report(Progress(step + 1, steps, epoch + 1, measured, speed, warn(measured)))
                 since, n_since, reported = {}, 0, now
@@ -208,7 +214,10 @@ def _optimizer(config: TrainConfig, model: ScoringModel, method: Method) -> torc
     groups: list[dict[str, Any]] = []
     for parameters, share in ((trunk, config.trunk_lr), (rest, 1.0)):
         # biases and normalisation scales are not decayed: they set no direction
-        for decay, chosen in ((True, [p for p in parameters if p.ndim > 1]), (False, [p for p in parameters if p.ndim < 2])):
+        for decay, chosen in (
+            (True, [p for p in parameters if p.ndim > 1]),
+            (False, [p for p in parameters if p.ndim < 2]),
+        ):
             if chosen:
                 weight_decay = config.weight_decay if decay else 0.0
                 groups.append({"params": chosen, "weight_decay": weight_decay, "share": share})

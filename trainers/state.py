@@ -13,9 +13,13 @@ from scoring.errors import InputError
 from trainers.config import TrainConfig
 
 
-def save_state(path: Path, config: TrainConfig, modules: nn.Module, optimizer: torch.optim.SGD, step: int) -> None:
+def save_state(
+    path: Path, config: TrainConfig, modules: nn.Module, optimizer: torch.optim.SGD, step: int
+) -> None:
     """Write everything that the next step needs; random numbers are functions of seed and step, and need no room."""
-    tensors = {f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()}
+    tensors = {
+        f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()
+    }
     for at, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         momentum = optimizer.state.get(parameter, {}).get("momentum_buffer")
         if momentum is not None:
@@ -38,7 +42,9 @@ def load_state(path: Path, config: TrainConfig, modules: nn.Module, optimizer: t
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
         recipe, step = json.loads(header["recipe"]), int(header["step"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise InputError(f"{path} is not the state of a training run ({error}); remove it to start anew") from None
+        raise InputError(
+            f"{path} is not the state of a training run ({error}); remove it to start anew"
+        ) from None
     wanted = json.loads(json.dumps(config.to_json()))
     for name in wanted:
         if recipe.get(name) != wanted[name]:
