@@ -61,9 +61,7 @@ class AtomicFile:
         self.sha256 = ""
         self._hash = hashlib.sha256()
         self._refuse_existing()
-        self.temporary = self.path.with_name(
-            f".{self.path.name[:120]}.tmp.{os.getpid()}.{secrets.token_hex(4)}"
-        )
+        self.temporary = self.path.with_name(f".{self.path.name[:120]}.tmp.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
             self._file = os.fdopen(os.open(self.temporary, flags, 0o666), "wb")
@@ -80,9 +78,7 @@ class AtomicFile:
         if stat.S_ISDIR(mode):
             raise InputError(f"cannot write {self.path}: it is a folder; give the path of a file")
         if not self.overwrite:
-            raise InputError(
-                f"{self.path} exists already; choose another name, or replace it with --overwrite"
-            )
+            raise InputError(f"{self.path} exists already; choose another name, or replace it with --overwrite")
 
     @property
     def closed(self) -> bool:

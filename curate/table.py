@@ -59,9 +59,7 @@ class Table:
                 )
         repeated = sorted({name for name in self.schema.names if self.schema.names.count(name) > 1})
         if repeated:
-            raise InputError(
-                f"{path} has several columns named {repeated[0]!r}; rename them so that each differs"
-            )
+            raise InputError(f"{path} has several columns named {repeated[0]!r}; rename them so that each differs")
 
     def require(self, names: Sequence[str]) -> None:
         """Raise ``InputError`` for the first name that is not a column; the text holds the closest one."""
@@ -114,9 +112,7 @@ def open_table(path: str | Path, *, require: Sequence[str] = ()) -> Table:
     if path.is_dir():
         files = sorted(path.glob(PART_FILES))
         if not files:
-            raise InputError(
-                f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote"
-            )
+            raise InputError(f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote")
     elif path.is_file():
         files = [path]
     elif path.exists():
@@ -136,14 +132,10 @@ def _named_errors(file: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         text = str(error).splitlines()[0].strip() if str(error) else type(error).__name__
         if "magic bytes" in text or "file size is 0" in text or "smaller than" in text:
-            raise InputError(
-                f"{file} is not a Parquet file; expected a table that curate score or you wrote"
-            ) from None
+            raise InputError(f"{file} is not a Parquet file; expected a table that curate score or you wrote") from None
         if isinstance(error, PermissionError):
             raise InputError(f"{file} cannot be read: permission denied; check who owns it") from None
-        raise InputError(
-            f"{file} is damaged or cannot be read ({text}); write it again or take a copy"
-        ) from None
+        raise InputError(f"{file} is damaged or cannot be read ({text}); write it again or take a copy") from None
 
 
 def _open(file: Path, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:
@@ -160,9 +152,7 @@ def _curate_metadata(file: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]
     try:
         value = json.loads(metadata.get(METADATA_KEY, b"{}"))
     except ValueError:
-        raise InputError(
-            f"{file} has metadata under 'curate' that is not JSON; write the table again"
-        ) from None
+        raise InputError(f"{file} has metadata under 'curate' that is not JSON; write the table again") from None
     return value if isinstance(value, dict) else {}
 
 
@@ -256,11 +246,7 @@ class TableWriter:
         described = {"curate": __version__, "columns": columns.describe_all(schema.names), **metadata}
         if "kind" not in described:
             raise ValueError("metadata needs a 'kind', such as 'scores'")
-        kept = {
-            key: value
-            for key, value in (schema.metadata or {}).items()
-            if key not in (b"pandas", METADATA_KEY)
-        }
+        kept = {key: value for key, value in (schema.metadata or {}).items() if key not in (b"pandas", METADATA_KEY)}
         text = json.dumps(described, sort_keys=True, ensure_ascii=False)
         self.schema = schema.with_metadata({**kept, METADATA_KEY: text.encode()})
         self.n_rows = 0

@@ -1,0 +1,101 @@
+"""The command line: one visible list of commands, and what a mistake of the user's looks like."""
+
+import errno
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from curate import __version__
+from curate.commands import filter as filter_command
+from curate.commands import info, verify
+from curate.commands.order import OrderedCommand
+from curate.commands.report import say
+from scoring.errors import InputError
+
+EXIT_MISTAKE = 1
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+DISK_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG}
+)
+
+app = typer.Typer(
+    name="curate",
+    help="Turn a heap of images into the subset worth training on: score every image, then filter.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def user_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn mistakes into one line on stderr and an exit code; bugs keep their traceback.
+
+    ``InputError`` and a disk or folder that refuses: 1. Ctrl-C: 130. A reader that went away: 1, in silence.
+    """
+
+    @functools.wraps(command)
+    def guarded(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except InputError as error:
+            _stop(f"error: {error}", EXIT_MISTAKE)
+        except KeyboardInterrupt:
+            _stop("interrupted; every file that was finished is kept", EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            with suppress(OSError):  # or the interpreter complains when it flushes at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(EXIT_MISTAKE) from None
+        except OSError as error:
+            if error.errno not in DISK_ERRORS:
+                raise
+            place = f" ({error.filename})" if error.filename else ""
+            _stop(f"error: {error.strerror}{place}; nothing that was finished is lost", EXIT_MISTAKE)
+
+    return guarded
+
+
+def _stop(text: str, code: int) -> NoReturn:
+    say(text)
+    raise typer.Exit(code)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"curate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Turn a heap of images into the subset worth training on: score every image, then filter."""
+
+
+# In the order that --help lists them.
+app.command("filter", cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
+app.command("info", no_args_is_help=True)(user_errors(info.run))
+app.command("verify", no_args_is_help=True)(user_errors(verify.run))
+
+
+def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(EXIT_TERMINATED)  # unwinds, so that temporary files are removed
+
+
+def main() -> None:
+    """Run the command line; the entry point of ``curate``."""
+    with suppress(ValueError):  # not in the main thread: whoever runs us minds the signals
+        signal.signal(signal.SIGTERM, _on_terminate)
+    app()

@@ -1,0 +1,91 @@
+"""``curate filter``: parse the rules in the order typed, apply them, report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands.order import typed
+from curate.commands.report import emit, say, show_table
+
+if TYPE_CHECKING:
+    from curate.apply import FilterResult
+
+Texts = list[str] | None
+
+
+def run(
+    ctx: typer.Context,
+    table: Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Subset to write, such as kept.parquet.")] = None,
+    keep_top: Annotated[
+        Texts, typer.Option(metavar="AMOUNT", help="Keep the most certain: 0.8, 80% or 5000 (rows).")
+    ] = None,
+    drop_bottom: Annotated[
+        Texts, typer.Option(metavar="AMOUNT", help="Drop the least certain: 0.2, 20% or 5000 (rows).")
+    ] = None,
+    minimum: Annotated[
+        Texts, typer.Option("--min", metavar="X", help="Keep values of at least X, in the column's unit.")
+    ] = None,
+    maximum: Annotated[
+        Texts, typer.Option("--max", metavar="X", help="Keep values of at most X, in the column's unit.")
+    ] = None,
+    where: Annotated[
+        Texts, typer.Option(metavar="CONDITION", help="Keep rows that meet a condition on any columns.")
+    ] = None,
+    column: Annotated[
+        Texts,
+        typer.Option(metavar="NAME", help="Score column of the rules after it. [default: the only kappa_* column]"),
+    ] = None,
+    per: Annotated[
+        Texts,
+        typer.Option(metavar="NAME", help="Judge --keep-top and --drop-bottom after it in each value of this column."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the counts and what would go; write nothing.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Keep the rows of a scored table that satisfy every rule, with a reason for each that goes.
+
+    Example:
+
+    \b
+        curate filter scores.parquet --keep-top 80% -o kept.parquet
+        curate filter scores.parquet --where 'width >= 200' --keep-top 500 --per label -o kept.parquet
+        curate filter scores.parquet --column unc_visimsiam --max 0.5 --dry-run
+
+    Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
+    except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a
+    hash of the key. Writes kept.parquet, kept.decisions.parquet (every row, and why) and
+    kept.receipt.json, which `curate verify` checks. The table itself is never changed.
+    A --column or --per after the last rule counts for all of them.
+    """
+    from curate.apply import filter_table
+    from curate.rules import rules_in_order
+    from curate.table import open_table
+
+    rules = rules_in_order(typed(ctx), open_table(table, require=["key"]))
+    result = filter_table(table, out, rules, dry_run=dry_run, overwrite=overwrite)
+    if json_:
+        emit(result.to_json())
+    else:
+        _report(result, dry_run)
+
+
+def _report(result: "FilterResult", dry_run: bool) -> None:
+    for note in result.notes:
+        say(note)
+    rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
+    rows += [("dropped", n, rule) for rule, n in result.dropped_by.items()]
+    rows += [("undecided", n, f"{rule}: no value") for rule, n in result.undecided_by.items()]
+    rows += [("failed", n, status) for status, n in result.failed_by.items()]
+    show_table(rows, right=1)
+    if dry_run:
+        for example in result.examples:
+            say(f"would go: {example['key']}: {example['reason']}")
+        say("dry run: nothing was written")
+    for name, path in result.paths().items():
+        if path is not None:
+            say(f"{name}: {path}")

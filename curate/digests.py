@@ -1,0 +1,110 @@
+"""Hashes of rows that do not depend on their order, on the machine or on the version of a library."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate import columns
+from scoring.errors import InputError
+
+
+def key_bytes(keys: pa.Array) -> list[bytes]:
+    """Return keys (text or whole numbers, N) as UTF-8 bytes.
+
+    Raises:
+        InputError: for a null key, or keys of another type.
+    """
+    if keys.null_count:
+        row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
+        raise InputError(f"expected a key in every row, got {keys.null_count} null (such as row {row} of a batch)")
+    if not is_text(keys.type) and not pa.types.is_integer(keys.type):
+        raise InputError(f"expected a `key` column of text or whole numbers, got {keys.type}")
+    text = keys if is_text(keys.type) else keys.cast(pa.string())
+    values: list[bytes] = plain(text).cast(pa.large_binary()).to_pylist()
+    return values
+
+
+def tie_breaks(keys: Sequence[bytes]) -> np.ndarray:
+    """Return a 64-bit BLAKE2b hash of each key, shape (N,) uint64: who wins when scores are equal."""
+    digests = b"".join([hashlib.blake2b(key, digest_size=8).digest() for key in keys])
+    return np.frombuffer(digests, ">u8").astype(np.uint64)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds text, in any of its layouts."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Return the array without dictionary encoding."""
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+class RowDigest:
+    """A digest of a set of rows: the sum, modulo 2^256, of the SHA-256 of every row.
+
+    The order of the rows does not matter; every value, every missing or repeated row does. A row's bytes are
+    its key and then each column by name: a byte that says null or not, then little-endian numbers as stored,
+    or anything else as UTF-8 text with its length.
+
+    Args:
+        schema: types of the columns that count, besides the key.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.names = sorted(name for name in set(schema.names) if name != columns.KEY)
+        self.kinds = [str(schema.field(name).type) for name in self.names]
+        self.kinds = [
+            "text" if is_text(schema.field(n).type) else k for n, k in zip(self.names, self.kinds, strict=True)
+        ]
+        self._sum = 0
+        self.n_rows = 0
+
+    def update(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> None:
+        """Add rows: their keys (N) and a batch that holds the columns."""
+        parts = [_encoded(batch.column(name)) for name in self.names]
+        rows = zip(keys, *parts, strict=True)
+        hashed = b"".join(
+            [hashlib.sha256(len(key).to_bytes(4, "little") + key + b"".join(rest)).digest() for key, *rest in rows]
+        )
+        words = np.frombuffer(hashed, "<u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
+        self._sum = (self._sum + sum(int(word) << (32 * i) for i, word in enumerate(words))) % (1 << 256)
+        self.n_rows += len(keys)
+
+    def hexdigest(self) -> str:
+        """Return the digest: SHA-256 of the sum, the number of rows and the columns' names and types."""
+        header = json.dumps([self.n_rows, self.names, self.kinds]).encode()
+        return hashlib.sha256(header + self._sum.to_bytes(32, "little")).hexdigest()
+
+
+def _encoded(column: pa.Array) -> list[bytes]:
+    """Each value of a column as bytes that cannot be confused with another's."""
+    column = plain(column)
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        values = column.fill_null(0) if column.null_count else column
+        numbers = values.to_numpy(zero_copy_only=False)
+        width = numbers.dtype.itemsize
+        packed = np.empty((len(column), 1 + width), np.uint8)
+        packed[:, 0] = valid
+        packed[:, 1:] = (
+            np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"))).view(np.uint8).reshape(-1, width)
+        )
+        data = packed.tobytes()
+        return [data[i : i + width + 1] for i in range(0, len(data), width + 1)]
+    if not is_text(kind) and not pa.types.is_binary(kind):
+        column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
+    texts = column.cast(pa.large_binary()).to_pylist()
+    return [b"\0" if text is None else b"\1" + len(text).to_bytes(4, "little") + text for text in texts]
+
+
+def _counted(column: pa.Array) -> pa.Array:
+    """A nested column counts only by whether it has a value: conditions ask no more of it."""
+    return pc.if_else(column.is_valid(), pa.scalar("value"), pa.scalar(None, pa.string()))

@@ -1,0 +1,136 @@
+"""What a file is: tables, subsets, decisions, receipts and checkpoints, in a few lines."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from curate.columns import STATUS, describe
+from curate.digests import is_text, plain
+from curate.receipts import read_receipt
+from curate.table import Table, open_table
+from scoring.errors import InputError
+
+DECISION = "decision"
+NOT_SETTINGS = ("kind", "curate", "columns", "model", "policy")
+
+
+@dataclass
+class Description:
+    """A file in words.
+
+    Attributes:
+        path: the file.
+        kind: ``scores``, ``subset``, ``decisions``, ``table`` (not curate's), ``receipt`` or ``checkpoint``.
+        facts: name -> value, plain JSON, in the order to show.
+        columns: for a table, one entry a column: name, type, meaning, unit, higher.
+        counts: rows by status or by decision.
+    """
+
+    path: str
+    kind: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    columns: list[dict[str, str]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def info(path: str | Path) -> Description:
+    """Say what a file is; only headers and the status column are read.
+
+    Args:
+        path: Parquet file or folder of parts, receipt (``.json``) or checkpoint (``.safetensors``).
+
+    Raises:
+        InputError: for anything else, or a file that is damaged.
+    """
+    path = Path(path)
+    if path.suffix == ".json":
+        return _receipt(path)
+    if path.suffix == ".safetensors":
+        return _checkpoint(path)
+    if path.is_file() and path.suffix != ".parquet" and not _is_parquet(path):
+        raise InputError(f"expected a table (.parquet), a receipt (.json) or a checkpoint (.safetensors), got {path}")
+    return _table(open_table(path))
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; check who owns it") from None
+
+
+def _table(table: Table) -> Description:
+    metadata = table.metadata
+    described = metadata.get("columns")
+    columns = [_column(table, name, described if isinstance(described, dict) else {}) for name in table.schema.names]
+    facts: dict[str, Any] = {
+        "rows": table.n_rows,
+        "files": len(table.files),
+        "bytes": sum(file.stat().st_size for file in table.files),
+        "written by curate": metadata.get("curate"),
+        "model": metadata.get("model"),
+        "policy": metadata.get("policy"),
+        **{name: value for name, value in metadata.items() if name not in NOT_SETTINGS},
+    }
+    counted = next((name for name in (DECISION, STATUS) if name in table.schema.names), None)
+    return Description(
+        str(table.path),
+        str(metadata.get("kind", "table")),
+        {name: value for name, value in facts.items() if value is not None},
+        columns,
+        _count(table, counted) if counted else {},
+    )
+
+
+def _column(table: Table, name: str, described: dict[str, Any]) -> dict[str, str]:
+    entry = described.get(name)
+    known = describe(name)
+    words = {"meaning": known.meaning, "unit": known.unit, "higher": known.higher}
+    if isinstance(entry, dict):
+        words |= {key: str(entry[key]) for key in words if key in entry}
+    return {"name": name, "type": str(table.schema.field(name).type), **words}
+
+
+def _count(table: Table, name: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    if not is_text(table.schema.field(name).type):
+        return counts
+    for batch in table.batches([name]):
+        for entry in pc.value_counts(plain(batch.column(name))).to_pylist():
+            value = str(entry["values"])
+            counts[value] = counts.get(value, 0) + entry["counts"]
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def _receipt(path: Path) -> Description:
+    receipt = read_receipt(path)
+    counts = receipt.get("counts")
+    facts = {name: receipt.get(name) for name in ("input", "model", "policy", "outputs", "environment")}
+    facts["written by curate"] = receipt.get("curate")
+    numbers: dict[str, int] = (
+        {k: v for k, v in counts.items() if isinstance(v, int)} if isinstance(counts, dict) else {}
+    )
+    return Description(str(path), "receipt", {k: v for k, v in facts.items() if v is not None}, [], numbers)
+
+
+def _checkpoint(path: Path) -> Description:
+    from scoring.checkpoint import read_header  # here, for it may load more than a table needs
+
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; expected a checkpoint (.safetensors)")
+    return Description(str(path), "checkpoint", dict(read_header(path)))
+
+
+def rule_lines(policy: Any) -> list[str]:
+    """Return each rule of a policy as one line, for people; nothing for what is not a policy."""
+    rules = policy if isinstance(policy, list) else []
+    return [_rule_line(rule) for rule in rules if isinstance(rule, dict)]
+
+
+def _rule_line(rule: dict[str, Any]) -> str:
+    values = [rule[name] for name in ("rule", "amount", "bound", "condition") if rule.get(name) is not None]
+    places = [f"{word} {rule[name]}" for name, word in (("column", "of"), ("per", "per")) if rule.get(name)]
+    return " ".join(str(part) for part in (*values, *places))

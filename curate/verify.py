@@ -1,0 +1,252 @@
+"""Derive a subset again from its receipt, and say whether it is the same or which rows differ."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import KEY
+from curate.digests import key_bytes, plain, tie_breaks
+from curate.filters import KEEP, OUTCOMES, Verdict, decide, rule_from_json
+from curate.gather import gather
+from curate.receipts import read_receipt
+from curate.table import Table, open_table
+from scoring.errors import InputError
+
+N_NAMED = 10
+CHUNK = 1 << 20
+
+
+@dataclass
+class Verification:
+    """What came of deriving a subset again.
+
+    Attributes:
+        n_rows: rows of the table as it is now.
+        n_different: rows whose decision, or whose content in the subset, is not what was derived.
+        different: the first ten of them, in words.
+        notes: everything else that is not as the receipt says (digests, missing rows, files that changed).
+    """
+
+    n_rows: int = 0
+    n_different: int = 0
+    different: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: int = 0
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return not self.n_different and not self.problems
+
+    def differ(self, text: str) -> None:
+        """Count one row that differs, and name it if it is among the first."""
+        self.n_different += 1
+        if len(self.different) < N_NAMED:
+            self.different.append(text)
+
+    def problem(self, text: str) -> None:
+        """Record something that differs and is not a row."""
+        self.problems += 1
+        self.notes.append(text)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"identical": self.identical, **self.__dict__}
+
+
+def verify(receipt: str | Path, table: str | Path | None = None) -> Verification:
+    """Apply the receipt's policy to its input again and compare with the files beside the receipt.
+
+    Args:
+        receipt: ``NAME.receipt.json``; subset and decisions are looked for in its folder.
+        table: the input, if it has moved since.
+
+    Returns:
+        whether all is identical, and what is not. Rows may stand in another order in the input.
+
+    Raises:
+        InputError: if receipt, input or an output is missing or cannot be read.
+    """
+    receipt = Path(receipt)
+    noted = read_receipt(receipt)
+    source = open_table(table if table is not None else _moved(receipt, noted), require=[KEY])
+    rules = [rule_from_json(rule) for rule in noted["policy"]]
+    scores, digest = gather(source, rules)
+    verdict = decide(rules, scores)
+    result = Verification(n_rows=len(scores.ok))
+    if digest != noted["input"]["digest"]:
+        result.problem(
+            f"the input is not the one that was filtered: its digest is {digest[:16]}..., expected "
+            f"{noted['input']['digest'][:16]}..."
+        )
+    folder = receipt.parent
+    decisions = _output(folder, noted, "decisions", result)
+    subset = _output(folder, noted, "subset", result)
+    same_order = _compare_decisions(source, scores.tie_breaks, verdict, decisions, result)
+    _compare_subset_keys(source, scores.tie_breaks, verdict, subset, result)
+    if not same_order:
+        result.notes.append("the input has another order of rows now; rows were compared by key, not every column")
+    elif result.identical:
+        _compare_subset_rows(source, verdict, subset, result)
+    return result
+
+
+def _moved(receipt: Path, noted: dict[str, Any]) -> Path:
+    """Where the input is: where it was, or a file of that name beside the receipt."""
+    path = Path(noted["input"]["path"])
+    beside = receipt.parent / path.name
+    if path.exists():
+        return path
+    if beside.exists():
+        return beside
+    raise InputError(f"the input {path} of {receipt} is no longer there; name where it is now with --table")
+
+
+def _output(folder: Path, noted: dict[str, Any], name: str, result: Verification) -> Table:
+    entry = noted["outputs"][name]
+    table = open_table(folder / entry["file"], require=[KEY])
+    if file_sha256(table.path) != entry["sha256"]:
+        result.problem(f"{table.path} is not the file that was written: its bytes differ from the receipt")
+    return table
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hex SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _read_keys(table: Table, extra: tuple[str, ...] = ()) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    for batch in table.batches([KEY, *extra]):
+        yield tie_breaks(key_bytes(batch.column(KEY))), batch
+
+
+def _compare_decisions(
+    source: Table, hashes: np.ndarray, verdict: Verdict, decisions: Table, result: Verification
+) -> bool:
+    """Compare decisions by key; return whether both files have the same order."""
+    decisions.require(["decision"])
+    codes = {name: code for code, name in enumerate(OUTCOMES)}
+    noted_hashes, noted = [np.empty(0, np.uint64)], [np.empty(0, np.int16)]
+    for piece, batch in _read_keys(decisions, ("decision",)):
+        noted_hashes.append(piece)
+        noted.append(np.array([codes.get(str(w), -1) for w in plain(batch.column("decision")).to_pylist()], np.int16))
+    was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
+    found, at = _find(hashes, was_hashes)
+    changed = np.flatnonzero(~found | (was[at] != verdict.outcome if len(was) else True))
+    _name_rows(source, changed, verdict, found, at, was, result)
+    _name_extra(decisions, ~_find(was_hashes, hashes)[0], "decided then, but no longer in the input", result)
+    return np.array_equal(hashes, was_hashes)
+
+
+def _find(wanted: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each wanted hash, whether it is known, and where (0 where not)."""
+    if not len(known):
+        return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    at = order[place]
+    found = known[at] == wanted
+    return found, np.where(found, at, 0)
+
+
+def _name_rows(
+    source: Table,
+    changed: np.ndarray,
+    verdict: Verdict,
+    found: np.ndarray,
+    at: np.ndarray,
+    was: np.ndarray,
+    result: Verification,
+) -> None:
+    names = _keys_at(source, changed[:N_NAMED])
+    for row in changed.tolist():
+        now = OUTCOMES[verdict.outcome[row]]
+        then = "not there" if not found[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
+        result.differ(f"{names.get(row, '')}: now {now}, then {then}")
+
+
+def _name_extra(table: Table, extra: np.ndarray, what: str, result: Verification) -> None:
+    rows = np.flatnonzero(extra)
+    names = _keys_at(table, rows[:N_NAMED])
+    for row in rows.tolist():
+        result.differ(f"{names.get(row, '')}: {what}")
+
+
+def _keys_at(table: Table, rows: np.ndarray) -> dict[int, str]:
+    """The keys of a few rows, by row number."""
+    names: dict[int, str] = {}
+    start = 0
+    if not len(rows):
+        return names
+    for batch in table.batches([KEY]):
+        for row in rows[(rows >= start) & (rows < start + batch.num_rows)].tolist():
+            names[row] = key_bytes(batch.column(KEY).slice(row - start, 1))[0].decode("utf-8", "replace")
+        start += batch.num_rows
+    return names
+
+
+def _compare_subset_keys(
+    source: Table, hashes: np.ndarray, verdict: Verdict, subset: Table, result: Verification
+) -> None:
+    """The subset must hold the kept rows, all of them and no other."""
+    pieces = [piece for piece, _ in _read_keys(subset)]
+    present = np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
+    kept = np.flatnonzero(verdict.outcome == KEEP)
+    missing = kept[~_find(hashes[kept], present)[0]]
+    names = _keys_at(source, missing[:N_NAMED])
+    for row in missing.tolist():
+        result.differ(f"{names.get(row, '')}: kept, but not in the subset")
+    _name_extra(subset, ~_find(present, hashes[kept])[0], "in the subset, but not kept", result)
+    if len(present) != len(np.unique(present)):
+        result.problem("the subset holds some rows more than once")
+
+
+def _compare_subset_rows(source: Table, verdict: Verdict, subset: Table, result: Verification) -> None:
+    """Both in the same order: every column of every kept row must be the same."""
+    if source.schema != subset.schema:
+        result.problem("the input has other columns or types now than the subset")
+        return
+    waiting = _Aligned(subset)
+    start = 0
+    for batch in source.batches():
+        kept = batch.filter(pa.array(verdict.outcome[start : start + batch.num_rows] == KEEP))
+        start += batch.num_rows
+        for old in waiting.take(kept.num_rows):
+            now, kept = kept.slice(0, old.num_rows), kept.slice(old.num_rows)
+            for name in source.schema.names:
+                _compare_column(name, now, old, result)
+
+
+class _Aligned:
+    """Hands out the rows of a table in pieces as long as asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self.batches = table.batches()
+        self.rest: pa.RecordBatch | None = None
+
+    def take(self, n: int) -> Iterator[pa.RecordBatch]:
+        while n > 0:
+            batch = self.rest if self.rest is not None and self.rest.num_rows else next(self.batches)
+            piece = batch.slice(0, n)
+            self.rest = batch.slice(piece.num_rows)
+            n -= piece.num_rows
+            yield piece
+
+
+def _compare_column(name: str, now: pa.RecordBatch, old: pa.RecordBatch, result: Verification) -> None:
+    left, right = now.column(name), old.column(name)
+    if left.equals(right):
+        return
+    keys = key_bytes(now.column(KEY))
+    for row, (new, was) in enumerate(zip(left.to_pylist(), right.to_pylist(), strict=True)):
+        if new != was and repr(new) != repr(was):  # the second is for NaN, which equals nothing
+            result.differ(f"{keys[row].decode('utf-8', 'replace')}: column {name!r} differs from the subset")
