@@ -1,0 +1,108 @@
+"""What every source of images promises: rows in a fixed order, and where their bytes are."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from scoring.errors import InputError
+
+MAX_FILE_BYTES = 2 << 30  # one image; larger ones become a row with status `too_large`
+MAX_PATH_BYTES = 4096  # PATH_MAX of Linux; a longer path or URL is a mistake or an attack
+NUMBERED = "#"  # as a key column: number the rows instead
+
+Reader = Callable[[], bytes]
+
+
+class ReadError(Exception):
+    """The bytes of one row could not be had: a row with a status, never the end of a run.
+
+    Args:
+        status: "missing" (no such file, or the row names none), "io_error" (it is there, but reading it
+            failed) or "too_large" (more bytes than the bound).
+        text: one sentence for people.
+    """
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Everything that a user may say about a source.
+
+    Args:
+        key: column that holds the key; "#" numbers the rows instead (`<file>#<row>`, rows from 0).
+        path_column: column with a path or URL; by default the first of `layout.PATH_NAMES` that holds text.
+        image_column: column with bytes, or a `{bytes, path}` struct; by default found by type and name.
+        label_from_folder: the first sub-folder's name becomes the column `label` (folders and lists).
+        follow_symlinks: follow links to folders, and links that leave the scanned folder.
+        hidden: include files and folders whose name starts with a dot.
+        root: where relative paths of a list or table start; by default the folder of the list.
+        limit: only the first n rows, n >= 1.
+        reserved: more names that the user's columns may not take (those that the caller will write).
+        max_bytes: bound on the size of one image, in bytes.
+
+    Raises:
+        InputError: if ``limit`` or ``max_bytes`` is below 1.
+    """
+
+    key: str | None = None
+    path_column: str | None = None
+    image_column: str | None = None
+    label_from_folder: bool = False
+    follow_symlinks: bool = False
+    hidden: bool = False
+    root: str | None = None
+    limit: int | None = None
+    reserved: tuple[str, ...] = ()
+    max_bytes: int = MAX_FILE_BYTES
+
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"the limit must be at least 1 row, got {self.limit}; leave it out for all rows")
+        if self.max_bytes < 1:
+            raise InputError(f"the size bound of an image must be at least 1 byte, got {self.max_bytes}")
+
+
+class Manifest(Protocol):
+    """The rows of a source in a fixed order, and how to get the bytes of each."""
+
+    @property
+    def description(self) -> str:
+        """One line for people: `folder photos: 1,204 files`, and what was left out."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, at least 1."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`key` (string), `uri` (string, may be null), then the user's own columns; never image bytes."""
+
+    @property
+    def digest(self) -> str:
+        """Hex sha256 that changes when the input does: order, keys, uris, sizes and times of files."""
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The user's columns whose name is taken by one of curate's, and what they are called instead."""
+
+    def rows(self, start: int, stop: int) -> pa.Table:
+        """Return rows [start, stop) with the columns of `schema`."""
+
+    def readers(self, start: int, stop: int) -> Iterator[Reader]:
+        """Yield for each row of [start, stop), in order, a callable that returns its bytes.
+
+        The callables may run in other threads, several at once and out of order. Each returns the encoded
+        image or raises `ReadError`. Those of a table with the bytes inside hold a part of it in memory, so
+        stay a bounded number of rows ahead.
+        """
+
+
+def check_range(start: int, stop: int, n_rows: int) -> None:
+    """Raise ValueError unless 0 <= start <= stop <= n_rows."""
+    if not 0 <= start <= stop <= n_rows:
+        raise ValueError(f"rows [{start}, {stop}) must lie inside [0, {n_rows})")

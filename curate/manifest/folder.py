@@ -1,0 +1,252 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH100, PTH116, PTH118, PTH119
+"""A folder of images -> rows, in the order of the bytes of their paths, which is the same on any machine."""
+
+import os
+import stat
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from curate.manifest.contract import SourceOptions
+from curate.manifest.memory import MemoryManifest
+from curate.manifest.names import count_suffixes, is_image_name, key_of, some, suffix_of, uri_of
+from scoring.errors import InputError
+
+_BLOCK = 65536  # names held as Python objects before they go into an Arrow array
+SHARD_SUFFIXES = ("parquet", "tar")
+
+
+@dataclass
+class Skipped:
+    """What a scan came across and did not list."""
+
+    not_images: Counter[str] = field(default_factory=Counter)  # by suffix
+    hidden: int = 0
+    links: int = 0  # to a folder, out of the root, or to nothing
+    repeated: int = 0  # folders reached a second time through a link
+    special: int = 0  # FIFOs, sockets, devices
+    shards: dict[str, list[bytes]] = field(default_factory=lambda: {suffix: [] for suffix in SHARD_SUFFIXES})
+
+    def __str__(self) -> str:
+        """Return the parts of a description, or an empty text."""
+        parts = []
+        if n := self.not_images.total():
+            files = "1 file that is not an image" if n == 1 else f"{n:,} files that are not images"
+            parts.append(f"{files} by name ({count_suffixes(self.not_images)})")
+        parts += [f"{self.hidden:,} hidden"] if self.hidden else []
+        parts += [some(self.links, "link")] if self.links else []
+        parts += [f"{some(self.repeated, 'folder')} reached twice"] if self.repeated else []
+        parts += [some(self.special, "special file")] if self.special else []
+        return f"; skipped {', '.join(parts)}" if parts else ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One image file: its path relative to the root, size in bytes and mtime in ns."""
+
+    path: bytes
+    size: int
+    time: int
+
+
+def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[Found]:
+    """Yield the image files under ``root``, sorted by the bytes of their relative paths.
+
+    One folder's names are held at a time. A folder sorts as its name with a slash, so walking in that order
+    gives the order of whole paths. A link to a file is listed if its target lies inside the root; links
+    elsewhere, and links to folders, only with ``follow_symlinks``. A folder is entered once, so loops end.
+
+    Args:
+        root: absolute path of a folder.
+        options: `hidden` and `follow_symlinks` are used.
+        skipped: is filled with what was not listed.
+
+    Raises:
+        InputError: if a folder cannot be listed.
+    """
+    real_root = os.path.realpath(root)
+    visited = {_identity(os.stat(root))}
+    pending = [b""]  # folders and files to come, last first
+    while pending:
+        path = pending.pop()
+        if path and not path.endswith(b"/"):
+            found = _look(root, path, real_root, options, skipped)
+            if found is not None:
+                yield found
+        elif not path or _enter(root + b"/" + path, visited, skipped):
+            pending += _listing(root, path, options, skipped)
+
+
+def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skipped) -> list[bytes]:
+    """Return the paths in one folder, in reverse order; those of sub-folders end with a slash."""
+    paths = []
+    try:
+        with os.scandir(os.path.join(root, folder)) as entries:
+            for entry in entries:
+                if entry.name.startswith(b".") and not options.hidden:
+                    skipped.hidden += 1
+                elif entry.is_dir(follow_symlinks=False) or (
+                    options.follow_symlinks and entry.is_symlink() and entry.is_dir()
+                ):
+                    paths.append(folder + entry.name + b"/")
+                else:
+                    paths.append(folder + entry.name)
+    except OSError as error:
+        raise InputError(
+            f"cannot list the folder {os.fsdecode(os.path.join(root, folder))!r}: {error.strerror}; "
+            "make it readable or move it out"
+        ) from None
+    paths.sort(reverse=True)
+    return paths
+
+
+def _enter(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bool:
+    try:
+        identity = _identity(os.stat(folder))
+    except FileNotFoundError:  # removed since its parent was listed
+        return False
+    if identity in visited:
+        skipped.repeated += 1
+        return False
+    visited.add(identity)
+    return True
+
+
+def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, skipped: Skipped) -> Found | None:
+    """Return an image file's entry, or count why it is not listed."""
+    full = os.path.join(root, path)
+    try:
+        found = os.lstat(full)
+    except FileNotFoundError:  # removed since its folder was listed
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        target = _link_target(full, real_root, options)
+        if target is None:
+            skipped.links += 1
+            return None
+        found = target
+    if not stat.S_ISREG(found.st_mode):
+        skipped.special += 1
+        return None
+    if not is_image_name(name := path.rpartition(b"/")[2]):
+        suffix = suffix_of(name)
+        skipped.not_images[suffix] += 1
+        if suffix in SHARD_SUFFIXES:
+            skipped.shards[suffix].append(path)
+        return None
+    return Found(path, found.st_size, found.st_mtime_ns)
+
+
+def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> os.stat_result | None:
+    try:
+        target = os.stat(full)
+    except OSError:  # dangling, or a loop of links
+        return None
+    inside = os.path.realpath(full).startswith(real_root.rstrip(b"/") + b"/")
+    return target if (inside or options.follow_symlinks) and not stat.S_ISDIR(target.st_mode) else None
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | list[str]:
+    """Open a folder of images.
+
+    Args:
+        folder: path of the folder.
+        options: `hidden`, `follow_symlinks`, `label_from_folder`, `limit`, `max_bytes` are used.
+
+    Returns:
+        The manifest; or, for a folder without images that holds shards, the sorted paths of those.
+
+    Raises:
+        InputError: if there is nothing to score; the text says what was found instead.
+    """
+    root = os.path.abspath(os.fsencode(folder))
+    name = key_of(os.path.basename(root) or root)
+    skipped = Skipped()
+    columns = _Columns(root, options.label_from_folder)
+    for found in islice(scan_folder(root, options, skipped), options.limit):
+        columns.add(found)
+    table = columns.table()
+    if table.num_rows == 0:
+        return _shards_or_error(root, skipped)
+    sizes, times = columns.sizes, columns.times
+    return MemoryManifest(
+        f"folder {name}: {some(table.num_rows, 'file')}{skipped}",
+        table,
+        max_bytes=options.max_bytes,
+        identity=("folder",),
+        versions=lambda start, stop: zip(sizes[start:stop], times[start:stop], strict=True),
+    )
+
+
+class _Columns:
+    """Rows of a folder while they are gathered; 16 bytes a row beside the text."""
+
+    def __init__(self, root: bytes, labelled: bool) -> None:
+        self._root = root
+        self._paths: list[bytes] = []
+        self._chunks: list[pa.Table] = []
+        fields = [("key", pa.string()), ("uri", pa.string())]
+        self._schema = pa.schema([*fields, ("label", pa.string())] if labelled else fields)
+        self.sizes = array("q")
+        self.times = array("q")
+
+    def add(self, found: Found) -> None:
+        self._paths.append(found.path)
+        self.sizes.append(found.size)
+        self.times.append(found.time)
+        if len(self._paths) == _BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        keys = [key_of(path) for path in self._paths]
+        columns: dict[str, Sequence[str | None]] = {
+            "key": keys,
+            "uri": [uri_of(os.path.join(self._root, path)) for path in self._paths],
+        }
+        if "label" in self._schema.names:
+            columns["label"] = [folder_label(path) for path in self._paths]
+        self._chunks.append(pa.table(columns, schema=self._schema))
+        self._paths.clear()
+
+    def table(self) -> pa.Table:
+        self._flush()
+        return pa.concat_tables(self._chunks)
+
+
+def folder_label(path: bytes) -> str | None:
+    """Return the first folder of a relative path as a label, None where there is none.
+
+    >>> folder_label(b"cats/tabby/1.jpg"), folder_label(b"1.jpg")
+    ('cats', None)
+    """
+    first, slash, _ = path.removeprefix(b"./").partition(b"/")
+    return key_of(first) if slash else None
+
+
+def _shards_or_error(root: bytes, skipped: Skipped) -> list[str]:
+    kinds = [suffix for suffix in SHARD_SUFFIXES if skipped.shards[suffix]]
+    name = os.fsdecode(root)
+    if len(kinds) == 1:
+        return [os.path.join(name, os.fsdecode(path)) for path in skipped.shards[kinds[0]]]
+    if kinds:
+        raise InputError(
+            f"expected images or one kind of shard in {name!r}, got both .parquet and .tar files; "
+            f"name one kind, as in {os.path.join(name, '*.tar')!r}"
+        )
+    n = skipped.not_images.total()
+    what = f"{some(n, 'file')}: {count_suffixes(skipped.not_images)}" if n else "no files"
+    rest = str(Skipped(Counter(), skipped.hidden, skipped.links, skipped.repeated, skipped.special))
+    raise InputError(
+        f"expected images (.jpg, .png, ...), .parquet or .tar files in {name!r}, got {what}{rest}; "
+        "give the folder that holds the images"
+    )

@@ -1,0 +1,121 @@
+"""Keys are there, are text and are unique, or the user hears which are not."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.manifest.contract import MAX_PATH_BYTES, NUMBERED
+from scoring.errors import InputError
+
+_CONFIRM = 10_000  # rows that share a hash with another are compared as text up to this many
+_SHOWN = 3
+
+
+def other_key(where: str) -> str:
+    """Return the advice that ends every message about keys."""
+    return f"name another column with --key COLUMN, or number the rows with --key '{NUMBERED}' ({where})"
+
+
+def check_keys(keys: pa.Array, first_row: int, column: str, where: str) -> None:
+    """Refuse keys that are null, empty, too long or not UTF-8.
+
+    Args:
+        keys: a piece of the keys, string.
+        first_row: row number of its first key, from 0.
+        column: the user's name for it, in the message.
+        where: the file, in the message.
+
+    Raises:
+        InputError: names the first bad row.
+    """
+    check_text(keys, first_row, column, where)
+    absent = pc.fill_null(pc.equal(pc.binary_length(keys), 0), True)
+    if (row := first_true(absent)) is not None:
+        raise InputError(
+            f"expected a key in every row, got none in row {first_row + row} (from 0) of column "
+            f"{column!r}; {other_key(where)}"
+        )
+
+
+def check_text(texts: pa.Array, first_row: int, column: str, where: str) -> None:
+    """Refuse text that is not UTF-8 or longer than a path can be.
+
+    Raises:
+        InputError: names the column, and the first row that is too long.
+    """
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"expected UTF-8 text in column {column!r} of {where}, got other bytes near row {first_row}; "
+            "write the table again with valid text"
+        ) from None
+    long = pc.fill_null(pc.greater(pc.binary_length(texts), MAX_PATH_BYTES), False)
+    if (row := first_true(long)) is not None:
+        raise InputError(
+            f"expected keys and paths of at most {MAX_PATH_BYTES} bytes in column {column!r} of {where}, got "
+            f"{len(texts[row].as_py().encode()):,} bytes in row {first_row + row} (from 0); shorten it"
+        )
+
+
+def first_true(mask: pa.Array) -> int | None:
+    """Return the position of the first true value, or None."""
+    position = pc.index(mask, True).as_py()
+    return None if position < 0 else position
+
+
+class UniqueCheck:
+    """Finds repeated keys with 8 bytes of memory a row: hash first, then compare those that collide."""
+
+    def __init__(self) -> None:
+        self._hashes: list[np.ndarray] = []
+
+    def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        """Take the next piece of the keys."""
+        import polars as pl
+
+        if len(keys):
+            series = pl.from_arrow(keys)
+            if not isinstance(series, pl.Series):
+                raise ValueError(f"keys must be one column, got {type(series).__name__}")
+            self._hashes.append(series.hash().to_numpy())
+
+    def finish(self, take: Callable[[np.ndarray], Sequence[str]], column: str, where: str) -> None:
+        """Refuse keys that repeat.
+
+        Args:
+            take: row numbers (int64, ascending) -> their keys.
+            column: the user's name for the keys.
+            where: the file or folder.
+
+        Raises:
+            InputError: names the first few keys that repeat and how many rows are too many.
+        """
+        if not self._hashes:
+            return
+        hashes = np.concatenate(self._hashes)
+        order = np.argsort(hashes, kind="stable")
+        same = hashes[order[1:]] == hashes[order[:-1]]
+        if not same.any():
+            return
+        rows = np.union1d(order[1:][same], order[:-1][same])[:_CONFIRM]
+        repeated = _repeated(take(rows))
+        if repeated:
+            shown = ", ".join(repr(key) for key in repeated[:_SHOWN])
+            raise InputError(
+                f"expected unique keys, got {int(same.sum()):,} rows whose {column} repeats an earlier one "
+                f"({shown}{', ...' if len(repeated) > _SHOWN else ''}); {other_key(where)}"
+            )
+
+
+def _repeated(keys: Iterable[str]) -> list[str]:
+    """Return the keys that occur more than once, in the order in which they first repeat."""
+    seen: set[str] = set()
+    repeated: dict[str, None] = {}
+    for key in keys:
+        if key in seen:
+            repeated[key] = None
+        seen.add(key)
+    return list(repeated)

@@ -1,0 +1,262 @@
+"""Which column of a user's table is the key, which the path, which the image; and the rows made of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.columns import COLUMNS, KEY, URI
+from curate.manifest.contract import NUMBERED, SourceOptions
+from curate.manifest.schemes import URL_PATTERN
+from scoring.errors import InputError
+
+# Looked for in this order, whatever their case; the first that holds text is the path column.
+PATH_NAMES = (
+    "uri",
+    "url",
+    "path",
+    "file_path",
+    "filepath",
+    "image_path",
+    "image_url",
+    "file_name",
+    "filename",
+    "file",
+    "image",
+    "img",
+)
+IMAGE_NAMES = ("image", "img", "bytes", "image_bytes", "img_bytes", "image_data", "jpg", "jpeg", "png", "webp", "data")
+_KEY_NAMES = (KEY, "__key__")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a table keeps what curate needs.
+
+    Args:
+        key: column that holds the key; None numbers the rows.
+        path: column that holds a path or URL, or None; `image.path` for a field of the image's struct.
+        image: column that holds the bytes, or None.
+        in_struct: whether ``image`` is a struct with a field `bytes`.
+        own: the user's columns that are passed on: (its name, what it is called in the rows).
+        fields: their types, by name in the rows.
+    """
+
+    key: str | None
+    path: str | None
+    image: str | None
+    in_struct: bool
+    own: tuple[tuple[str, str], ...]
+    fields: tuple[pa.Field, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """`key`, `uri`, then the user's own columns."""
+        return pa.schema([(KEY, pa.string()), (URI, pa.string()), *self.fields])
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The user's columns whose name was taken."""
+        return {name: new for name, new in self.own if name != new}
+
+    @property
+    def bytes_leaf(self) -> str | None:
+        """Path of the Parquet leaf that holds the bytes."""
+        return f"{self.image}.bytes" if self.in_struct else self.image
+
+
+def find_layout(schema: pa.Schema, options: SourceOptions, where: str) -> Layout:
+    """Decide what each column of a table is.
+
+    Args:
+        schema: the table's.
+        options: `key`, `path_column`, `image_column`, `reserved` are used.
+        where: the table's name, for messages.
+
+    Raises:
+        InputError: if a named column is absent or of the wrong type, two columns share a name, or the table
+            has neither a path nor an image column; lists the columns that there are.
+    """
+    if len(set(schema.names)) != len(schema.names):
+        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        raise InputError(f"expected column names to be unique in {where}, got {twice} twice; rename one")
+    image = _image_column(schema, options, where)
+    path = _path_column(schema, options, where, image)
+    in_struct = image is not None and pa.types.is_struct(schema.field(image).type)
+    if path is None and in_struct and _is_text(_struct_field(schema.field(image).type, "path")):
+        path = f"{image}.path"
+    if image is None and path is None:
+        raise InputError(
+            f"expected a column with paths, URLs or image bytes in {where}, got the columns "
+            f"{', '.join(schema.names) or '(none)'}; name one with --path-column or --image-column"
+        )
+    key = _key_column(schema, options, where)
+    if key is None and options.key != NUMBERED and path in schema.names:
+        key = path
+    own = _own_columns(schema, options, image, in_struct, key)
+    fields = tuple(_own_field(schema.field(name), new, name == image) for name, new in own)
+    return Layout(key, path, image, in_struct, own, fields)
+
+
+def _column(schema: pa.Schema, name: str, option: str, where: str) -> pa.Field:
+    if name not in schema.names:
+        close = get_close_matches(name, schema.names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"{option} {name!r} is not a column of {where}{hint} (columns: {', '.join(schema.names)})")
+    return schema.field(name)
+
+
+def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str | None:
+    if options.image_column is not None:
+        field = _column(schema, options.image_column, "--image-column", where)
+        if not _holds_bytes(field.type):
+            raise InputError(
+                f"expected --image-column {field.name!r} to hold bytes or a struct with a field 'bytes', got "
+                f"{field.type} in {where}; for paths use --path-column"
+            )
+        return field.name
+    if options.path_column is not None:
+        return None
+    candidates = [field.name for field in schema if _holds_bytes(field.type)]
+    for wanted in IMAGE_NAMES:
+        for name in candidates:
+            if name.lower() == wanted:
+                return name
+    if len(candidates) > 1:
+        raise InputError(
+            f"expected one column with image bytes in {where}, got {', '.join(candidates)}; name it with --image-column"
+        )
+    return candidates[0] if candidates else None
+
+
+def _path_column(schema: pa.Schema, options: SourceOptions, where: str, image: str | None) -> str | None:
+    if options.path_column is not None:
+        field = _column(schema, options.path_column, "--path-column", where)
+        if not _is_text(field.type):
+            raise InputError(
+                f"expected --path-column {field.name!r} to hold text, got {field.type} in {where}; "
+                "for bytes use --image-column"
+            )
+        return field.name
+    for wanted in PATH_NAMES:
+        for field in schema:
+            if field.name.lower() == wanted and field.name != image and _is_text(field.type):
+                return field.name
+    return None
+
+
+def _key_column(schema: pa.Schema, options: SourceOptions, where: str) -> str | None:
+    if options.key == NUMBERED:
+        return None
+    if options.key is None:
+        names = [name for name in _KEY_NAMES if name in schema.names]
+        field = schema.field(names[0]) if names else None
+    else:
+        field = _column(schema, options.key, "--key", where)
+    if field is None:
+        return None
+    if not (_is_text(field.type) or pa.types.is_integer(field.type)):
+        raise InputError(
+            f"expected the key column {field.name!r} of {where} to hold text or whole numbers, got {field.type}; "
+            f"name another with --key COLUMN, or number the rows with --key '{NUMBERED}'"
+        )
+    return field.name
+
+
+def _own_columns(
+    schema: pa.Schema, options: SourceOptions, image: str | None, in_struct: bool, key: str | None
+) -> tuple[tuple[str, str], ...]:
+    """Return the user's columns and their names in the rows.
+
+    A taken name gets `source_` in front, as often as it takes. A column `key` of text that is the key is the
+    row's `key` already. Of a struct with the bytes, the other fields are passed on.
+    """
+    taken = {*COLUMNS, *options.reserved}
+    own: list[tuple[str, str]] = []
+    used = {name for name in schema.names if name not in taken}
+    for field in schema:
+        absorbed = field.name == KEY == key and _is_text(field.type)
+        only_bytes = field.name == image and (not in_struct or field.type.num_fields == 1)
+        if absorbed or only_bytes:
+            continue
+        new = field.name
+        if new in taken:
+            while new in taken or new in used:
+                new = f"source_{new}"
+            used.add(new)
+        own.append((field.name, new))
+    return tuple(own)
+
+
+def _own_field(field: pa.Field, name: str, is_image: bool) -> pa.Field:
+    kind = field.type
+    if is_image:
+        kind = pa.struct([part for part in kind if part.name != "bytes"])
+    return pa.field(name, kind, field.nullable)
+
+
+def _is_text(kind: pa.DataType | None) -> bool:
+    if kind is None:
+        return False
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_bytes(kind: pa.DataType | None) -> bool:
+    if kind is None:
+        return False
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    return _is_bytes(kind) or (pa.types.is_struct(kind) and _is_bytes(_struct_field(kind, "bytes")))
+
+
+def _struct_field(kind: pa.DataType, name: str) -> pa.DataType | None:
+    index = kind.get_field_index(name)
+    return kind.field(index).type if index >= 0 else None
+
+
+def text_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return text or whole numbers as one array of string; nulls stay null."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return array if pa.types.is_string(array.type) else array.cast(pa.string())
+
+
+def resolve(paths: pa.Array, root: str) -> pa.Array:
+    """Return uris: URLs and absolute paths as they are, others under ``root``; empty and null become null.
+
+    Args:
+        paths: string.
+        root: absolute path or URL.
+    """
+    whole = pc.or_(pc.match_substring_regex(paths, URL_PATTERN), pc.starts_with(paths, "/"))
+    joined = pc.binary_join_element_wise(pa.scalar(root.rstrip("/") + "/"), paths, "")
+    uris = pc.if_else(whole, paths, joined)
+    return pc.if_else(pc.equal(pc.binary_length(paths), 0), pa.scalar(None, pa.string()), uris)
+
+
+def schemes_in(uris: pa.Array) -> Iterable[str]:
+    """Return one URL for each scheme that occurs in ``uris``, in a fixed order."""
+    urls = uris.filter(pc.fill_null(pc.match_substring_regex(uris, URL_PATTERN), False))
+    first: dict[str, str] = {}
+    schemes = pc.utf8_lower(pc.extract_regex(urls, "^(?P<scheme>[^:]+)://").field("scheme"))
+    for scheme in sorted(schemes.unique().to_pylist()):
+        first[scheme] = urls[pc.index(schemes, scheme).as_py()].as_py()
+    return first.values()
+
+
+def make_rows(keys: pa.Array, uris: pa.Array, table: pa.Table, layout: Layout) -> pa.Table:
+    """Return `key`, `uri` and the user's own columns as one table of the layout's schema.
+
+    Args:
+        keys: string, one a row.
+        uris: string, one a row, null where the table holds the bytes.
+        table: holds at least the user's columns that are passed on.
+        layout: says which those are.
+    """
+    columns: Sequence[pa.ChunkedArray] = [table[name] for name, _ in layout.own]
+    return pa.Table.from_arrays([keys, uris, *columns], schema=layout.schema)

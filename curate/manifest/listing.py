@@ -1,0 +1,101 @@
+"""A list of paths or URLs (.txt, or a Python sequence) -> rows."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from curate.manifest.contract import MAX_PATH_BYTES, SourceOptions
+from curate.manifest.folder import folder_label
+from curate.manifest.memory import MemoryManifest, check_unique
+from curate.manifest.names import key_of, some, uri_of
+from curate.manifest.schemes import check_scheme, scheme_of
+from scoring.errors import InputError
+
+
+@dataclass(frozen=True)
+class Line:
+    """One entry of a list and its line number, from 1."""
+
+    number: int
+    path: bytes
+
+
+def parse_list(data: bytes, where: str) -> list[Line]:
+    """Return the entries of a list: one a line; blank lines and lines that start with `#` are not entries.
+
+    Spaces are part of a path. LF and CRLF both end a line; a UTF-8 byte order mark is dropped.
+
+    Raises:
+        InputError: if the text is UTF-16, or an entry is too long to be a path.
+    """
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"expected UTF-8 text in {where}, got UTF-16; save it as UTF-8")
+    lines = []
+    for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        path = raw.removesuffix(b"\r")
+        if not path.strip() or path.startswith(b"#"):
+            continue
+        if len(path) > MAX_PATH_BYTES:
+            raise InputError(
+                f"expected a path of at most {MAX_PATH_BYTES} bytes a line in {where}, got {len(path):,} in "
+                f"line {number}; put each path on its own line"
+            )
+        lines.append(Line(number, path))
+    return lines
+
+
+def open_list(lines: Iterable[Line], options: SourceOptions, *, root: str, where: str, identity: str) -> MemoryManifest:
+    """Open a list of paths and URLs.
+
+    Args:
+        lines: the entries.
+        options: `limit`, `label_from_folder`, `max_bytes` are used.
+        root: absolute path or URL where relative paths start.
+        where: the list's name for people.
+        identity: goes into the digest.
+
+    Raises:
+        InputError: if the list is empty, repeats an entry, or names a scheme that cannot be opened.
+        MissingExtraError: if the driver of a scheme is not installed.
+    """
+    entries = list(lines)[: options.limit]
+    if not entries:
+        raise InputError(f"expected a path or URL a line in {where}, got no entries; add some")
+    base = os.fsencode(root.rstrip("/")) + b"/"
+    keys, uris, labels, schemes = [], [], [], set()
+    for line in entries:
+        key, uri, scheme = _resolve(line, base)
+        keys.append(key)
+        uris.append(uri)
+        labels.append(None if scheme else folder_label(key.encode()))
+        if scheme and scheme not in schemes:
+            check_scheme(uri)
+            schemes.add(scheme)
+    columns = {"key": keys, "uri": uris} | ({"label": labels} if options.label_from_folder else {})
+    table = pa.table(columns, schema=pa.schema([(name, pa.string()) for name in columns]))
+    check_unique(table["key"], "path", where)
+    return MemoryManifest(
+        f"list {where}: {some(len(entries), 'path')}", table, max_bytes=options.max_bytes, identity=("list", identity)
+    )
+
+
+def _resolve(line: Line, base: bytes) -> tuple[str, str, str | None]:
+    """Return an entry's key, uri and scheme."""
+    text = line.path.decode("utf-8", "surrogateescape")
+    if scheme := scheme_of(text):
+        return _text(line), _text(line), scheme
+    if line.path.startswith(b"/"):
+        return key_of(line.path.removeprefix(base)), uri_of(line.path), None
+    uri = uri_of(base + line.path)
+    return key_of(line.path), uri, scheme_of(uri)
+
+
+def _text(line: Line) -> str:
+    try:
+        return line.path.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(
+            f"expected a URL of ASCII or UTF-8 text in line {line.number}, got other bytes; percent-encode them"
+        ) from None

@@ -1,0 +1,152 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH116
+"""A manifest whose rows fit in memory: folders, lists, CSV, JSONL, and the index of tar shards."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+
+from curate.manifest.contract import Reader, ReadError, check_range
+from curate.manifest.fetch import local_path, read_uri
+from curate.manifest.keys import UniqueCheck
+from curate.manifest.schemes import scheme_of
+
+_BLOCK = 4096  # rows turned into Python objects at a time
+Versions = Callable[[int, int], Iterable[tuple[int, int]]]
+Locate = Callable[[int], Reader]
+
+
+class MemoryManifest:
+    """Rows held as an Arrow table; see `Manifest` for what each member promises.
+
+    Args:
+        description: one line for people.
+        table: `key`, `uri`, then the user's own columns.
+        max_bytes: bound on the size of one image.
+        identity: lines that go into the digest besides the rows (kind of source, digest of a list's bytes).
+        renamed: the user's columns that got another name.
+        versions: (start, stop) -> (size, mtime in ns) of each row's file; by default asked of the file system.
+        locate: row -> its reader; by default its uri is read.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        table: pa.Table,
+        *,
+        max_bytes: int,
+        identity: Iterable[str] = (),
+        renamed: dict[str, str] | None = None,
+        versions: Versions | None = None,
+        locate: Locate | None = None,
+    ) -> None:
+        self.description = description
+        self.n_rows: int = table.num_rows
+        self.schema: pa.Schema = table.schema
+        self.renamed = renamed or {}
+        self._table = table
+        self._max_bytes = max_bytes
+        self._identity = tuple(identity)
+        self._versions = versions or self._ask_versions
+        self._locate = locate
+
+    def rows(self, start: int, stop: int) -> pa.Table:
+        """Return rows [start, stop)."""
+        check_range(start, stop, self.n_rows)
+        return self._table.slice(start, stop - start)
+
+    def readers(self, start: int, stop: int) -> Iterator[Reader]:
+        """Yield one reader a row; cheap, as nothing is opened before a reader is called."""
+        check_range(start, stop, self.n_rows)
+        return self._readers(start, stop)
+
+    def _readers(self, start: int, stop: int) -> Iterator[Reader]:
+        if self._locate is not None:
+            yield from map(self._locate, range(start, stop))
+            return
+        for low in range(start, stop, _BLOCK):
+            for uri in self._uris(low, min(low + _BLOCK, stop)):
+                yield uri_reader(uri, self._max_bytes)
+
+    def _uris(self, start: int, stop: int) -> list[str | None]:
+        return self._table["uri"].slice(start, stop - start).to_pylist()
+
+    def _ask_versions(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        return map(version_of, self._uris(start, stop))
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex sha256 over the kind of source, the schema and each row's key, uri, size and time."""
+        digest = RowDigest(self._identity, self.schema)
+        for low in range(0, self.n_rows, _BLOCK):
+            high = min(low + _BLOCK, self.n_rows)
+            keys = self._table["key"].slice(low, high - low).to_pylist()
+            digest.add(keys, self._uris(low, high), self._versions(low, high))
+        return digest.hexdigest()
+
+
+class RowDigest:
+    """A sha256 over rows in order; every field is framed by its length, so no two inputs look alike."""
+
+    def __init__(self, identity: Iterable[str], schema: pa.Schema) -> None:
+        self._hash = hashlib.sha256()
+        for text in (*identity, schema.to_string(show_field_metadata=False, show_schema_metadata=False)):
+            self._hash.update(_framed(text))
+
+    def add(self, keys: Iterable[str], uris: Iterable[str | None], versions: Iterable[tuple[int, int]]) -> None:
+        """Take the next rows; the three have the same length."""
+        for key, uri, (size, time) in zip(keys, uris, versions, strict=True):
+            self._hash.update(_framed(key) + _framed(uri) + b"%d,%d;" % (size, time))
+
+    def hexdigest(self) -> str:
+        """Return the digest so far, 64 hex digits."""
+        return self._hash.hexdigest()
+
+
+def _framed(text: str | None) -> bytes:
+    if text is None:
+        return b"-"
+    data = text.encode("utf-8", "surrogateescape")
+    return b"%d:" % len(data) + data
+
+
+def version_of(uri: str | None) -> tuple[int, int]:
+    """Return (size in bytes, mtime in ns) of a local file; (-1, -1) for anything that is not one."""
+    scheme = None if uri is None else scheme_of(uri)
+    if uri is None or scheme not in (None, "file"):
+        return -1, -1
+    try:
+        found = os.stat(local_path(uri) if scheme else uri)
+    except (OSError, ValueError):
+        return -1, -1
+    return found.st_size, found.st_mtime_ns
+
+
+def uri_reader(uri: str | None, max_bytes: int) -> Reader:
+    """Return a reader of a uri; for None, one that says that the row names no file."""
+    return partial(fail, "missing", "the row names no file") if uri is None else partial(read_uri, uri, max_bytes)
+
+
+def fail(status: str, text: str) -> bytes:
+    """Raise `ReadError`; with `functools.partial`, the reader of a row that is known to have no bytes."""
+    raise ReadError(status, text)
+
+
+def check_unique(keys: pa.ChunkedArray, column: str, where: str) -> None:
+    """Refuse keys that repeat.
+
+    Raises:
+        InputError: as `UniqueCheck.finish`.
+    """
+    check = UniqueCheck()
+    for chunk in keys.chunks:
+        check.add(chunk)
+
+    def take(rows: np.ndarray) -> list[str]:
+        return keys.take(pa.array(rows)).to_pylist()
+
+    check.finish(take, column, where)

@@ -1,0 +1,79 @@
+"""File names are bytes; keys are text. The rules that take one to the other, and back to a uri."""
+
+import re
+from urllib.parse import quote
+
+_INVALID = re.compile("[\udc80-\udcff]")  # how `surrogateescape` carries bytes that are not UTF-8
+
+
+def key_of(path: bytes) -> str:
+    r"""Return the key of a relative path: the path itself where it is UTF-8.
+
+    Otherwise `./`, then the path with every byte that is not UTF-8, and every `%`, as `%XX`. A scanned path
+    never starts with `./`, so two paths never share a key.
+
+    >>> key_of(b"cats/a%b.jpg"), key_of(b"cats/a%\xff.jpg")
+    ('cats/a%b.jpg', './cats/a%25%FF.jpg')
+    """
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        text = path.decode("utf-8", "surrogateescape").replace("%", "%25")
+        return "./" + _INVALID.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
+
+
+def uri_of(path: bytes) -> str:
+    r"""Return the uri of an absolute path: the path itself where it is UTF-8, else a quoted `file://` URL.
+
+    >>> uri_of(b"/a b.jpg"), uri_of(b"/a b\xff.jpg")
+    ('/a b.jpg', 'file:///a%20b%FF.jpg')
+    """
+    try:
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        return "file://" + quote(path)
+
+
+# Suffixes of images, lower case. The decoder looks at the bytes, never at the name; a kind that it cannot
+# decode is listed all the same, so that it becomes a row with a status and does not go missing in silence.
+_DECODED = {"jpg", "jpeg", "jpe", "jfif", "png", "apng", "webp", "gif", "tif", "tiff", "bmp", "dib", "avif"}
+_BY_EXTRA = {"heic", "heif", "hif"}
+_NEVER_DECODED = {"jxl", "jp2", "j2k", "ppm", "pgm", "pbm", "pnm", "tga", "ico"}
+IMAGE_SUFFIXES = frozenset(_DECODED | _BY_EXTRA | _NEVER_DECODED)
+
+
+def suffix_of(name: bytes | str) -> str:
+    """Return the lower-case suffix of a file name without its dot, or "" where there is none.
+
+    >>> suffix_of(b"A.JPG"), suffix_of("README"), suffix_of(".png")
+    ('jpg', '', '')
+    """
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    stem, dot, suffix = text.rpartition(".")
+    return suffix.lower() if dot and stem else ""
+
+
+def is_image_name(name: bytes | str) -> bool:
+    """Return whether a file of this name is taken for an image."""
+    return suffix_of(name) in IMAGE_SUFFIXES
+
+
+def count_suffixes(counts: dict[str, int], most: int = 4) -> str:
+    """Return counts of suffixes for people, most frequent first.
+
+    >>> count_suffixes({"txt": 10, "md": 2})
+    '10 .txt, 2 .md'
+    """
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{n:,} .{suffix}" if suffix else f"{n:,} without suffix" for suffix, n in ordered[:most]]
+    rest = sum(n for _, n in ordered[most:])
+    return ", ".join(parts) + (f", {rest:,} others" if rest else "")
+
+
+def some(n: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> some(1, "file"), some(1204, "file")
+    ('1 file', '1,204 files')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -1,0 +1,293 @@
+"""Parquet tables, with the bytes inside or with paths: read in bounded pieces, never whole."""
+
+from collections.abc import Iterator
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.manifest.contract import Reader, SourceOptions, check_range
+from curate.manifest.keys import UniqueCheck, check_keys, check_text
+from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
+from curate.manifest.memory import RowDigest, fail, uri_reader, version_of
+from curate.manifest.names import some
+from curate.manifest.parquet_stream import BadGroup, Group, ParquetFiles, RowStream
+from curate.manifest.places import Place
+from curate.manifest.schemes import check_scheme
+from curate.manifest.text_tables import numbered_keys
+from scoring.errors import InputError
+
+_IMAGE_ROWS = 256  # images decoded from Parquet at once, at most
+_TEXT_ROWS = 65536
+MAX_ROWS_BYTES = 2 << 30  # the user's own columns of one call of `rows`
+
+
+class ParquetManifest:
+    """Rows of Parquet files; see `Manifest` for what each member promises.
+
+    A row's bytes are those of the image column; where they are null (or there is no such column), those of
+    the file that the path column names. `uri` is null on the rows whose bytes are inside.
+
+    Args:
+        places: the files, in order.
+        options: everything but the folder's options is used.
+        root: absolute path or URL where relative paths start.
+
+    Raises:
+        InputError: for unreadable files, no rows, no image or path column, null or repeated keys.
+        MissingExtraError: if the driver of a URL's scheme is not installed.
+    """
+
+    def __init__(self, places: list[Place], options: SourceOptions, root: str) -> None:
+        self._files = ParquetFiles(places)
+        self._where = places[0].name if len(places) == 1 else f"{places[0].name} and {len(places) - 1} more"
+        if self._files.n_rows == 0:
+            raise InputError(f"expected at least one row in {self._where}, got none; add rows")
+        self._options = options
+        self._root = root
+        self._layout = find_layout(self._files.schema, options, self._where)
+        self.n_rows: int = min(self._files.n_rows, options.limit or self._files.n_rows)
+        self.schema: pa.Schema = self._layout.schema
+        self.renamed = self._layout.renamed
+        layout = self._layout
+        inside = f"images in column {layout.image!r}" if layout.image else f"paths in column {layout.path!r}"
+        self.description = f"Parquet {self._where}: {some(self.n_rows, 'row')}, {inside}"
+        self._row_stream = self._stream(_row_leaves(self._layout, self._files.schema), _TEXT_ROWS)
+        self._image_stream = self._stream(_image_leaves(self._layout), _IMAGE_ROWS)
+        self._nulls = None if layout.bytes_leaf is None else self._stream([layout.bytes_leaf], _IMAGE_ROWS)
+        self._check()
+
+    def _stream(self, leaves: list[str], max_rows: int) -> RowStream:
+        return RowStream(self._files, leaves, max_rows)
+
+    def rows(self, start: int, stop: int) -> pa.Table:
+        """Return rows [start, stop).
+
+        Raises:
+            InputError: if they cannot be read, or take more than `MAX_ROWS_BYTES`.
+        """
+        check_range(start, stop, self.n_rows)
+        table = self._read(self._row_stream, start, stop)
+        return make_rows(self._keys(table, start), self._uris(table, start, stop), table, self._layout)
+
+    def _read(self, stream: RowStream, start: int, stop: int) -> pa.Table:
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        try:
+            for batch in stream.batches(start, stop):
+                size += batch.nbytes
+                if size > MAX_ROWS_BYTES:
+                    raise InputError(
+                        f"expected the columns of {self._where} beside the image to fit into {MAX_ROWS_BYTES >> 30} "
+                        f"GiB for {stop - start:,} rows, got more near row {start}; leave the large column out"
+                    )
+                batches.append(batch)
+        except BadGroup as error:
+            raise InputError(f"{error}; write or fetch the file again") from None
+        if batches:
+            return pa.Table.from_batches(batches)
+        first = self._read(stream, 0, 1)  # an empty range: the types of a real one
+        return first.slice(0, 0)
+
+    def _keys(self, table: pa.Table, start: int) -> pa.Array:
+        if self._layout.key is not None:
+            return text_of(table[self._layout.key])
+        parts = []
+        row, stop = start, start + table.num_rows
+        while row < stop:
+            file = self._files.group_at(row).file
+            first = self._files.file_starts[file]
+            later = self._files.file_starts[file + 1 :]
+            end = min([stop, *later[:1]])
+            parts.append(numbered_keys(self._files.places[file].name, row - first, end - first))
+            row = end
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
+
+    def _uris(self, table: pa.Table, start: int, stop: int) -> pa.Array:
+        nulls = pa.nulls(stop - start, pa.string())
+        if self._layout.path is None:
+            return nulls
+        inside = self._bytes_inside(start, stop)
+        if inside is True:
+            return nulls
+        uris = resolve(text_of(_leaf(table, self._layout.path)), self._root)
+        return uris if inside is False else pc.if_else(inside, pa.scalar(None, pa.string()), uris)
+
+    def _bytes_inside(self, start: int, stop: int) -> bool | pa.Array:
+        """Return which rows hold their bytes: all, none, or one truth value a row.
+
+        The file's statistics answer for most; only a row group that has both kinds is read.
+        """
+        if self._nulls is None or self._layout.bytes_leaf is None:
+            return False
+        answers = {self._group_nulls[group] for group in self._groups(start, stop)}
+        if answers == {"none"} or not answers:
+            return True
+        if answers == {"all"}:
+            return False
+        leaf = self._layout.bytes_leaf
+        try:
+            parts = [
+                _leaf(pa.Table.from_batches([batch]), leaf).is_valid().combine_chunks()
+                for batch in self._nulls.batches(start, stop)
+            ]
+        except BadGroup as error:
+            raise InputError(f"{error}; write or fetch the file again") from None
+        return pa.concat_arrays(parts)
+
+    def _groups(self, start: int, stop: int) -> Iterator[Group]:
+        while start < stop:
+            group = self._files.group_at(start)
+            yield group
+            start = group.stop
+
+    @cached_property
+    def _group_nulls(self) -> dict[Group, str]:
+        """For each row group whether "none", "all" or "some" of its images are null ("some": not known)."""
+        answers: dict[Group, str] = {}
+        for index in sorted({group.file for group in self._files.groups}):
+            with self._files.open(index) as file:
+                for group in (group for group in self._files.groups if group.file == index):
+                    answers[group] = _nulls_of(file.metadata.row_group(group.number), self._layout.bytes_leaf)
+        return answers
+
+    def readers(self, start: int, stop: int) -> Iterator[Reader]:
+        """Yield one reader a row.
+
+        Each holds its batch of images (about 64 MB) until it is dropped. A row group that cannot be read
+        gives readers that raise `ReadError` for the rest of its rows, and the next row group is tried.
+        """
+        check_range(start, stop, self.n_rows)
+        return self._readers(start, stop)
+
+    def _readers(self, start: int, stop: int) -> Iterator[Reader]:
+        row = start
+        while row < stop:
+            batches = self._image_stream.batches(row, stop)
+            while row < stop:
+                try:
+                    batch = next(batches)
+                except BadGroup as error:
+                    end = min(error.stop, stop)
+                    yield from (partial(fail, "io_error", str(error)) for _ in range(row, end))
+                    row = end
+                    break
+                yield from self._batch_readers(pa.Table.from_batches([batch]))
+                row += batch.num_rows
+
+    def _batch_readers(self, table: pa.Table) -> Iterator[Reader]:
+        layout = self._layout
+        images = _leaf(table, layout.bytes_leaf).combine_chunks() if layout.bytes_leaf else None
+        uris = resolve(text_of(_leaf(table, layout.path)), self._root) if layout.path else None
+        for index in range(table.num_rows):
+            if images is not None and images[index].is_valid:
+                yield partial(_inside, images, index, self._options.max_bytes)
+            else:
+                uri = uris[index].as_py() if uris is not None else None
+                yield uri_reader(uri, self._options.max_bytes)
+
+    def _check(self) -> None:
+        """Look once over keys and paths: present, short, unique, of a scheme that can be opened."""
+        layout = self._layout
+        leaves = sorted({leaf for leaf in (layout.key, layout.path) if leaf is not None})
+        if not leaves:
+            return
+        unique, row = UniqueCheck(), 0
+        schemes: set[str] = set()
+        stream = self._stream(leaves, _TEXT_ROWS)
+        try:
+            for batch in stream.batches(0, self.n_rows):
+                self._check_batch(pa.Table.from_batches([batch]), row, unique, schemes)
+                row += batch.num_rows
+        except BadGroup as error:
+            raise InputError(f"{error}; write or fetch the file again") from None
+        if layout.key is not None:
+            unique.finish(partial(self._take_keys, layout.key), layout.key, self._where)
+
+    def _check_batch(self, table: pa.Table, row: int, unique: UniqueCheck, schemes: set[str]) -> None:
+        layout = self._layout
+        if layout.path is not None:
+            paths = text_of(_leaf(table, layout.path))
+            check_text(paths, row, layout.path, self._where)
+            if layout.image is None:
+                for url in schemes_in(resolve(paths, self._root)):
+                    if (scheme := url.split("://")[0]) not in schemes:
+                        check_scheme(url)
+                        schemes.add(scheme)
+        if layout.key is not None:
+            keys = text_of(table[layout.key])
+            check_keys(keys, row, layout.key, self._where)
+            unique.add(keys)
+
+    def _take_keys(self, column: str, rows: np.ndarray) -> list[str]:
+        """Return the keys of some rows, in a second pass over the column."""
+        keys: list[str] = []
+        first = 0
+        for batch in self._stream([column], _TEXT_ROWS).batches(0, self.n_rows):
+            low, high = np.searchsorted(rows, [first, first + batch.num_rows])
+            keys += text_of(batch.column(0).take(pa.array(rows[low:high] - first))).to_pylist()
+            first += batch.num_rows
+        return keys
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex sha256 over the files' names, sizes and times, the layout, and the files that paths name."""
+        layout = self._layout
+        identity = ["parquet", *(place.identity for place in self._files.places)]
+        identity += [repr((layout.key, layout.path, layout.image, self.n_rows))]
+        digest = RowDigest(identity, self.schema)
+        if layout.path is None:
+            return digest.hexdigest()
+        stream = self._stream([layout.path], _TEXT_ROWS)
+        for start in range(0, self.n_rows, _TEXT_ROWS):
+            stop = min(start + _TEXT_ROWS, self.n_rows)
+            if self._bytes_inside(start, stop) is True:
+                continue
+            uris = self._uris(self._read(stream, start, stop), start, stop).to_pylist()
+            digest.add([""] * len(uris), uris, map(version_of, uris))
+        return digest.hexdigest()
+
+
+def _row_leaves(layout: Layout, schema: pa.Schema) -> list[str]:
+    """Return what `rows` reads: key, path and own columns, without the bytes."""
+    leaves = {layout.key, layout.path} - {None}
+    names: list[str] = [leaf for leaf in leaves if leaf is not None]
+    for name, _ in layout.own:
+        if name == layout.image:
+            names += [f"{name}.{part.name}" for part in schema.field(name).type if part.name != "bytes"]
+        else:
+            names.append(name)
+    return sorted(set(names))
+
+
+def _image_leaves(layout: Layout) -> list[str]:
+    return [leaf for leaf in (layout.bytes_leaf, layout.path) if leaf is not None]
+
+
+def _leaf(table: pa.Table, leaf: str) -> pa.ChunkedArray:
+    """Return a column, or a field of a struct column, by its path; a null struct has null fields."""
+    if leaf in table.column_names:
+        return table[leaf]
+    name, _, part = leaf.rpartition(".")
+    return pc.struct_field(table[name], part)
+
+
+def _nulls_of(group: pq.RowGroupMetaData, leaf: str | None) -> str:
+    for index in range(group.num_columns):
+        chunk = group.column(index)
+        if chunk.path_in_schema == leaf:
+            known = chunk.statistics is not None and chunk.statistics.has_null_count
+            if known and chunk.statistics.null_count == 0:
+                return "none"
+            return "all" if known and chunk.statistics.null_count == group.num_rows else "some"
+    return "some"
+
+
+def _inside(images: pa.Array, index: int, max_bytes: int) -> bytes:
+    """Return the bytes of one row of a batch."""
+    value = images[index].as_buffer()
+    if value.size > max_bytes:
+        return fail("too_large", f"{value.size:,} bytes, more than the bound of {max_bytes:,}")
+    return value.to_pybytes()

@@ -1,0 +1,222 @@
+"""Some columns of Parquet files as batches of bounded size, from any row to any row."""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.manifest.contract import ReadError
+from curate.manifest.places import Place
+from scoring.errors import InputError
+
+BATCH_BYTES = 64 << 20  # of decoded values, as the file's own totals say
+_WORST_BYTES = 256 << 20  # where a few stored bytes can stand for many: bound on rows x stored bytes
+# Encodings in which a decoded page is no larger than its stated size. In the others (dictionary, shared
+# prefixes) one long value may be repeated for a few bits a row: 52 kB can hold a terabyte.
+_PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
+
+
+class BadGroup(Exception):
+    """A row group cannot be read.
+
+    Args:
+        text: one sentence.
+        start: first row that could not be had.
+        stop: the row after the row group.
+    """
+
+    def __init__(self, text: str, start: int, stop: int) -> None:
+        super().__init__(text)
+        self.start = start
+        self.stop = stop
+
+
+@dataclass(frozen=True)
+class Group:
+    """One row group: its file, its number there, its first row over all files, and the row after its last."""
+
+    file: int
+    number: int
+    start: int
+    stop: int
+
+
+class ParquetFiles:
+    """Parquet files of one schema, seen as one run of rows.
+
+    Raises:
+        InputError: if a file is not readable Parquet, or its columns differ from those of the first.
+    """
+
+    def __init__(self, places: list[Place]) -> None:
+        self.places = places
+        self.groups: list[Group] = []
+        self.file_starts: list[int] = []
+        self.n_rows = 0
+        for index, place in enumerate(places):
+            with self._open(index) as file:
+                self._add(index, file, place.name)
+        self._starts = [group.start for group in self.groups]
+
+    def _add(self, index: int, file: pq.ParquetFile, name: str) -> None:
+        schema = pa.schema([field.remove_metadata() for field in file.schema_arrow])
+        if index == 0:
+            self.schema: pa.Schema = schema
+        elif not schema.equals(self.schema):
+            raise InputError(
+                f"expected the same columns in every file, got {_difference(self.schema, schema)} in {name}; "
+                f"score {name} on its own, or write the files with one schema"
+            )
+        self.file_starts.append(self.n_rows)
+        for number in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(number).num_rows
+            if rows < 0:
+                raise InputError(f"{name} is not readable Parquet: a row group of {rows} rows; write it again")
+            if rows:
+                self.groups.append(Group(index, number, self.n_rows, self.n_rows + rows))
+                self.n_rows += rows
+
+    def _open(self, index: int) -> pq.ParquetFile:
+        place = self.places[index]
+        source = place.uri if place.path == place.uri.encode("utf-8", "surrogateescape") else place.open()
+        try:
+            # A buffered stream: a column chunk is read page by page, never as one piece.
+            return pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(
+                f"{place.name} is not readable Parquet: {one_line(error)}; write or fetch it again"
+            ) from None
+
+    def open(self, index: int) -> pq.ParquetFile:
+        """Open a file again.
+
+        Raises:
+            InputError: if it is no longer there or no longer has the rows that it had.
+        """
+        self.places[index].check_unchanged()
+        file = self._open(index)
+        stop = self.file_starts[index + 1] if index + 1 < len(self.places) else self.n_rows
+        if file.metadata.num_rows != stop - self.file_starts[index]:
+            file.close()
+            raise InputError(f"{self.places[index].name} changed while it was being read; start again")
+        return file
+
+    def group_at(self, row: int) -> Group:
+        """Return the row group that holds a row."""
+        return self.groups[bisect_right(self._starts, row) - 1]
+
+
+def _difference(first: pa.Schema, other: pa.Schema) -> str:
+    missing = sorted(set(first.names) - set(other.names))
+    more = sorted(set(other.names) - set(first.names))
+    if missing or more:
+        parts = ([f"no {', '.join(missing)}"] if missing else []) + ([f"also {', '.join(more)}"] if more else [])
+        return " and ".join(parts)
+    for name in first.names:
+        if first.field(name).type != other.field(name).type:
+            return f"{name} of type {other.field(name).type} instead of {first.field(name).type}"
+    return "another order or nullability of columns"
+
+
+def one_line(error: Exception) -> str:
+    """Return the start of an error's text, without line breaks."""
+    return " ".join(str(error).split())[:200]
+
+
+class RowStream:
+    """Reads columns in row order; going on where the last call ended costs no second look at a row group.
+
+    Parquet cannot be entered in the middle of a row group: a jump decodes from the group's first row. Safe to
+    use from several threads; each call has an iterator of its own.
+
+    Args:
+        files: where from.
+        columns: names of columns, or of fields inside structs (`image.bytes`).
+        max_rows: bound on the rows of a batch; its bytes are bounded as well.
+    """
+
+    def __init__(self, files: ParquetFiles, columns: list[str], max_rows: int) -> None:
+        self._files = files
+        self._columns = columns
+        self._max_rows = max_rows
+        self._lock = threading.Lock()
+        self._idle: _Cursor | None = None
+
+    def batches(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows [start, stop) as batches.
+
+        Raises:
+            BadGroup: if a row group cannot be read.
+        """
+        with self._lock:
+            cursor, self._idle = self._idle, None
+        row = start
+        while row < stop:
+            group = self._files.group_at(row)
+            if cursor is None or cursor.group != group or cursor.row > row:
+                cursor = _Cursor(group, self._group_batches(group))
+            batch = cursor.take(row, stop)
+            row += batch.num_rows
+            yield batch
+        with self._lock:
+            self._idle = cursor
+
+    def _group_batches(self, group: Group) -> Iterator[pa.RecordBatch]:
+        try:
+            with self._files.open(group.file) as file:
+                yield from file.iter_batches(
+                    batch_size=self._batch_rows(file.metadata.row_group(group.number)),
+                    row_groups=[group.number],
+                    columns=self._columns,
+                )
+        except (pa.ArrowException, OSError, InputError, ReadError, ValueError) as error:
+            name = self._files.places[group.file].name
+            raise BadGroup(
+                f"row group {group.number} of {name} cannot be read: {one_line(error)}", group.start, group.stop
+            ) from None
+
+    def _batch_rows(self, group: pq.RowGroupMetaData) -> int:
+        """Return how many rows to decode at once, from the sizes and encodings that the file states."""
+        plain, worst = 1, 1
+        for index in range(group.num_columns):
+            chunk = group.column(index)
+            path = chunk.path_in_schema
+            if not any(path == name or path.startswith(name + ".") for name in self._columns):
+                continue
+            size = max(chunk.total_uncompressed_size, 1)
+            if set(chunk.encodings) <= _PLAIN:
+                plain += size
+            else:
+                worst += size
+        rows = min(self._max_rows, BATCH_BYTES * group.num_rows // plain, _WORST_BYTES // worst)
+        return max(rows, 1)
+
+
+class _Cursor:
+    """A position inside one row group."""
+
+    def __init__(self, group: Group, batches: Iterator[pa.RecordBatch]) -> None:
+        self.group = group
+        self.row = group.start  # the first row that was not taken yet
+        self._batches = batches
+        self._held: pa.RecordBatch | None = None  # starts at `row`
+
+    def take(self, row: int, stop: int) -> pa.RecordBatch:
+        """Return a batch that starts at ``row`` and ends at ``stop`` at the latest."""
+        while True:
+            if self._held is None or self._held.num_rows == 0:
+                self._held = next(self._batches, None)
+                if self._held is None:
+                    raise BadGroup(
+                        f"row group {self.group.number} has fewer rows than it states", self.row, self.group.stop
+                    )
+            skip = min(row - self.row, self._held.num_rows)
+            count = min(stop - row, self._held.num_rows - skip)
+            taken = self._held.slice(skip, count)
+            self._held = self._held.slice(skip + count)
+            self.row += skip + count
+            if count:
+                return taken

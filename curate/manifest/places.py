@@ -1,0 +1,140 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH100, PTH116, PTH119
+"""A file that is read in parts or whole: on this machine or behind a URL."""
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from curate.manifest.contract import ReadError
+from curate.manifest.fetch import local_path, read_local, read_uri
+from curate.manifest.names import key_of, uri_of
+from curate.manifest.schemes import file_system, scheme_of
+from scoring.errors import InputError
+
+
+@dataclass(frozen=True)
+class Place:
+    """One list, table or shard.
+
+    Args:
+        uri: absolute path or URL.
+        name: what to call it in keys and messages.
+        size: bytes.
+        version: changes with the content: the time of the last change, or the server's tag.
+    """
+
+    uri: str
+    name: str
+    size: int
+    version: str
+
+    @property
+    def identity(self) -> str:
+        """What goes into a digest."""
+        return f"{self.name} {self.size} {self.version}"
+
+    @property
+    def path(self) -> bytes | None:
+        """The local path, or None behind a URL."""
+        scheme = scheme_of(self.uri)
+        if scheme == "file":
+            return local_path(self.uri)
+        return None if scheme else os.fsencode(self.uri)
+
+    def open(self) -> BinaryIO:
+        """Open for reading at any position; the caller closes."""
+        if self.path is not None:
+            return cast(BinaryIO, open(self.path, "rb"))  # noqa: PTH123 (bytes path; the caller closes)
+        system, inner = file_system(self.uri)
+        return cast(BinaryIO, system.open(inner, "rb"))
+
+    def read(self, offset: int, size: int, max_bytes: int) -> bytes:
+        """Return ``size`` bytes from ``offset``.
+
+        Raises:
+            ReadError: as `read_uri`; "io_error" if the file changed since it was found.
+        """
+        if self.path is None:
+            return self._read_remote(offset, size, max_bytes)
+        self.check_unchanged()
+        return read_local(self.path, max_bytes, offset, size)
+
+    def check_unchanged(self) -> None:
+        """Make sure that a local file is the one that was found.
+
+        Raises:
+            ReadError: "missing" if it is gone, "io_error" if it is another one now.
+        """
+        if self.path is None:
+            return
+        try:
+            now = _local_version(os.stat(self.path))
+        except OSError:
+            raise ReadError("missing", f"{self.name} is no longer there") from None
+        if now != (self.size, self.version):
+            raise ReadError("io_error", f"{self.name} changed while it was being read")
+
+    def _read_remote(self, offset: int, size: int, max_bytes: int) -> bytes:
+        if size > max_bytes:
+            raise ReadError("too_large", f"{size:,} bytes, more than the bound of {max_bytes:,}")
+        if size == 0:
+            return b""
+        system, inner = file_system(self.uri)
+        data = bytes(system.cat_file(inner, start=offset, end=offset + size))
+        if len(data) != size:
+            raise ReadError("io_error", f"short read: {len(data):,} of {size:,} bytes")
+        return data
+
+    def read_all(self, max_bytes: int, advice: str) -> bytes:
+        """Return the whole file.
+
+        Raises:
+            InputError: if it cannot be read or is larger than ``max_bytes``; ends with ``advice`` then.
+        """
+        try:
+            return read_uri(self.uri, max_bytes)
+        except ReadError as error:
+            hint = f"; {advice}" if error.status == "too_large" else ""
+            raise InputError(f"cannot read {self.name}: {error}{hint}") from None
+
+
+def find_place(source: str | os.PathLike[str], name: str | None = None) -> Place:
+    """Return the place of a regular file or a URL.
+
+    Raises:
+        InputError: if there is no such file, or it is not a regular one.
+        MissingExtraError: if the driver of a URL's scheme is not installed.
+    """
+    text = os.fspath(source)
+    if scheme_of(text) not in (None, "file"):
+        return _remote_place(text, name)
+    path = local_path(text) if scheme_of(text) else os.path.abspath(os.fsencode(text))
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot open {text!r}: {reason}; check the path") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"expected a regular file, got something else at {text!r}; give a file or a folder")
+    return Place(uri_of(path), name or key_of(os.path.basename(path)), *_local_version(found))
+
+
+def _local_version(found: os.stat_result) -> tuple[int, str]:
+    return found.st_size, str(found.st_mtime_ns)
+
+
+def _remote_place(url: str, name: str | None) -> Place:
+    system, inner = file_system(url)
+    try:
+        info = system.info(inner)
+    except FileNotFoundError:
+        raise InputError(f"cannot open {url!r}: no such file at the other end; check the URL") from None
+    except Exception as error:  # drivers of object stores share no base class for their errors
+        raise InputError(f"cannot open {url!r}: {type(error).__name__}; check the URL and the network") from None
+    tags = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
+    version = next((str(info[tag]) for tag in tags if info.get(tag)), "")
+    size = info.get("size")
+    last = inner.split("?")[0].rstrip("/").rpartition("/")[2]
+    return Place(url, name or last, -1 if size is None else size, version)

@@ -1,0 +1,277 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH100, PTH109, PTH112, PTH116, PTH119, PTH207
+"""What the user typed -> the manifest of it."""
+
+import glob
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from urllib.parse import unquote
+
+from curate.manifest.contract import Manifest, SourceOptions
+from curate.manifest.folder import SHARD_SUFFIXES, open_folder
+from curate.manifest.layout import PATH_NAMES
+from curate.manifest.listing import Line, open_list, parse_list
+from curate.manifest.names import IMAGE_SUFFIXES, count_suffixes, is_image_name, key_of, suffix_of
+from curate.manifest.places import Place, find_place
+from curate.manifest.schemes import file_system, scheme_of
+from curate.manifest.text_tables import MAX_TABLE_BYTES, open_text_table, read_csv, read_jsonl
+from scoring.errors import InputError
+
+KINDS = {
+    "txt": "list",
+    "lst": "list",
+    "csv": "csv",
+    "tsv": "csv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "json": "jsonl",
+    "parquet": "parquet",
+    "pq": "parquet",
+    "tar": "tar",
+}
+_PACKED = {"gz", "tgz", "bz2", "xz", "zst", "zip", "7z"}
+MAX_EXPANSION = 100_000
+_NAMES_ONLY = {*PATH_NAMES, "key", "__key__"}
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOptions | None = None) -> Manifest:
+    """Open a source of images: decide what it is and look once over its keys.
+
+    Args:
+        source: a folder; a list (.txt), CSV, JSON lines, Parquet or .tar file; an image; a URL of one of
+            those (a folder too, where the store can list); a pattern (`*.parquet`, `shards-{000..012}.tar`);
+            or several of these files in a sequence, of one kind.
+        options: everything else that the user said.
+
+    Returns:
+        The manifest, with at least one row.
+
+    Raises:
+        InputError: if it is not there, is of no known kind, holds no image, or its keys or columns are bad.
+        MissingExtraError: if a URL's scheme needs a package that is not installed.
+    """
+    options = options or SourceOptions()
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not given:
+        raise InputError("expected at least one folder, file or URL, got none; name a source")
+    if len(given) == 1:
+        return _open_one(os.fspath(given[0]), options)
+    paths = [path for item in given for path in _expand(os.fspath(item))]
+    return _open_files(paths, options)
+
+
+def _open_one(source: str, options: SourceOptions) -> Manifest:
+    if scheme_of(source) not in (None, "file") and not _BRACES.search(source):
+        return _open_url(source, options)
+    if scheme_of(source) == "file":
+        source = unquote(source.split("://", 1)[1], errors="surrogateescape")
+    if os.path.isdir(source):
+        opened = open_folder(source, options)
+        return _open_files(opened, options, source) if isinstance(opened, list) else opened
+    paths = _expand(source)
+    if options.label_from_folder and KINDS.get(suffix_of(paths[0])) != "list" and not is_image_name(paths[0]):
+        raise InputError(
+            f"expected a folder or a list for labels from sub-folders, got {source!r}; a table brings its own columns"
+        )
+    return _open_files(paths, options)
+
+
+def _expand(source: str) -> list[str]:
+    """Return the paths that a pattern stands for; a path that exists stands for itself."""
+    if os.path.lexists(source):
+        return [source]
+    paths: list[str] = []
+    for text in expand_braces(source):
+        if scheme_of(text):
+            paths.append(text)
+        elif glob.has_magic(text) and not os.path.lexists(text):
+            paths += sorted(glob.glob(text, recursive=True), key=os.fsencode)
+        else:
+            paths.append(text)
+    if not paths:
+        raise InputError(f"expected files that match {source!r}, got none; check the pattern")
+    return paths
+
+
+def expand_braces(text: str) -> list[str]:
+    """Return what `{a,b}` and `{000..012}` stand for, as in a shell.
+
+    Raises:
+        InputError: if that is more than `MAX_EXPANSION` names.
+
+    >>> expand_braces("s-{08..10}.{tar,txt}")
+    ['s-08.tar', 's-08.txt', 's-09.tar', 's-09.txt', 's-10.tar', 's-10.txt']
+    """
+    parts: list[Sequence[str]] = []
+    end, total = 0, 1
+    for found in _BRACES.finditer(text):
+        choices = _choices(found[1])
+        if choices is None:
+            continue
+        total *= len(choices)
+        if total > MAX_EXPANSION:
+            raise InputError(f"expected a pattern of at most {MAX_EXPANSION:,} names, got more from {text!r}")
+        parts += [[text[end : found.start()]], choices]
+        end = found.end()
+    return ["".join(words) for words in product(*parts, [text[end:]])]
+
+
+def _choices(inside: str) -> list[str] | None:
+    """Return the words of one pair of braces, or None if they mean nothing."""
+    span = re.fullmatch(r"(\d{1,18})\.\.(\d{1,18})", inside)
+    if span is None:
+        return inside.split(",") if "," in inside else None
+    low, high = int(span[1]), int(span[2])
+    width = max(len(span[1]), len(span[2])) if "0" in (span[1][0], span[2][0]) else 0
+    if abs(high - low) >= MAX_EXPANSION:
+        raise InputError(f"expected a range of at most {MAX_EXPANSION:,} numbers, got {{{inside}}}")
+    step = 1 if high >= low else -1
+    return [f"{number:0{width}d}" for number in range(low, high + step, step)]
+
+
+def _open_files(paths: list[str], options: SourceOptions, folder: str | None = None) -> Manifest:
+    """Open one or several files of one kind.
+
+    Args:
+        paths: of files, or URLs.
+        options: the user's.
+        folder: the folder in which they were found; their names are relative to it.
+    """
+    kinds = {kind_of(path) for path in paths}
+    if len(kinds) > 1:
+        raise InputError(
+            f"expected files of one kind, got {' and '.join(sorted(kinds))} ({paths[0]!r}, ...); score each kind "
+            "on its own"
+        )
+    kind = kinds.pop()
+    if kind == "image":
+        lines = [Line(number, os.fsencode(path)) for number, path in enumerate(paths, start=1)]
+        what = os.path.basename(paths[0]) if len(paths) == 1 else "of paths"
+        return open_list(lines, options, root=_root(options, os.getcwd()), where=what, identity="")
+    places = [find_place(path, name) for path, name in zip(paths, _names(paths, folder), strict=True)]
+    return _open_places(places, kind, options, folder)
+
+
+def _open_places(places: list[Place], kind: str, options: SourceOptions, folder: str | None) -> Manifest:
+    first = places[0]
+    root = _root(options, folder or _parent(first.uri))
+    if kind == "tar":
+        from curate.manifest.tar import open_tars
+
+        return open_tars(places, options)
+    if kind == "parquet":
+        from curate.manifest.parquet import ParquetManifest
+
+        return ParquetManifest(places, options, root)
+    if len(places) > 1:
+        raise InputError(f"expected one {kind} file, got {len(places)}; put them together into one")
+    data = first.read_all(MAX_TABLE_BYTES, "write it as Parquet, which is read in parts")
+    identity = hashlib.sha256(data).hexdigest()
+    if kind == "list":
+        return open_list(parse_list(data, first.name), options, root=root, where=first.name, identity=identity)
+    if kind == "csv":
+        names = {name for name in (options.key, options.path_column) if name} | _NAMES_ONLY
+        delimiter = "\t" if suffix_of(first.name) == "tsv" else ","
+        table = read_csv(data, first.name, delimiter=delimiter, names_only=names)
+    else:
+        table = read_jsonl(data, first.name)
+    return open_text_table(table, options, root=root, name=first.name, identity=identity)
+
+
+def kind_of(path: str) -> str:
+    """Return "list", "csv", "jsonl", "parquet", "tar" or "image", by the name or by Parquet's first bytes.
+
+    Raises:
+        InputError: for anything else; lists what would have worked.
+    """
+    suffix = suffix_of((path.split("?")[0] if scheme_of(path) else path).rpartition("/")[2])
+    if suffix in KINDS:
+        return KINDS[suffix]
+    if suffix in IMAGE_SUFFIXES:
+        return "image"
+    if suffix in _PACKED:
+        raise InputError(
+            f"expected a file that can be entered anywhere, got the compressed {path!r}; unpack it and give what "
+            "was inside (.tar, .csv, ...)"
+        )
+    if scheme_of(path) is None and find_place(path).read(0, min(4, os.stat(path).st_size), 4) == b"PAR1":
+        return "parquet"
+    raise InputError(
+        f"expected a folder, an image, or a file that ends in {', '.join('.' + known for known in KINDS)}; got "
+        f"{path!r}; rename it or give its folder"
+    )
+
+
+def _names(paths: list[str], folder: str | None) -> list[str | None]:
+    """Return what to call each file: relative to its folder, or as little of its path as tells them apart."""
+    if folder is not None:
+        return [key_of(os.path.relpath(os.fsencode(path), os.fsencode(folder))) for path in paths]
+    lasts = [path.rstrip("/").rpartition("/")[2] for path in paths]
+    if len(set(lasts)) == len(lasts):
+        return [None] * len(paths)
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise InputError(f"expected each file once, got {twice!r} again; name it once")
+    shared = os.path.commonpath([path if scheme_of(path) else os.path.abspath(path) for path in paths])
+    return [(path if scheme_of(path) else os.path.abspath(path))[len(shared) :].lstrip("/") for path in paths]
+
+
+def _root(options: SourceOptions, default: str) -> str:
+    """Return where relative paths start: an absolute path or a URL, as text."""
+    given = options.root or default
+    if scheme_of(given):
+        return given
+    root = os.path.abspath(given)
+    if options.root is not None and not os.path.isdir(root):
+        raise InputError(f"expected a folder for --root, got {given!r}; check the path")
+    return root
+
+
+def _parent(uri: str) -> str:
+    return uri.split("?")[0].rpartition("/")[0] or "/"
+
+
+def _open_url(url: str, options: SourceOptions) -> Manifest:
+    """Open a URL: a file by its suffix, anything else as a folder, where the store can list one."""
+    system, inner = file_system(url)
+    last = url.split("?")[0].rstrip("/").rpartition("/")[2]
+    if suffix_of(last) in KINDS or is_image_name(last) or suffix_of(last) in _PACKED:
+        return _open_files([url], options)
+    if scheme_of(url) in ("http", "https"):
+        raise InputError(
+            f"expected a URL of a file ({', '.join('.' + kind for kind in KINDS)} or an image), got {url!r}: HTTP "
+            "lists no folders; give a list of URLs (.txt)"
+        )
+    try:
+        names = sorted(system.find(inner))
+    except Exception as error:  # drivers of object stores share no base class for their errors
+        raise InputError(
+            f"cannot list {url!r}: {type(error).__name__}; check the URL, the network and the credentials"
+        ) from None
+    return _open_remote_folder(url, inner.strip("/"), names, options)
+
+
+def _open_remote_folder(url: str, inner: str, names: Sequence[str], options: SourceOptions) -> Manifest:
+    prefix = inner + "/"
+    relative = [name.strip("/").removeprefix(prefix) for name in names if name.strip("/").startswith(prefix)]
+    if not options.hidden:
+        relative = [name for name in relative if not any(part.startswith(".") for part in name.split("/"))]
+    relative.sort(key=str.encode)
+    base = url.rstrip("/")
+    images = [name for name in relative if is_image_name(name)]
+    if images:
+        lines = [Line(number, name.encode()) for number, name in enumerate(images, start=1)]
+        return open_list(lines, options, root=base, where=url, identity="")
+    for suffix in SHARD_SUFFIXES:
+        shards = [name for name in relative if suffix_of(name) == suffix]
+        if shards:
+            places = [find_place(f"{base}/{name}", name) for name in shards]
+            return _open_places(places, suffix, options, base)
+    found = count_suffixes(Counter(suffix_of(name) for name in relative))
+    raise InputError(f"expected images, .parquet or .tar files in {url!r}, got {found or 'no files'}; check the URL")

@@ -1,0 +1,225 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH119
+"""WebDataset shards (.tar): images and the members that go with them -> rows."""
+
+import os
+from collections import Counter
+from functools import lru_cache, partial
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import COLUMNS
+from curate.manifest.contract import NUMBERED, Reader, ReadError, SourceOptions
+from curate.manifest.memory import MemoryManifest, check_unique
+from curate.manifest.names import count_suffixes, is_image_name, some, suffix_of
+from curate.manifest.places import Place, find_place
+from curate.manifest.sidecars import SIDECARS, Sidecars, combine
+from curate.manifest.tar_index import Contents, Member, members
+from scoring.errors import InputError
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return a member's sample key and its extension: the last component is cut at its first dot.
+
+    A dot that starts the last component is part of the key.
+
+    >>> split_name("cats/0001.left.jpg"), split_name("cats.v1/.a.png")
+    (('cats/0001', 'left.jpg'), ('cats.v1/.a', 'png'))
+    """
+    folder, slash, last = name.rpartition("/")
+    stem, _, extension = last[1:].partition(".")
+    return folder + slash + last[:1] + stem, extension
+
+
+class _Gathered:
+    """Rows of all shards while they are gathered; numbers are arrays, text goes to Arrow shard by shard."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+        self.shards: list[np.ndarray] = []
+        self.offsets: list[np.ndarray] = []
+        self.sizes: list[np.ndarray] = []
+        self.n_rows = 0
+        self.without_image = 0
+        self.hidden = 0
+        self.links = 0
+        self.unused = 0
+        self.suffixes: Counter[str] = Counter()
+        self.cut_off: list[str] = []
+
+    def add(self, number: int, place: Place, options: SourceOptions) -> None:
+        """Index one shard."""
+        images: dict[str, list[Member]] = {}
+        sides: dict[str, list[tuple[str, Member]]] = {}
+        contents = Contents()
+        with place.open() as file:
+            for member in members(place, file, contents):
+                self._sort_in(member, options, images, sides)
+        self.links += contents.links
+        if contents.cut_off:
+            self.cut_off.append(f"{place.name} ends inside {contents.cut_off!r}")
+        self.without_image += len(sides.keys() - images.keys())
+        room = None if options.limit is None else options.limit - self.n_rows
+        rows = [(key, member) for key, found in images.items() for member in found]
+        rows.sort(key=lambda row: row[1].offset)
+        self._append(number, place, rows[:room], images, sides, options)
+
+    def _sort_in(
+        self,
+        member: Member,
+        options: SourceOptions,
+        images: dict[str, list[Member]],
+        sides: dict[str, list[tuple[str, Member]]],
+    ) -> None:
+        if not options.hidden and any(part.startswith(".") and part != ".." for part in member.name.split("/")):
+            self.hidden += 1
+            return
+        key, extension = split_name(member.name)
+        suffix = suffix_of(member.name)
+        if is_image_name(member.name):
+            images.setdefault(key, []).append(member)
+        elif extension in SIDECARS:
+            sides.setdefault(key, []).append((extension, member))
+        else:
+            self.suffixes[suffix] += 1
+
+    def _append(
+        self,
+        number: int,
+        place: Place,
+        rows: list[tuple[str, Member]],
+        images: dict[str, list[Member]],
+        sides: dict[str, list[tuple[str, Member]]],
+        options: SourceOptions,
+    ) -> None:
+        if not rows:
+            return
+        keys = []
+        for index, (key, member) in enumerate(rows):
+            alone = len(images[key]) == 1
+            keys.append(key if alone else f"{key}.{split_name(member.name)[1]}")
+            if options.key == NUMBERED:
+                keys[-1] = f"{place.name}#{index}"
+        sidecars = Sidecars(place)
+        for key, _ in rows:
+            sidecars.add(sides.get(key, ()))
+        self.unused += sidecars.unused
+        uris = [f"{place.uri}::{member.name}" for _, member in rows]
+        self.tables.append(
+            pa.table({"key": pa.array(keys, pa.string()), "uri": pa.array(uris, pa.string())} | sidecars.columns())
+        )
+        self.shards.append(np.full(len(rows), number, np.int32))
+        self.offsets.append(np.array([member.offset for _, member in rows], np.int64))
+        self.sizes.append(np.array([member.size for _, member in rows], np.int64))
+        self.n_rows += len(rows)
+
+    def __str__(self) -> str:
+        """Return what was left out, for people."""
+        parts = []
+        if n := self.suffixes.total():
+            parts.append(f"{some(n, 'member')} of other kinds ({count_suffixes(self.suffixes)})")
+        parts += [f"{some(self.without_image, 'sample')} without an image"] if self.without_image else []
+        parts += [f"{self.hidden:,} hidden"] if self.hidden else []
+        parts += [f"{some(self.links, 'link')} or special files"] if self.links else []
+        parts += [f"{some(self.unused, 'unreadable .json, .cls or .txt member')}"] if self.unused else []
+        text = f"; skipped {', '.join(parts)}" if parts else ""
+        return text + (f"; cut off: {', '.join(self.cut_off[:3])}" if self.cut_off else "")
+
+
+def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
+    """Open WebDataset shards.
+
+    A row is an image member; its key is its name up to the first dot of the last component, with the rest of
+    the name added when a sample has several images. `.cls` becomes the column `label`, `.txt` the column
+    `text`, the top-level scalars of `.json` columns of their own.
+
+    Args:
+        places: the shards, in order.
+        options: `key` (only "#"), `hidden`, `limit`, `reserved`, `max_bytes` are used.
+
+    Raises:
+        InputError: if a shard cannot be read, there is no image, or keys repeat.
+    """
+    if options.key not in (None, NUMBERED):
+        raise InputError(
+            f"expected no --key for tar shards (a sample's name is its key) or '{NUMBERED}' to number the rows, "
+            f"got {options.key!r}"
+        )
+    gathered = _Gathered()
+    for number, place in enumerate(places):
+        gathered.add(number, place, options)
+        if options.limit is not None and gathered.n_rows >= options.limit:
+            break
+    where = places[0].name if len(places) == 1 else f"{places[0].name} and {len(places) - 1} more"
+    if not gathered.n_rows:
+        raise InputError(f"expected images (.jpg, .png, ...) in {where}, got none{gathered}; give other shards")
+    table, renamed = combine(gathered.tables, {*COLUMNS, *options.reserved})
+    check_unique(table["key"], "name", where)
+    return _manifest(
+        f"tar {where}: {some(table.num_rows, 'image')}{gathered}", table, renamed, places, gathered, options
+    )
+
+
+def _manifest(
+    description: str,
+    table: pa.Table,
+    renamed: dict[str, str],
+    places: list[Place],
+    gathered: _Gathered,
+    options: SourceOptions,
+) -> MemoryManifest:
+    shards = np.concatenate(gathered.shards)
+    offsets = np.concatenate(gathered.offsets)
+    sizes = np.concatenate(gathered.sizes)
+
+    def locate(row: int) -> Reader:
+        return partial(read_range, places[shards[row]], int(offsets[row]), int(sizes[row]), options.max_bytes)
+
+    return MemoryManifest(
+        description,
+        table,
+        max_bytes=options.max_bytes,
+        identity=("tar", *(place.identity for place in places)),
+        renamed=renamed,
+        versions=lambda start, stop: zip(offsets[start:stop].tolist(), sizes[start:stop].tolist(), strict=True),
+        locate=locate,
+    )
+
+
+def read_range(place: Place, offset: int, size: int, max_bytes: int) -> bytes:
+    """Return a member's bytes.
+
+    Raises:
+        ReadError: "too_large", or "io_error" if the shard ends too early, changed or cannot be read.
+    """
+    try:
+        return place.read(offset, size, max_bytes)
+    except ReadError:
+        raise
+    except FileNotFoundError:
+        raise ReadError("missing", f"{place.name} is no longer there") from None
+    except Exception as error:  # drivers of object stores share no base class for their errors
+        raise ReadError("io_error", f"reading {place.name} failed: {type(error).__name__}") from None
+
+
+def read_member(shard: str, name: str, max_bytes: int) -> bytes:
+    """Return the bytes of a member named by a uri `shard.tar::name`.
+
+    Raises:
+        ReadError: "missing" if there is no such shard or member; else as `read_range`.
+    """
+    try:
+        place = find_place(shard)
+        found = _index(place).get(name)
+    except InputError as error:
+        raise ReadError("missing" if "No such file" in str(error) else "io_error", str(error)) from None
+    if found is None:
+        raise ReadError("missing", f"no member {name!r} in {os.path.basename(shard)}")
+    return read_range(place, *found, max_bytes)
+
+
+@lru_cache(maxsize=8)
+def _index(place: Place) -> dict[str, tuple[int, int]]:
+    with place.open() as file:
+        return {member.name: (member.offset, member.size) for member in members(place, file, Contents())}

@@ -1,0 +1,114 @@
+"""The members of a tar file: names, offsets and sizes. Nothing is ever extracted."""
+
+import struct
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from curate.manifest.contract import MAX_PATH_BYTES
+from curate.manifest.names import key_of
+from curate.manifest.places import Place
+from scoring.errors import InputError
+
+_MAX_HEADER = 1 << 20  # an extended header that is larger is an attack
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
+_HOSTILE = (tarfile.TarError, ValueError, OverflowError, RecursionError, struct.error, EOFError, KeyError)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One regular file inside a tar: its name as a key, where its data start, and their size in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass
+class Contents:
+    """What an index run came across besides regular files."""
+
+    links: int = 0  # symbolic and hard links, devices, FIFOs, sparse files
+    cut_off: str = ""  # name of the member in whose data the file ends
+    suffixes: dict[str, int] = field(default_factory=dict)
+
+
+class _Headers:
+    """A file for tarfile that refuses to read more than a header may need."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.tell = file.tell
+        self.seek = file.seek
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _MAX_HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._file.read(size)
+
+
+def members(place: Place, file: BinaryIO, contents: Contents) -> Iterator[Member]:
+    """Yield the regular files of a tar in order.
+
+    Args:
+        place: the tar, for messages and its size.
+        file: it, open for reading.
+        contents: is filled with what was not listed. A tar that ends inside a member's data still lists that
+            member (reading it fails), and says so here.
+
+    Raises:
+        InputError: if it is compressed, no tar, or has a header that is not one.
+    """
+    _refuse_compressed(place, file)
+    try:
+        with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
+            while (info := archive.next()) is not None:
+                archive.members = []  # tarfile keeps every member that it has seen
+                if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE) or info.sparse:
+                    contents.links += not info.isdir()
+                    continue
+                yield _member(place, info)
+                if info.offset_data + info.size > place.size:
+                    contents.cut_off = info.name
+                    return
+            _check_end(place, file, archive.offset)
+    except _HOSTILE as error:
+        raise InputError(
+            f"{place.name} is not a readable tar: {str(error)[:100] or type(error).__name__}; "
+            "fetch or write it again, or leave it out"
+        ) from None
+
+
+def _member(place: Place, info: tarfile.TarInfo) -> Member:
+    raw = info.name.encode("utf-8", "surrogateescape")
+    if len(raw) > MAX_PATH_BYTES:
+        raise InputError(
+            f"expected member names of at most {MAX_PATH_BYTES} bytes in {place.name}, got {len(raw):,} bytes at "
+            f"offset {info.offset}; write it again"
+        )
+    while raw.startswith(b"./"):
+        raw = raw[2:].lstrip(b"/")
+    return Member(key_of(raw), info.offset_data, info.size)
+
+
+def _refuse_compressed(place: Place, file: BinaryIO) -> None:
+    kind = _COMPRESSED.get(file.read(2))
+    file.seek(0)
+    if kind is not None:
+        raise InputError(
+            f"expected a plain .tar, got one compressed with {kind}: {place.name} has no way to a single member; "
+            "unpack the compression (gunzip, unzstd, xz -d) and give the .tar"
+        )
+
+
+def _check_end(place: Place, file: BinaryIO, offset: int) -> None:
+    """Make sure that the end is one (zeros, or no more bytes): tarfile ends quietly at a broken header."""
+    file.seek(offset)
+    block = file.read(tarfile.BLOCKSIZE)
+    if block.strip(b"\0"):
+        # At the end marker, `offset` is the marker itself; anything else there is a header that did not parse.
+        raise InputError(
+            f"{place.name} is not a readable tar: expected a header at byte {offset:,}, got other bytes; "
+            "fetch or write it again, or leave it out"
+        )

@@ -1,0 +1,164 @@
+"""CSV and JSON lines -> an Arrow table, with no value changed on the way."""
+
+import io
+from collections.abc import Collection
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+
+from curate.manifest.contract import SourceOptions
+from curate.manifest.keys import check_keys, check_text
+from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
+from curate.manifest.memory import MemoryManifest, check_unique
+from curate.manifest.names import some
+from curate.manifest.schemes import check_scheme
+from scoring.errors import InputError
+
+MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
+_MAX_LINE = 64 << 20
+# What Arrow takes for numbers although their text would not come back: leading zeros, signs, spaces.
+_WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
+_DECIMAL = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+
+
+def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Collection[str] = ()) -> pa.Table:
+    """Parse CSV with a header.
+
+    A column is int64 if every cell that is not empty is a whole number in its usual form (so `007` stays
+    text), float64 if every such cell is a decimal number, bool if all are `true` or `false`, and text
+    otherwise. Empty cells are null, except in a column of text, where they are empty text.
+
+    Args:
+        data: the file.
+        where: its name, for messages.
+        delimiter: between cells.
+        names_only: columns that hold names, which are never taken for decimals or truth values.
+
+    Raises:
+        InputError: if the text cannot be parsed; holds the parser's reason.
+    """
+    every_text = pa.csv.ConvertOptions(strings_can_be_null=False)
+    try:
+        with pa.csv.open_csv(
+            io.BytesIO(data), parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        ) as header:
+            names = header.schema.names
+        every_text.column_types = dict.fromkeys(names, pa.string())
+        table = pa.csv.read_csv(
+            io.BytesIO(data),
+            read_options=pa.csv.ReadOptions(block_size=_MAX_LINE),
+            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=every_text,
+        )
+    except pa.ArrowInvalid as error:
+        raise InputError(f"expected CSV with a header in {where}, got {_one_line(error)}; mend the file") from None
+    columns = [_narrow(table[name], name in names_only) for name in table.column_names]
+    return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def _narrow(text: pa.ChunkedArray, is_name: bool) -> pa.ChunkedArray:
+    """Return a column of text as numbers or truth values, where that loses nothing."""
+    empty = pc.equal(pc.binary_length(text), 0)
+    kinds = [(_WHOLE, pa.int64()), (_DECIMAL, pa.float64()), ("^(true|false)$", pa.bool_())]
+    for pattern, kind in kinds[:1] if is_name else kinds:
+        fits = pc.or_(empty, pc.match_substring_regex(text, pattern))
+        if pc.all(fits).as_py() and not pc.all(empty).as_py():
+            try:
+                return pc.if_else(empty, pa.scalar(None, pa.string()), text).cast(kind)
+            except pa.ArrowInvalid:  # does not fit into 64 bits: stays text
+                return text
+    return text
+
+
+def read_jsonl(data: bytes, where: str) -> pa.Table:
+    """Parse JSON lines: one object a line; nested values become structs and lists; text stays text.
+
+    Raises:
+        InputError: if a line is not an object, or a column changes its type; holds the parser's reason.
+    """
+    if data.lstrip()[:1] == b"[":
+        raise InputError(f"expected one JSON object a line in {where}, got one array; write it as JSON lines")
+    options = pa.json.ReadOptions(block_size=_MAX_LINE)
+    try:
+        table = pa.json.read_json(io.BytesIO(data), read_options=options)
+        plain = pa.schema([(field.name, _without_times(field.type)) for field in table.schema])
+        if plain != table.schema:
+            again = pa.json.ParseOptions(explicit_schema=plain)
+            table = pa.json.read_json(io.BytesIO(data), read_options=options, parse_options=again)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"expected one JSON object a line in {where}, got {_one_line(error)}; mend the file") from None
+    return table
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """Arrow takes text that looks like a date for a time; ask for text instead, at any depth."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([(part.name, _without_times(part.type)) for part in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return kind
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def open_text_table(table: pa.Table, options: SourceOptions, *, root: str, name: str, identity: str) -> MemoryManifest:
+    """Make a manifest of a table with a path or URL column.
+
+    Args:
+        table: as read.
+        options: everything but the folder's options is used.
+        root: absolute path or URL where relative paths start.
+        name: the file's name; numbered rows are called after it.
+        identity: goes into the digest.
+
+    Raises:
+        InputError: if it has no rows, no path column, bad or repeated keys, or a scheme that is not opened.
+        MissingExtraError: if the driver of a scheme is not installed.
+    """
+    layout = find_layout(table.schema, options, name)
+    if layout.path is None:
+        raise InputError(
+            f"expected a column with paths or URLs in {name}, got the columns {', '.join(table.column_names)}; "
+            "name one with --path-column"
+        )
+    table = table.slice(0, options.limit)
+    if table.num_rows == 0:
+        raise InputError(f"expected at least one row in {name}, got the header only; add rows")
+    paths = text_of(table[layout.path])
+    check_text(paths, 0, layout.path, name)
+    uris = resolve(paths, root)
+    for url in schemes_in(uris):
+        check_scheme(url)
+    rows = make_rows(_keys(table, layout, name), uris, table, layout)
+    if layout.key is not None:
+        check_unique(rows["key"], layout.key, name)
+    return MemoryManifest(
+        f"table {name}: {some(table.num_rows, 'row')}, paths in column {layout.path!r}",
+        rows,
+        max_bytes=options.max_bytes,
+        identity=("table", identity),
+        renamed=layout.renamed,
+    )
+
+
+def _keys(table: pa.Table, layout: Layout, name: str) -> pa.Array:
+    if layout.key is None:
+        return numbered_keys(name, 0, table.num_rows)
+    keys = text_of(table[layout.key])
+    check_keys(keys, 0, layout.key, name)
+    return keys
+
+
+def numbered_keys(name: str, start: int, stop: int) -> pa.Array:
+    """Return `<name>#<row>` for rows [start, stop), rows counted from 0.
+
+    >>> numbered_keys("a.parquet", 0, 2).to_pylist()
+    ['a.parquet#0', 'a.parquet#1']
+    """
+    return pa.array([f"{name}#{row}" for row in range(start, stop)], pa.string())
