@@ -1,0 +1,83 @@
+"""What became of one image: its pixels, or the kind of failure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.errors import InputError
+
+STATUSES: dict[str, str] = {
+    "ok": "decoded; `error` may hold a warning",
+    "missing": "there is no such file, member or URL",
+    "io_error": "the bytes could not be read",
+    "empty": "zero bytes",
+    "not_an_image": "the bytes do not begin like any image format known here",
+    "unsupported": "an image, of a format or kind that is not decoded here",
+    "truncated": "the bytes end before the picture does",
+    "corrupt": "the bytes contradict themselves",
+    "too_large": "more pixels, scans or memory than is allowed",
+}
+
+_LONGEST_MESSAGE = 200
+
+
+class DecodeError(InputError):
+    """An image cannot be decoded.
+
+    Attributes:
+        status: a key of ``STATUSES``, never ``ok``.
+        width: in pixels as displayed, or None where the header could not be read.
+        height: likewise.
+        n_frames: pictures in the file, or None where they were not counted.
+    """
+
+    def __init__(self, status: str, message: str) -> None:
+        if status not in STATUSES or status == "ok":
+            raise ValueError(f"status must be a failure in STATUSES, got {status!r}")
+        super().__init__(one_line(message))
+        self.status = status
+        self.width: int | None = None
+        self.height: int | None = None
+        self.n_frames: int | None = None
+
+
+@dataclass(frozen=True)
+class DecodedImage:
+    """One image after decoding: always an outcome, never an exception.
+
+    Attributes:
+        pixels: uint8 RGB, shape (size, size, 3), contiguous and writable; None unless ``status`` is ``ok``.
+        width: in pixels as displayed (EXIF orientation applied); given on a failure too, where the header was read.
+        height: likewise.
+        n_bytes: length of the encoded bytes.
+        format: found in the bytes: jpeg png webp gif tiff bmp avif heif; of a refused format its name; None if none.
+        sha256: hex digest of the encoded bytes.
+        phash: 64-bit perceptual hash of the whole picture, unsigned; None unless ``status`` is ``ok``.
+        n_frames: pictures in the file (only the first is decoded); None where they were not counted.
+        status: a key of ``STATUSES``.
+        error: one sentence on a failure; on an ``ok`` image a warning or None.
+    """
+
+    pixels: NDArray[np.uint8] | None
+    width: int | None
+    height: int | None
+    n_bytes: int
+    format: str | None
+    sha256: str
+    phash: int | None
+    n_frames: int | None
+    status: str
+    error: str | None
+
+
+def one_line(message: Any) -> str:
+    """Return the text on one line, printable, and at most 200 characters long.
+
+    >>> one_line("broken  file" + chr(27) + "[31m")
+    'broken file?[31m'
+    """
+    text = " ".join(str(message).split())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 3] + "..."

@@ -1,0 +1,191 @@
+"""The road of every format but plain JPEG: Pillow, one plugin by name, never by guessing."""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import cast
+
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    ExifTags,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from scoring.images.colour import to_rgb
+from scoring.images.frames import count_gif, count_tiff
+from scoring.images.geometry import Pixels
+from scoring.images.outcome import DecodeError
+from scoring.images.quiet import quiet
+from scoring.images.sniff import ends_early, webp_canvas
+
+MAX_SIDE = 65_535  # pixels; what a JPEG can hold
+MOST_RLE_PIXELS = 16_000_000  # Pillow unpacks run-length BMP in a Python loop
+_PARTIAL = ("jpeg", "png", "gif", "bmp")  # formats whose decoder leaves what it had when the bytes ended
+
+Opener = Callable[[io.BytesIO], ImageFile.ImageFile]
+
+_OPENERS: dict[str, Opener] = {
+    "jpeg": lambda stream: JpegImagePlugin.jpeg_factory(stream, ""),
+    "png": lambda stream: PngImagePlugin.PngImageFile(stream, ""),
+    "webp": lambda stream: WebPImagePlugin.WebPImageFile(stream, ""),
+    "gif": lambda stream: GifImagePlugin.GifImageFile(stream, ""),
+    "tiff": lambda stream: TiffImagePlugin.TiffImageFile(stream, ""),
+    "bmp": lambda stream: BmpImagePlugin.BmpImageFile(stream, ""),
+    "avif": lambda stream: AvifImagePlugin.AvifImageFile(stream, ""),
+    "heif": lambda stream: _open_heif(stream),
+}
+
+_TRUNCATED = ("truncated", "unexpected end", "premature end", "not enough image data", "end of file")
+_UNSUPPORTED = ("unknown pixel mode", "unsupported", "not supported", "not implemented", "cannot find loader")
+
+
+def check_size(width: int, height: int, max_pixels: int) -> None:
+    """Refuse a picture by its header, before anything is allocated for it.
+
+    Raises:
+        DecodeError: zero pixels (``corrupt``), or more than ``max_pixels`` or a side over 65,535 (``too_large``);
+            it carries the size.
+    """
+    if width < 1 or height < 1:
+        raise DecodeError("corrupt", f"the header says {width} x {height} pixels")
+    if width * height <= max_pixels and max(width, height) <= MAX_SIDE:
+        return
+    error = DecodeError(
+        "too_large",
+        f"{width} x {height} pixels; expected at most {max_pixels} in all and {MAX_SIDE} a side",
+    )
+    error.width, error.height = width, height
+    raise error
+
+
+def open_picture(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile:
+    """Read the header with the one plugin of this format.
+
+    Raises:
+        DecodeError: the header is broken, too large, or its format needs a package that is not installed.
+    """
+    if name == "webp" and (canvas := webp_canvas(data)):
+        check_size(*canvas, max_pixels)
+    with named_failures(data, name):
+        picture = _OPENERS[name](io.BytesIO(data))
+    check_size(*picture.size, max_pixels)
+    if name == "bmp" and picture.info.get("compression") in (1, 2):
+        check_size(*picture.size, min(max_pixels, MOST_RLE_PIXELS))
+    if name == "tiff":
+        tile_width, tile_height = _tag(picture, 322), _tag(picture, 323)
+        if tile_width > 0 and tile_height > 0:
+            check_size(tile_width, tile_height, max_pixels)
+    return picture
+
+
+def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> int:
+    """Return the EXIF orientation that is still to be applied, 1 to 8.
+
+    Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF.
+    """
+    if name in ("tiff", "heif"):
+        return 1
+    with named_failures(data, name):
+        value = picture.getexif().get(ExifTags.Base.Orientation)
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | None:
+    """Return how many pictures the file holds, or None where counting them is not cheap."""
+    if name == "gif":
+        return count_gif(data)
+    if name == "tiff":
+        return count_tiff(data)
+    return max(1, int(getattr(picture, "n_frames", 1)))
+
+
+def read_pixels(
+    picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool
+) -> tuple[Pixels, str | None]:
+    """Decode the first picture of an opened file to RGB; return it and a warning or None.
+
+    Raises:
+        DecodeError: it cannot be decoded, or is truncated and that is not allowed.
+    """
+    warning = None
+    size = picture.size
+    white, is_inverted = _grey_scale(picture) if name == "tiff" else (65535, False)
+    try:
+        with named_failures(data, name):
+            picture.load()
+    except DecodeError as failure:
+        if name == "tiff" and failure.status == "corrupt" and _strips_end_late(picture, len(data)):
+            raise DecodeError("truncated", str(failure)) from None
+        if not (allow_truncated and failure.status == "truncated" and name in _PARTIAL):
+            raise
+        warning = f"truncated, the missing part is empty: {failure}"
+        with named_failures(data, name):
+            picture.tile = []
+            picture.load()
+    if picture.size[0] * picture.size[1] > size[0] * size[1]:
+        raise DecodeError("corrupt", f"the header says {size}, the picture is {picture.size}")
+    with named_failures(data, name):
+        return to_rgb(picture, white=white, is_inverted=is_inverted), warning
+
+
+@contextmanager
+def named_failures(data: bytes, name: str) -> Iterator[None]:
+    """Turn whatever Pillow raises on hostile bytes into a DecodeError, and keep its warnings quiet."""
+    try:
+        with quiet():
+            yield
+    except DecodeError:
+        raise
+    except Exception as error:  # Pillow's plugins raise nearly every type on broken files
+        raise DecodeError(_status_of(error, data, name), f"{name}: {error or type(error).__name__}") from None
+
+
+def _status_of(error: Exception, data: bytes, name: str) -> str:
+    if isinstance(error, (Image.DecompressionBombError, MemoryError)):
+        return "too_large"
+    text = str(error).lower()
+    if isinstance(error, EOFError) or isinstance(error.__cause__, EOFError):
+        return "truncated"
+    if any(word in text for word in _TRUNCATED) or ends_early(data, name):
+        return "truncated"
+    if isinstance(error, NotImplementedError) or any(word in text for word in _UNSUPPORTED):
+        return "unsupported"
+    return "corrupt"
+
+
+def _open_heif(stream: io.BytesIO) -> ImageFile.ImageFile:
+    if find_spec("pillow_heif") is None:
+        raise DecodeError("unsupported", "HEIC needs an extra package; run: pip install 'kappa-curate[heif]'")
+    from pillow_heif import HeifImageFile
+
+    return cast(ImageFile.ImageFile, HeifImageFile(stream, ""))
+
+
+def _tag(picture: ImageFile.ImageFile, number: int) -> int:
+    value = cast(TiffImagePlugin.TiffImageFile, picture).tag_v2.get(number)
+    while isinstance(value, tuple) and value:
+        value = value[0]
+    return value if isinstance(value, int) else 0
+
+
+def _grey_scale(picture: ImageFile.ImageFile) -> tuple[int, bool]:
+    bits = _tag(picture, 258)  # BitsPerSample
+    white = (1 << bits) - 1 if 9 <= bits <= 16 else 65535
+    return white, _tag(picture, 262) == 0  # PhotometricInterpretation: white is zero
+
+
+def _strips_end_late(picture: ImageFile.ImageFile, n_bytes: int) -> bool:
+    tags = cast(TiffImagePlugin.TiffImageFile, picture).tag_v2
+    for starts, lengths in ((273, 279), (324, 325)):  # strips, tiles
+        spans = zip(tags.get(starts) or (), tags.get(lengths) or (), strict=False)
+        if any(int(start) + int(length) > n_bytes for start, length in spans):
+            return True
+    return False

@@ -1,0 +1,41 @@
+"""Pillow's warnings, kept off the terminal without touching other threads.
+
+``warnings.catch_warnings`` swaps state of the whole process and is not safe in threads. Instead one filter is added
+that matches only in a thread that is decoding at that moment; everybody else's warnings are as before.
+Pillow also logs; a null handler keeps its records from the last-resort printer and still lets a program that set up
+logging see them.
+"""
+
+import logging
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+
+class _DecodingThread(threading.local):
+    depth = 0
+
+    def match(self, _message: str) -> bool:
+        """Stand in for the compiled pattern of a filter: true in a thread that is decoding."""
+        return self.depth > 0
+
+
+_decoding = _DecodingThread()
+_FILTER = ("ignore", _decoding, Warning, None, 0)
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Ignore every warning that this thread raises inside the block."""
+    filters = cast("list[Any]", warnings.filters)
+    if not any(entry is _FILTER for entry in filters):  # somebody reset the filters
+        filters.insert(0, _FILTER)
+    _decoding.depth += 1
+    try:
+        yield
+    finally:
+        _decoding.depth -= 1
