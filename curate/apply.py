@@ -35,6 +35,7 @@ from scoring.errors import InputError
 
 SUFFIX = ".parquet"
 N_EXAMPLES = 5
+STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
 
 
 @dataclass(frozen=True)
@@ -346,7 +347,7 @@ def _stream(table: Table, work: _Work, subset: TableWriter, decisions: TableWrit
     """Write kept rows and all decisions; return how many rows of each outcome were written as decisions."""
     words = DecisionWords(work.rules, work.scores, work.verdict)
     tally = np.zeros(4, np.int64)
-    for start, batch in _numbered(table.batches()):
+    for start, batch in _numbered(table.batches(rows=STREAM_ROWS)):
         outcome = work.verdict.outcome[start : start + batch.num_rows]
         if len(outcome) != batch.num_rows:
             raise InputError(f"{table.path} changed while it was being filtered; filter it again")
