@@ -1,6 +1,6 @@
 """Bytes in, pixels out: decoded, oriented, resized, or a failure with a name."""
 
-from scoring.images.decode import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb
+from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb
 from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
 from scoring.images.phash import hamming, perceptual_hash
 from scoring.images.preprocessing import Preprocessing

@@ -89,10 +89,13 @@ def open_picture(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile
 def orientation_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> int:
     """Return the EXIF orientation that is still to be applied, 1 to 8.
 
-    Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF.
+    Pillow's TIFF reader and pillow-heif turn the pixels themselves; AVIF's own rotation comes as EXIF. A PNG may
+    state it behind the pixels, so it is asked again when they are loaded.
     """
     if name in ("tiff", "heif"):
         return 1
+    if name == "png" and picture.tile and "exif" not in picture.info:
+        return 1  # Pillow would decode the whole picture to find out
     with named_failures(data, name):
         value = picture.getexif().get(ExifTags.Base.Orientation)
     return value if isinstance(value, int) and 1 <= value <= 8 else 1

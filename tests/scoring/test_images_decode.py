@@ -93,6 +93,18 @@ def test_orientation_is_applied_exactly_once(name, orientation):
     assert np.abs(outcome.pixels.astype(int) - decode(encoded(expected, "png"), P16).pixels).mean() < 4
 
 
+def test_orientation_behind_the_pixels_of_a_png_is_found():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(scene(48, 32), "png", exif=exif.tobytes())
+    start = data.index(b"eXIf") - 4
+    end = start + 12 + int.from_bytes(data[start : start + 4], "big")
+    moved = data[:start] + data[end:-12] + data[start:end] + data[-12:]  # before IEND
+    outcome = decode(moved, P16)
+    assert (outcome.status, outcome.width, outcome.height) == ("ok", 32, 48)
+    assert (outcome.pixels == decode(data, P16).pixels).all()
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_heif_orientation_is_applied_exactly_once(orientation):
     pillow_heif = pytest.importorskip("pillow_heif", reason="the heif extra is not installed")

@@ -81,6 +81,7 @@ def decode(
         header = _read_header(data, name, max_pixels)
         with _BUDGET.hold(header.width * header.height):
             raster, warning = _read_raster(data, header, preprocessing.resize, max_pixels, allow_truncated)
+            header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
             phash = perceptual_hash(_hashed_picture(raster))
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
@@ -175,7 +176,8 @@ def _read_raster(
     pixels, warning = read_pixels(picture, data, header.format, allow_truncated=allow_truncated)
     if reason is not None and not reason.startswith("colours are"):
         warning = warning or f"Pillow decoded it, but libjpeg-turbo says: {reason}"
-    return Raster(pixels, header.width, header.height, header.orientation), warning
+    orientation = orientation_of(picture, data, "png") if header.format == "png" else header.orientation
+    return Raster(pixels, header.width, header.height, orientation), warning
 
 
 def _resized(raster: Raster, short_side: int, interpolation: str) -> Pixels:

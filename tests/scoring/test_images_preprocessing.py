@@ -1,0 +1,49 @@
+"""The record of how bytes become model input: round trip, and what it refuses."""
+
+import json
+
+import pytest
+
+from scoring.errors import InputError
+from scoring.images import Preprocessing
+
+
+def test_preprocessing_survives_json():
+    original = Preprocessing(size=96, resize=112, interpolation="bilinear", mean=(0.1, 0.2, 0.3), std=(0.5, 1.0, 2.0))
+    assert Preprocessing.from_json(json.loads(json.dumps(original.to_json()))) == original
+
+
+def test_lists_become_tuples_of_floats_so_that_equal_records_hash_alike():
+    one = Preprocessing(mean=[0, 0, 0], std=[1, 1, 1])
+    assert one.mean == (0.0, 0.0, 0.0)
+    assert hash(one) == hash(Preprocessing(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"size": 0}, "expected size to be a whole number of pixels between 1 and 4096, got 0"),
+        ({"resize": 64.0}, "expected resize .* got 64.0"),
+        ({"size": True}, "got True"),
+        ({"resize": 5000}, "between 1 and 4096, got 5000"),
+        ({"size": 65}, "expected size <= resize, got size 65 and resize 64"),
+        ({"interpolation": "nearest"}, "one of bicubic, bilinear, got 'nearest'"),
+        ({"interpolation": ["bicubic"]}, "got \\['bicubic'\\]"),
+        ({"mean": (0.5, 0.5)}, "expected mean to be three numbers between 0 and 1"),
+        ({"mean": (0.5, 0.5, float("nan"))}, "expected mean"),
+        ({"mean": "abc"}, "expected mean"),
+        ({"std": (0.5, 0.5, 0.0)}, "expected std"),
+        ({"std": None}, "expected std .* got None"),
+    ],
+)
+def test_a_bad_field_is_refused_with_what_was_expected_and_what_came(fields, words):
+    with pytest.raises(InputError, match=words) as caught:
+        Preprocessing(**fields)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_missing_and_absent_keys_are_refused():
+    record = Preprocessing().to_json()
+    for bad in ({**record, "crop": 1}, {k: v for k, v in record.items() if k != "std"}, {}, ["size"], None):
+        with pytest.raises(InputError, match="expected exactly the keys size, resize, interpolation, mean, std"):
+            Preprocessing.from_json(bad)
