@@ -91,9 +91,7 @@ def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skippe
             for entry in entries:
                 if entry.name.startswith(b".") and not options.hidden:
                     skipped.hidden += 1
-                elif entry.is_dir(follow_symlinks=False) or (
-                    options.follow_symlinks and entry.is_symlink() and entry.is_dir()
-                ):
+                elif _is_folder(entry, options.follow_symlinks):
                     paths.append(folder + entry.name + b"/")
                 else:
                     paths.append(folder + entry.name)
@@ -104,6 +102,13 @@ def _listing(root: bytes, folder: bytes, options: SourceOptions, skipped: Skippe
         ) from None
     paths.sort(reverse=True)
     return paths
+
+
+def _is_folder(entry: os.DirEntry[bytes], follow: bool) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=follow)
+    except OSError:  # a link that leads to itself: it is looked at as a file, and counted
+        return False
 
 
 def _enter(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bool:
@@ -224,13 +229,13 @@ class _Columns:
 
 
 def folder_label(path: bytes) -> str | None:
-    """Return the first folder of a relative path as a label, None where there is none.
+    """Return the first folder of a relative path as a label, None where there is none (or the path is absolute).
 
     >>> folder_label(b"cats/tabby/1.jpg"), folder_label(b"1.jpg")
     ('cats', None)
     """
     first, slash, _ = path.removeprefix(b"./").partition(b"/")
-    return key_of(first) if slash else None
+    return key_of(first) if slash and first not in (b"", b"..") else None
 
 
 def _shards_or_error(root: bytes, skipped: Skipped) -> list[str]:

@@ -69,7 +69,7 @@ def open_list(lines: Iterable[Line], options: SourceOptions, *, root: str, where
         key, uri, scheme = _resolve(line, base)
         keys.append(key)
         uris.append(uri)
-        labels.append(None if scheme else folder_label(key.encode()))
+        labels.append(None if scheme_of(key) else folder_label(key.encode()))
         if scheme and scheme not in schemes:
             check_scheme(uri)
             schemes.add(scheme)

@@ -160,9 +160,10 @@ class RowStream:
                 cursor = _Cursor(group, self._group_batches(group))
             batch = cursor.take(row, stop)
             row += batch.num_rows
+            if row == stop:  # before the last piece is handed out: nobody need ask for one more
+                with self._lock:
+                    self._idle = cursor
             yield batch
-        with self._lock:
-            self._idle = cursor
 
     def _group_batches(self, group: Group) -> Iterator[pa.RecordBatch]:
         try:

@@ -72,7 +72,9 @@ class _Gathered:
         images: dict[str, list[Member]],
         sides: dict[str, list[tuple[str, Member]]],
     ) -> None:
-        if not options.hidden and any(part.startswith(".") and part != ".." for part in member.name.split("/")):
+        if not options.hidden and any(
+            part.startswith(".") and part not in (".", "..") for part in member.name.split("/")
+        ):
             self.hidden += 1
             return
         key, extension = split_name(member.name)

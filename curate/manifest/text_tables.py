@@ -54,7 +54,9 @@ def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Colle
         )
     except pa.ArrowInvalid as error:
         raise InputError(f"expected CSV with a header in {where}, got {_one_line(error)}; mend the file") from None
-    columns = [_narrow(table[name], name in names_only) for name in table.column_names]
+    columns = [
+        _narrow(column, name in names_only) for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
     return pa.Table.from_arrays(columns, names=table.column_names)
 
 
