@@ -1,8 +1,10 @@
 """A list of paths or URLs (.txt, or a Python sequence) -> rows."""
 
+import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 
@@ -13,8 +15,10 @@ from curate.manifest.names import key_of, some, uri_of
 from curate.manifest.schemes import check_scheme, scheme_of
 from scoring.errors import InputError
 
+_BLOCK = 65536  # entries held as Python objects
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One entry of a list and its line number, from 1."""
 
@@ -22,8 +26,8 @@ class Line:
     path: bytes
 
 
-def parse_list(data: bytes, where: str) -> list[Line]:
-    """Return the entries of a list: one a line; blank lines and lines that start with `#` are not entries.
+def parse_list(data: bytes, where: str) -> Iterator[Line]:
+    """Yield the entries of a list: one a line; blank lines and lines that start with `#` are not entries.
 
     Spaces are part of a path. LF and CRLF both end a line; a UTF-8 byte order mark is dropped.
 
@@ -32,9 +36,8 @@ def parse_list(data: bytes, where: str) -> list[Line]:
     """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"expected UTF-8 text in {where}, got UTF-16; save it as UTF-8")
-    lines = []
-    for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        path = raw.removesuffix(b"\r")
+    for number, raw in enumerate(io.BytesIO(data.removeprefix(b"\xef\xbb\xbf")), start=1):
+        path = raw.removesuffix(b"\n").removesuffix(b"\r")
         if not path.strip() or path.startswith(b"#"):
             continue
         if len(path) > MAX_PATH_BYTES:
@@ -42,8 +45,7 @@ def parse_list(data: bytes, where: str) -> list[Line]:
                 f"expected a path of at most {MAX_PATH_BYTES} bytes a line in {where}, got {len(path):,} in "
                 f"line {number}; put each path on its own line"
             )
-        lines.append(Line(number, path))
-    return lines
+        yield Line(number, path)
 
 
 def open_list(lines: Iterable[Line], options: SourceOptions, *, root: str, where: str, identity: str) -> MemoryManifest:
@@ -60,25 +62,40 @@ def open_list(lines: Iterable[Line], options: SourceOptions, *, root: str, where
         InputError: if the list is empty, repeats an entry, or names a scheme that cannot be opened.
         MissingExtraError: if the driver of a scheme is not installed.
     """
-    entries = list(lines)[: options.limit]
-    if not entries:
-        raise InputError(f"expected a path or URL a line in {where}, got no entries; add some")
     base = os.fsencode(root.rstrip("/")) + b"/"
-    keys, uris, labels, schemes = [], [], [], set()
-    for line in entries:
+    entries = islice(lines, options.limit)
+    checked: set[str] = set()
+    chunks = []
+    while block := list(islice(entries, _BLOCK)):
+        chunks.append(_rows(block, base, options.label_from_folder, checked))
+    if not chunks:
+        raise InputError(f"expected a path or URL a line in {where}, got no entries; add some")
+    table = pa.concat_tables(chunks)
+    check_unique(table["key"], "path", where)
+    return MemoryManifest(
+        f"list {where}: {some(table.num_rows, 'path')}",
+        table,
+        max_bytes=options.max_bytes,
+        identity=("list", identity),
+    )
+
+
+def _rows(lines: list[Line], base: bytes, labelled: bool, checked: set[str]) -> pa.Table:
+    """Return the rows of some entries; the scheme of each is checked once and then stands in ``checked``."""
+    keys: list[str] = []
+    uris: list[str] = []
+    for line in lines:
         key, uri, scheme = _resolve(line, base)
         keys.append(key)
         uris.append(uri)
-        labels.append(None if scheme_of(key) else folder_label(key.encode()))
-        if scheme and scheme not in schemes:
+        if scheme and scheme not in checked:
             check_scheme(uri)
-            schemes.add(scheme)
-    columns = {"key": keys, "uri": uris} | ({"label": labels} if options.label_from_folder else {})
-    table = pa.table(columns, schema=pa.schema([(name, pa.string()) for name in columns]))
-    check_unique(table["key"], "path", where)
-    return MemoryManifest(
-        f"list {where}: {some(len(entries), 'path')}", table, max_bytes=options.max_bytes, identity=("list", identity)
-    )
+            checked.add(scheme)
+    columns = {"key": pa.array(keys, pa.string()), "uri": pa.array(uris, pa.string())}
+    if labelled:
+        labels = [None if scheme_of(key) else folder_label(key.encode()) for key in keys]
+        columns["label"] = pa.array(labels, pa.string())
+    return pa.table(columns)
 
 
 def _resolve(line: Line, base: bytes) -> tuple[str, str, str | None]:

@@ -17,6 +17,8 @@ _WORST_BYTES = 256 << 20  # where a few stored bytes can stand for many: bound o
 # Encodings in which a decoded page is no larger than its stated size. In the others (dictionary, shared
 # prefixes) one long value may be repeated for a few bits a row: 52 kB can hold a terabyte.
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
+_DICTIONARY = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+_SMALL_CHUNK = 1 << 20
 
 
 class BadGroup(Exception):
@@ -169,7 +171,7 @@ class RowStream:
         try:
             with self._files.open(group.file) as file:
                 yield from file.iter_batches(
-                    batch_size=self._batch_rows(file.metadata.row_group(group.number)),
+                    batch_size=self._batch_rows(file.metadata.row_group(group.number), self._files.places[group.file]),
                     row_groups=[group.number],
                     columns=self._columns,
                 )
@@ -179,7 +181,7 @@ class RowStream:
                 f"row group {group.number} of {name} cannot be read: {one_line(error)}", group.start, group.stop
             ) from None
 
-    def _batch_rows(self, group: pq.RowGroupMetaData) -> int:
+    def _batch_rows(self, group: pq.RowGroupMetaData, place: Place) -> int:
         """Return how many rows to decode at once, from the sizes and encodings that the file states."""
         plain, worst = 1, 1
         for index in range(group.num_columns):
@@ -187,13 +189,52 @@ class RowStream:
             path = chunk.path_in_schema
             if not any(path == name or path.startswith(name + ".") for name in self._columns):
                 continue
-            size = max(chunk.total_uncompressed_size, 1)
-            if set(chunk.encodings) <= _PLAIN:
-                plain += size
-            else:
-                worst += size
+            plain += max(chunk.total_uncompressed_size, 0)
+            if not set(chunk.encodings) <= _PLAIN:
+                worst += _largest_value(chunk, place)
         rows = min(self._max_rows, BATCH_BYTES * group.num_rows // plain, _WORST_BYTES // worst)
         return max(rows, 1)
+
+
+def _largest_value(chunk: pq.ColumnChunkMetaData, place: Place) -> int:
+    """Return a bound on the bytes of one value that few stored bytes may repeat.
+
+    In a dictionary that is the size of the dictionary, which its page header states; else all of the chunk.
+    """
+    whole = max(chunk.total_uncompressed_size, 1)
+    if whole <= _SMALL_CHUNK or not set(chunk.encodings) <= _PLAIN | _DICTIONARY or not chunk.has_dictionary_page:
+        return whole
+    with place.open() as file:
+        file.seek(chunk.dictionary_page_offset)
+        stated = dictionary_size(file.read(16))
+    return whole if stated is None else min(stated, whole)
+
+
+def dictionary_size(header: bytes) -> int | None:
+    """Return the uncompressed size in bytes that the header of a dictionary page states, else None.
+
+    Args:
+        header: the page's first 16 bytes: Thrift's compact protocol, field 1 the kind of page (2 is a
+            dictionary), field 2 the size, both 32-bit zigzag varints.
+
+    Source: parquet.thrift (PageHeader) and the Thrift compact protocol specification.
+
+    >>> dictionary_size(bytes([0x15, 0x04, 0x15, 0xC8, 0x01]))
+    100
+    """
+    values, at = [], 0
+    for _ in range(2):
+        if header[at : at + 1] != b"\x15":  # the next field, a 32-bit number
+            return None
+        number, shift, at = 0, 0, at + 1
+        while at < len(header):
+            number |= (header[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if header[at - 1] < 0x80:
+                break
+        values.append((number >> 1) ^ -(number & 1))
+    kind, size = values
+    return size if kind == 2 and size > 0 else None
 
 
 class _Cursor:

@@ -285,6 +285,19 @@ def test_batches_are_bounded_by_bytes_and_small_where_values_may_repeat(tmp_path
         assert sum(batch.num_rows for batch in batches) == n
 
 
+@pytest.mark.parametrize("limit", [1 << 10, 1 << 18, 1 << 20, 1 << 22])
+def test_the_stated_size_of_a_dictionary_is_that_of_the_values_in_it(tmp_path, limit):
+    texts = [f"{row:0100}" for row in range(50_000)]
+    path = write(tmp_path / "t.parquet", {"path": texts}, dictionary_pagesize_limit=limit, data_page_size=1 << 12)
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    header = path.read_bytes()[chunk.dictionary_page_offset :][:16]
+    size = stream.dictionary_size(header)
+    assert size % 104 == 0  # a length of 4 bytes and 100 of text a value
+    assert limit <= size < limit + 1024 * 104 + 104 * 4096 or size == 104 * 50_000
+    for broken in (b"", b"\x15", b"hello", b"\x15\x00\x15\x02", bytes(16)):
+        assert stream.dictionary_size(broken) is None
+
+
 def test_patterns_and_sequences_of_files_open_in_order(tmp_path):
     for name in ("p-00", "p-01", "p-02", "q"):
         write(tmp_path / f"{name}.parquet", {"image": [name.encode()]})
