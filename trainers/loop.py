@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from scoring.backbones import create_backbone
+from scoring.errors import InputError
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
@@ -101,8 +102,7 @@ def train(
         The model, on the CPU and in evaluation mode, and the last epoch's mean measures.
 
     Raises:
-        InputError: if ``state`` belongs to another recipe.
-        FloatingPointError: if the loss is no longer finite.
+        InputError: if ``state`` belongs to another recipe, or the loss is no longer finite.
     """
     model, method = build(config, len(data.classes), init=init, pretrained=pretrained)
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
@@ -131,6 +131,8 @@ def train(
             result = _forward(
                 config, model, method, backbone, pixels[rows], None if labels is None else labels[rows], step
             )
+            if not result.loss.isfinite():
+                raise InputError(f"the loss is {result.loss.item()} at step {step}; expected a number: lower --lr")
             optimizer.zero_grad(set_to_none=True)
             result.loss.backward()
             optimizer.step()
@@ -143,10 +145,6 @@ def train(
             last = step + 1 == steps
             if now - reported > 1 or last:
                 measured = {name: float(value) / n_since for name, value in since.items()}
-                if not math.isfinite(measured["loss"]):
-                    raise FloatingPointError(
-                        f"the loss is {measured['loss']} at step {step}; a lower --lr may hold"
-                    )
                 speed = n_since * len(rows) / (now - reported)
                 report(Progress(step + 1, steps, epoch + 1, measured, speed, warn(measured)))
                 since, n_since, reported = {}, 0, now

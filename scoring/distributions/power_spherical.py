@@ -123,7 +123,7 @@ def sample(mu: Tensor, kappa: Tensor, *, generator: torch.Generator | None = Non
     Source: De Cao & Aziz 2020, algorithm 1, with the projection in place of the reflection.
     """
     a, b = _beta_parameters(kappa, mu.shape[-1])
-    direction = mu.double()
+    direction = torch.nn.functional.normalize(mu.double(), dim=-1)  # a float32 unit vector is off by 1e-7
     gamma_a = torch._standard_gamma(a, generator=generator)
     gamma_b = torch._standard_gamma(torch.full_like(a, b), generator=generator)
     t = (2 * gamma_a / (gamma_a + gamma_b) - 1).unsqueeze(-1)  # (N, 1)

@@ -1,0 +1,52 @@
+"""``curate models``: what ships, and what a model's card says."""
+
+from typing import Annotated, Any
+
+import typer
+
+from curate.commands import say
+
+
+def run(
+    name: Annotated[str | None, typer.Argument(help="A shipped model or a .safetensors file.", show_default=False)] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the card as JSON on stdout.")] = False,
+) -> None:
+    """List the models that ship, or show one model's card.
+
+    Example:
+
+    \b
+        curate models
+        curate models visimsiam
+    """
+    from scoring.checkpoint import DEFAULT, find_checkpoint, read_header, shipped_models
+
+    if name is None:
+        cards = {stem: read_header(path) for stem, path in shipped_models().items()}
+        if json:
+            say.print_json(cards)
+            return
+        for stem, card in cards.items():
+            default = " (default)" if stem == DEFAULT else ""
+            size = card["preprocessing"]["size"]
+            print(f"{stem}{default}: {card['method']} on {card['backbone']['name']}, {size} px, {card['data_licence']}")
+        return
+    card = read_header(find_checkpoint(name))
+    if json:
+        say.print_json(card)
+        return
+    for line in card_lines(card):
+        print(line)
+
+
+def card_lines(card: dict[str, Any], indent: int = 0) -> list[str]:
+    """Return a card as indented lines, one a value."""
+    lines = []
+    for name, value in card.items():
+        if isinstance(value, dict) and value:
+            lines.append(f"{' ' * indent}{name}:")
+            lines += card_lines(value, indent + 2)
+        else:
+            shown = f"{value:.4g}" if isinstance(value, float) else value
+            lines.append(f"{' ' * indent}{name}: {shown}")
+    return lines

@@ -1,0 +1,61 @@
+"""What a scoring run is made of, and what must not change between its first start and its last."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from scoring.errors import InputError
+
+DTYPES = ("float16", "float32")
+SHARD_ROWS = 4096
+MAX_PIXELS = 100_000_000
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """How to score; every value here decides what is written, so another value is another run.
+
+    Attributes:
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        precision: ``auto``, ``fp32`` or ``bf16``.
+        batch_size: images a batch, or None for 64 on a CPU and 256 on a GPU.
+        shard_rows: rows that are committed together.
+        dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
+        max_pixels: a larger image is not decoded.
+        allow_truncated: score what there is of a truncated image, with a warning in its row.
+    """
+
+    device: str = "auto"
+    precision: str = "auto"
+    batch_size: int | None = None
+    shard_rows: int = SHARD_ROWS
+    dtype: str | None = "float16"
+    max_pixels: int = MAX_PIXELS
+    allow_truncated: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "shard_rows", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+
+
+def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise unless two runs agree in everything that decides what is written.
+
+    Raises:
+        InputError: naming the first thing that differs, with both values.
+    """
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            raise InputError(
+                f"{place} belongs to a run with another {name}: {_short(before.get(name))} there, "
+                f"{_short(now.get(name))} here; repeat the earlier command to go on with it, "
+                "choose another --out, or start anew with --overwrite"
+            )
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 40 else text[:16] + "..."

@@ -1,0 +1,126 @@
+"""Batches through a model: device, precision, and smaller steps when memory runs out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scoring.errors import InputError
+from scoring.model import ScoringModel
+
+PRECISIONS = ("auto", "fp32", "bf16")
+BATCH_SIZE = {"cpu": 64, "cuda": 256}
+
+
+def select_device(name: str = "auto") -> torch.device:
+    """Return the device to run on; ``auto`` takes a GPU where there is one.
+
+    Raises:
+        InputError: if the device asked for is not there; nothing slower is taken in its place.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"expected a device such as auto, cpu, cuda or cuda:1, got {name!r}") from None
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            raise InputError(f"there is no {name}: torch {torch.__version__} sees {count} GPUs; use --device cpu or auto")
+    elif device.type != "cpu":
+        raise InputError(f"expected a device such as auto, cpu, cuda or cuda:1, got {name!r}")
+    return device
+
+
+def select_precision(name: str, device: torch.device) -> str:
+    """Return ``fp32`` or ``bf16``; ``auto`` is bf16 on a GPU, and fp32 on a CPU, where it is the more exact."""
+    if name not in PRECISIONS:
+        raise InputError(f"expected a precision out of {', '.join(PRECISIONS)}, got {name!r}")
+    return ("bf16" if device.type == "cuda" else "fp32") if name == "auto" else name
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model says of N images, in host memory.
+
+    Attributes:
+        embedding: shape (N, D), float32, rows of unit length.
+        kappas: method -> shape (N,), float32.
+    """
+
+    embedding: np.ndarray
+    kappas: dict[str, np.ndarray]
+
+
+class Pending:
+    """A batch that the device may still be working on."""
+
+    def __init__(self, embedding: Tensor, kappas: dict[str, Tensor]) -> None:
+        self._embedding, self._kappas = embedding, kappas
+
+    def result(self) -> Scores:
+        """Wait for the device and return the scores."""
+        kappas = {name: value.cpu().numpy() for name, value in self._kappas.items()}
+        return Scores(self._embedding.cpu().numpy(), kappas)
+
+
+class Runner:
+    """Runs a model over batches of decoded images.
+
+    Args:
+        model: from ``load_model``.
+        device: see ``select_device``.
+        precision: ``fp32`` or ``bf16``; the heads run in float32 either way.
+
+    Attributes:
+        step: the most images that go through the device at once. It halves when memory runs out, and stays.
+    """
+
+    def __init__(self, model: ScoringModel, device: torch.device, precision: str = "fp32") -> None:
+        if precision not in ("fp32", "bf16"):
+            raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
+        self.model = model.to(device).to(memory_format=torch.channels_last).eval()
+        self.device = device
+        self.precision = precision
+        self.step = 1 << 30
+
+    def submit(self, pixels: np.ndarray) -> Pending:
+        """Start a batch; on a GPU this returns before the work is done.
+
+        Args:
+            pixels: uint8, shape (N, S, S, 3), RGB, N >= 1.
+        """
+        images = torch.from_numpy(pixels)
+        while True:
+            try:
+                return self._run(images)
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not _is_out_of_memory(error) or min(self.step, len(images)) == 1:
+                    raise
+            # outside the except clause, where the error would keep the tensors of the failed attempt alive
+            self.step = max(1, min(self.step, len(images)) // 2)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    @torch.inference_mode()
+    def _run(self, images: Tensor) -> Pending:
+        parts = []
+        for start in range(0, len(images), self.step):
+            part = images[start : start + self.step]
+            if self.device.type == "cuda":
+                part = part.pin_memory()
+            # NHWC bytes seen as NCHW are channels-last already
+            part = part.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+                parts.append(self.model(part))
+        embedding = torch.cat([part.embedding for part in parts])
+        return Pending(embedding, {name: torch.cat([part.kappas[name] for part in parts]) for name in parts[0].kappas})
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    text = str(error).lower()
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
+        words in text for words in ("not enough memory", "can't allocate memory", "cannot allocate memory")
+    )

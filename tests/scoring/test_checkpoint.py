@@ -1,0 +1,126 @@
+import json
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from scoring import checkpoint
+from scoring.checkpoint import find_checkpoint, load_model, read_header, save_checkpoint
+from scoring.errors import InputError
+from scoring.heads import KappaHeadSpec
+from scoring.images import Preprocessing
+from scoring.model import ModelSpec, ScoringModel
+
+CARD = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {"loss": 1.0}, "data_licence": "CC0"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=40))
+    return ScoringModel(spec).eval()
+
+
+@pytest.fixture
+def saved(model, tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_checkpoint(path, model, CARD)
+    return path
+
+
+def tampered(path, target, **changes):
+    """Write ``path`` again with another header."""
+    header = {**read_header(path), **changes}
+    save_file(load_file(path), target, {"curate": json.dumps(header)})
+    return target
+
+
+@torch.inference_mode()
+def test_a_checkpoint_gives_back_the_same_model(model, saved):
+    loaded, card = load_model(saved)
+    pixels = torch.randint(0, 256, (3, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    assert torch.equal(loaded(pixels).embedding, model(pixels).embedding)
+    assert torch.equal(loaded(pixels).kappas["visimsiam"], model(pixels).kappas["visimsiam"])
+    assert loaded.spec == model.spec
+    assert card["data_licence"] == "CC0"
+
+
+@torch.inference_mode()
+def test_half_precision_halves_the_file_and_barely_moves_the_scores(model, saved, tmp_path):
+    half = tmp_path / "half.safetensors"
+    save_checkpoint(half, model, CARD, dtype=torch.float16)
+    assert half.stat().st_size < 0.55 * saved.stat().st_size
+    pixels = torch.randint(0, 256, (3, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    assert torch.allclose(load_model(half)[0](pixels).embedding, model(pixels).embedding, atol=2e-3)
+
+
+def test_the_digest_changes_with_a_weight_and_with_the_card(model, tmp_path):
+    one = save_checkpoint(tmp_path / "a.safetensors", model, CARD)
+    assert save_checkpoint(tmp_path / "b.safetensors", model, CARD) == one
+    assert save_checkpoint(tmp_path / "c.safetensors", model, {**CARD, "data_licence": "other"}) != one
+    with torch.no_grad():
+        model.heads["visimsiam"].out.bias.add_(1)
+        changed = save_checkpoint(tmp_path / "d.safetensors", model, CARD)
+        model.heads["visimsiam"].out.bias.sub_(1)
+    assert changed != one
+
+
+def test_a_pickle_is_refused_and_never_run(tmp_path):
+    ran = tmp_path / "ran"
+
+    class Bomb:
+        def __reduce__(self):
+            return (ran.touch, ())
+
+    plain = tmp_path / "model.safetensors"
+    plain.write_bytes(pickle.dumps(Bomb()))
+    zipped = tmp_path / "model.pt"
+    torch.save({"weight": torch.zeros(2)}, zipped)
+    for path in (plain, zipped):
+        with pytest.raises(InputError, match="looks like a pickled PyTorch file.*never loaded"):
+            load_model(path)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 0.5, -1])
+def test_a_truncated_checkpoint_is_refused(saved, tmp_path, keep):
+    data = saved.read_bytes()
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(InputError, match=r"is not a checkpoint: "):
+        load_model(cut)
+
+
+def test_a_flipped_bit_in_the_weights_is_noticed(saved, tmp_path):
+    data = bytearray(saved.read_bytes())
+    data[-1000] ^= 1
+    (tmp_path / "flip.safetensors").write_bytes(data)
+    with pytest.raises(InputError, match="do not match the digest"):
+        load_model(tmp_path / "flip.safetensors")
+
+
+def test_another_format_is_refused_with_both_versions(saved, tmp_path):
+    with pytest.raises(InputError, match=r"has checkpoint format 99; this version of curate reads format 1"):
+        read_header(tampered(saved, tmp_path / "t.safetensors", format=99))
+
+
+def test_a_foreign_safetensors_file_is_refused(tmp_path):
+    path = tmp_path / "other.safetensors"
+    save_file({"weight": torch.zeros(2)}, path)
+    with pytest.raises(InputError, match="has no model card"):
+        read_header(path)
+
+
+def test_a_card_that_names_another_backbone_does_not_fit(saved, tmp_path, monkeypatch):
+    path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "vit_giant_patch14_224", "options": {}})
+    monkeypatch.setattr(checkpoint, "_digest", lambda tensors, header: header["digest"])
+    with pytest.raises(InputError, match="the weights do not fit 'vit_giant_patch14_224'"):
+        load_model(path)
+
+
+def test_a_name_that_nobody_knows_lists_what_ships(tmp_path):
+    with pytest.raises(InputError, match="unknown model 'visimsian'"):
+        find_checkpoint("visimsian")
+    with pytest.raises(InputError, match="found none at"):
+        find_checkpoint(tmp_path / "absent.safetensors")

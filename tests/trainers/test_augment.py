@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+import scipy.ndimage
+import torch
+
+from scoring.errors import InputError
+from trainers import augment
+from trainers.augment import Draw
+from trainers.config import Augmentation
+
+
+def draw(n, seed=0):
+    return Draw(n, torch.device("cpu"), seed)
+
+
+def ramp(n, side=32):
+    """Images whose red says x, green y, and blue nothing, in [0, 255]."""
+    at = (torch.arange(side) + 0.5) / side * 255
+    return torch.stack([at.expand(side, side), at[:, None].expand(side, side), torch.full((side, side), 100.0)]).expand(n, 3, side, side)
+
+
+def test_crops_show_the_share_and_the_place_that_they_say():
+    n = 4000
+    out = augment.random_resized_crop(ramp(n), 16, (0.2, 0.5), draw(n))
+    wide = (out[:, 0, 8, -1] - out[:, 0, 8, 0]).abs() / 255 * 16 / 15
+    high = (out[:, 1, -1, 8] - out[:, 1, 0, 8]).abs() / 255 * 16 / 15
+    share = wide * high
+    assert share.min() > 0.19
+    assert share.max() < 0.51
+    assert share.mean().item() == pytest.approx(0.35, abs=0.01)
+    ratio = wide / high
+    assert ratio.min() > 0.74
+    assert ratio.max() < 1.34
+    mirrored = (out[:, 0, 8, 0] > out[:, 0, 8, -1]).float().mean()
+    assert mirrored.item() == pytest.approx(0.5, abs=0.03)
+    assert out.min() >= 0
+    assert out.max() <= 255
+
+
+def test_blur_matches_scipy_away_from_the_border():
+    images = torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(0)) * 255
+    sigma = torch.tensor([0.5, 1.3, 2.0])
+    ours = augment.gaussian_blur(images, sigma)
+    for i in range(3):
+        theirs = scipy.ndimage.gaussian_filter(images[i].numpy(), (0, sigma[i].item(), sigma[i].item()), truncate=8)
+        assert np.abs(ours[i].numpy() - theirs)[:, 14:-14, 14:-14].max() < 0.01
+
+
+def test_blur_keeps_a_constant_image_at_the_border_too():
+    flat = torch.full((2, 3, 9, 9), 77.0)
+    assert torch.allclose(augment.gaussian_blur(flat, torch.tensor([1.0, 3.0])), flat, atol=1e-4)
+
+
+def test_a_hue_shift_keeps_the_luma():
+    images = 100 + 40 * torch.rand(50, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    turned = augment.color_jitter(images, draw(50), strength=(0, 0, 0, 0.1))
+    luma = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
+    assert ((turned * luma).sum(1) - (images * luma).sum(1)).abs().max() < 0.5
+    assert (turned - images).abs().mean() > 1
+
+
+def test_jitter_scales_brightness_within_its_bounds():
+    images = torch.full((3000, 3, 2, 2), 100.0)
+    bright = augment.color_jitter(images, draw(3000), strength=(0.4, 0, 0, 0))[:, 0, 0, 0]
+    assert 59.9 <= bright.min() < 61
+    assert 139 < bright.max() <= 140.1
+
+
+def test_a_grey_box_covers_the_share_that_it_says():
+    images = torch.zeros(2000, 3, 64, 64)
+    boxed = augment.add_box(images, draw(2000), area=(0.25, 0.25))
+    covered = (boxed[:, 0] == 127.5).float().mean((1, 2))
+    assert covered.mean().item() == pytest.approx(0.25, abs=0.01)
+    assert covered.std() < 0.02
+
+
+def test_noise_has_the_deviation_that_it_says():
+    images = torch.full((400, 3, 32, 32), 127.0)
+    deviation = (augment.add_noise(images, draw(400), most=20) - images).flatten(1).std(1)
+    assert deviation.max() < 21
+    assert deviation.mean().item() == pytest.approx(10, abs=1)
+
+
+def test_views_repeat_with_the_seed_and_differ_without():
+    images = (ramp(5) % 256).to(torch.uint8)
+    recipe = Augmentation(corrupt=0.5)
+    one = augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 7))
+    assert one.shape == (5, 3, 24, 24)
+    assert torch.equal(one, augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 7)))
+    assert not torch.equal(one, augment.view(images, 24, (0.2, 1.0), recipe, draw(5, 8)))
+    assert one.min() >= 0
+    assert one.max() <= 255
+
+
+def test_a_chance_above_one_is_refused():
+    with pytest.raises(InputError, match=r"blur is a chance in \[0, 1\], got 1.5"):
+        Augmentation(blur=1.5)

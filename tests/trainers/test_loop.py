@@ -1,0 +1,146 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from scoring.errors import InputError
+from trainers import loop
+from trainers.config import Augmentation, TrainConfig
+from trainers.data import TrainingSet, batches
+from trainers.loop import learning_rate, train, warn
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Two classes that a network can tell: bright left or bright right."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 60, (48, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    labels = torch.arange(48) % 2
+    pixels[labels == 0, :, :, :16] += 150
+    pixels[labels == 1, :, :16] += 150
+    return TrainingSet(pixels, labels, ["left", "top"], {})
+
+
+def recipe(method="visimsiam", **changes):
+    base = TrainConfig(
+        method=method,
+        backbone="resnet10t",
+        size=32,
+        small_size=16,
+        n_small=1,
+        epochs=2,
+        batch_size=16,
+        lr=0.05,
+        latent_dim=16,
+        hidden_dim=16,
+        augmentation=Augmentation(scale=(0.5, 1.0)),
+    )
+    return replace(base, **changes)
+
+
+def weights(model):
+    return torch.cat([value.float().flatten() for value in model.state_dict().values()])
+
+
+def test_one_seed_gives_one_model_and_another_seed_another(blobs, tmp_path):
+    one, _ = train(recipe(epochs=1), blobs, state=tmp_path / "a", device=CPU)
+    two, _ = train(recipe(epochs=1), blobs, state=tmp_path / "b", device=CPU)
+    other, _ = train(recipe(epochs=1, seed=1), blobs, state=tmp_path / "c", device=CPU)
+    assert torch.equal(weights(one), weights(two))
+    assert not torch.equal(weights(one), weights(other))
+
+
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(blobs, tmp_path):
+    whole, measures = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
+    state = tmp_path / "cut"
+    seen = 0
+
+    def cut(progress):
+        nonlocal seen
+        seen = progress.step
+        if progress.step >= 4:
+            raise KeyboardInterrupt
+
+    original = loop.time.monotonic
+    clock = iter(range(0, 100_000, 10))  # every step is long enough to report and to save
+    loop.time.monotonic = lambda: next(clock)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe(), blobs, state=state, device=CPU, save_every=1, report=cut)
+    finally:
+        loop.time.monotonic = original
+    assert seen == 4
+    steps = []
+    resumed, again = train(recipe(), blobs, state=state, device=CPU, report=lambda p: steps.append(p.step))
+    assert torch.equal(weights(resumed), weights(whole))
+    assert set(again) == set(measures)
+
+
+def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
+    train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+    with pytest.raises(InputError, match=r"unfinished run with lr = 0.05, this one has 0.1"):
+        train(recipe(epochs=1, lr=0.1), blobs, state=tmp_path / "s", device=CPU)
+
+
+def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):
+    (tmp_path / "s").write_text("hello")
+    with pytest.raises(InputError, match="is not the state of a training run"):
+        train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+
+
+def test_supervised_training_learns_two_plain_classes(blobs, tmp_path):
+    config = recipe("supervised", epochs=12, lr=0.1, schedule="cosine", augmentation=Augmentation((0.8, 1.0), jitter=0, gray=0, blur=0))
+    plain = TrainingSet(blobs.pixels, blobs.labels, blobs.classes, {})
+    model, measures = train(config, plain, state=tmp_path / "s", device=CPU)
+    assert measures["accuracy"] > 0.9
+    assert not model.heads
+
+
+@pytest.mark.parametrize("freeze", ["trunk", "batchnorm", "nothing"])
+def test_freezing_holds_what_it_says(blobs, tmp_path, freeze):
+    before, _ = loop.build(recipe(), 2)
+    after, _ = train(recipe(epochs=1, freeze=freeze), blobs, state=tmp_path / "s", device=CPU)
+    same = {name: torch.equal(value, after.state_dict()[name]) for name, value in before.state_dict().items()}
+    conv = all(held for name, held in same.items() if name.startswith("backbone") and "conv" in name and "weight" in name)
+    statistics = all(held for name, held in same.items() if name.startswith("backbone") and "running" in name)
+    assert conv == (freeze == "trunk")
+    assert statistics == (freeze != "nothing")
+    assert not same["heads.visimsiam.out.weight"]
+
+
+def test_init_takes_over_the_backbone(blobs):
+    start, _ = loop.build(recipe(seed=5), 0)
+    model, _ = loop.build(recipe(seed=6), 0, init=start)
+    for name, value in start.backbone.state_dict().items():
+        assert torch.equal(model.backbone.state_dict()[name], value)
+
+
+def test_an_epoch_shows_every_row_once_and_depends_on_epoch_and_seed_alone():
+    rows = torch.cat(batches(40, 8, epoch=3, seed=1))
+    assert sorted(rows.tolist()) == list(range(40))
+    assert torch.equal(rows, torch.cat(batches(40, 8, epoch=3, seed=1)))
+    assert not torch.equal(rows, torch.cat(batches(40, 8, epoch=4, seed=1)))
+    assert [len(b) for b in batches(5, 8, epoch=0, seed=0)] == [5]
+    assert [len(b) for b in batches(17, 8, epoch=0, seed=0)] == [8, 8]
+
+
+def test_the_rate_warms_up_and_falls_to_zero():
+    config = recipe(schedule="cosine", warmup=0.1, lr=1.0)
+    rates = [learning_rate(config, step, 100) for step in range(100)]
+    assert rates[:10] == pytest.approx([0.1 * (i + 1) for i in range(10)])
+    assert rates[10] == 1.0
+    assert rates[55] == pytest.approx(0.5)
+    assert rates[-1] < 0.001
+    assert {learning_rate(recipe(), step, 100) for step in range(100)} == {0.05}
+
+
+def test_collapse_is_said():
+    assert warn({"loss": 1.0, "spread": 0.5}) is None
+    assert "collapse" in warn({"loss": 1.0, "spread": 0.02})
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(blobs, tmp_path):
+    with pytest.raises(InputError, match="lower --lr"):
+        train(recipe(lr=1e18, epochs=3), blobs, state=tmp_path / "s", device=CPU)
