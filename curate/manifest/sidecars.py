@@ -107,46 +107,42 @@ def _text(value: Scalar) -> str | None:
     return text.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a surrogate pair
 
 
-def combine(tables: list[pa.Table], taken: set[str]) -> tuple[pa.Table, dict[str, str]]:
-    """Put the shards' tables together: the union of the columns, in order of appearance.
+def combine(
+    shards: list[dict[str, pa.Array]], lengths: list[int], taken: set[str]
+) -> tuple[dict[str, pa.ChunkedArray], dict[str, str]]:
+    """Put the shards' columns together: the union of them, in order of appearance.
 
     A column whose type differs from shard to shard becomes float64 where all are numbers, else string. A
-    column whose name is taken gets `source_` in front.
+    column whose name is taken gets `source_` in front, as often as it takes.
 
     Args:
-        tables: `key`, `uri` and columns of `Sidecars`.
+        shards: what `Sidecars.columns` returned for each.
+        lengths: number of rows of each.
         taken: names that the columns may not have.
 
     Returns:
-        The table, and the columns that were renamed.
+        The columns, and those that were renamed.
     """
     kinds: dict[str, set[pa.DataType]] = {}
-    for table in tables:
-        for field in table.schema:
-            kinds.setdefault(field.name, set()).add(field.type)
-    types = {name: _common(found - {pa.null()}) for name, found in kinds.items()}
-    columns = {
-        name: pa.chunked_array([_as(table, name, kind) for table in tables], kind) for name, kind in types.items()
-    }
+    for columns in shards:
+        for name, column in columns.items():
+            kinds.setdefault(name, set()).add(column.type)
     renamed: dict[str, str] = {}
-    for name in list(columns)[2:]:
+    for name in (name for name in kinds if name in taken):
         new = name
-        while new in taken or (new != name and (new in columns or new in renamed.values())):
+        while new in taken or new in kinds or new in renamed.values():
             new = f"source_{new}"
-        if new != name:
-            renamed[name] = new
-    return pa.table(
-        {renamed.get(name, name) if index > 1 else name: column for index, (name, column) in enumerate(columns.items())}
-    ), renamed
+        renamed[name] = new
+    together = {}
+    for name, found in kinds.items():
+        kind = _common(found - {pa.null()})
+        pairs = zip(shards, lengths, strict=True)
+        parts = [columns[name].cast(kind, safe=False) if name in columns else pa.nulls(n, kind) for columns, n in pairs]
+        together[renamed.get(name, name)] = pa.chunked_array(parts, kind)
+    return together, renamed
 
 
 def _common(kinds: set[pa.DataType]) -> pa.DataType:
     if len(kinds) == 1:
         return next(iter(kinds))
     return pa.float64() if kinds and kinds <= {pa.int64(), pa.float64()} else pa.string()
-
-
-def _as(table: pa.Table, name: str, kind: pa.DataType) -> pa.Array:
-    if name not in table.column_names:
-        return pa.nulls(table.num_rows, kind)
-    return table[name].combine_chunks().cast(kind, safe=False)

@@ -75,10 +75,6 @@ def _open_one(source: str, options: SourceOptions) -> Manifest:
         opened = open_folder(source, options)
         return _open_files(opened, options, source) if isinstance(opened, list) else opened
     paths = _expand(source)
-    if options.label_from_folder and KINDS.get(suffix_of(paths[0])) != "list" and not is_image_name(paths[0]):
-        raise InputError(
-            f"expected a folder or a list for labels from sub-folders, got {source!r}; a table brings its own columns"
-        )
     return _open_files(paths, options)
 
 
@@ -160,6 +156,11 @@ def _open_files(paths: list[str], options: SourceOptions, folder: str | None = N
 
 def _open_places(places: list[Place], kind: str, options: SourceOptions, folder: str | None) -> Manifest:
     first = places[0]
+    if options.label_from_folder and kind != "list":
+        raise InputError(
+            f"expected a folder of images or a list for labels from sub-folders, got {first.name} ({kind}); such a "
+            "source brings its own columns"
+        )
     root = _root(options, folder or _parent(first.uri))
     if kind == "tar":
         from curate.manifest.tar import open_tars

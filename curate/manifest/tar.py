@@ -36,7 +36,8 @@ class _Gathered:
     """Rows of all shards while they are gathered; numbers are arrays, text goes to Arrow shard by shard."""
 
     def __init__(self) -> None:
-        self.tables: list[pa.Table] = []
+        self.names: list[pa.Table] = []
+        self.sides: list[dict[str, pa.Array]] = []
         self.shards: list[np.ndarray] = []
         self.offsets: list[np.ndarray] = []
         self.sizes: list[np.ndarray] = []
@@ -108,9 +109,8 @@ class _Gathered:
             sidecars.add(sides.get(key, ()))
         self.unused += sidecars.unused
         uris = [f"{place.uri}::{member.name}" for _, member in rows]
-        self.tables.append(
-            pa.table({"key": pa.array(keys, pa.string()), "uri": pa.array(uris, pa.string())} | sidecars.columns())
-        )
+        self.names.append(pa.table({"key": pa.array(keys, pa.string()), "uri": pa.array(uris, pa.string())}))
+        self.sides.append(sidecars.columns())
         self.shards.append(np.full(len(rows), number, np.int32))
         self.offsets.append(np.array([member.offset for _, member in rows], np.int64))
         self.sizes.append(np.array([member.size for _, member in rows], np.int64))
@@ -156,7 +156,12 @@ def open_tars(places: list[Place], options: SourceOptions) -> MemoryManifest:
     where = places[0].name if len(places) == 1 else f"{places[0].name} and {len(places) - 1} more"
     if not gathered.n_rows:
         raise InputError(f"expected images (.jpg, .png, ...) in {where}, got none{gathered}; give other shards")
-    table, renamed = combine(gathered.tables, {*COLUMNS, *options.reserved})
+    columns, renamed = combine(
+        gathered.sides, [table.num_rows for table in gathered.names], {*COLUMNS, *options.reserved}
+    )
+    table = pa.concat_tables(gathered.names)
+    for name, column in columns.items():
+        table = table.append_column(name, column)
     check_unique(table["key"], "name", where)
     return _manifest(
         f"tar {where}: {some(table.num_rows, 'image')}{gathered}", table, renamed, places, gathered, options

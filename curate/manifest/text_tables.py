@@ -39,19 +39,13 @@ def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Colle
     Raises:
         InputError: if the text cannot be parsed; holds the parser's reason.
     """
-    every_text = pa.csv.ConvertOptions(strings_can_be_null=False)
+    parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    reading = pa.csv.ReadOptions(block_size=_MAX_LINE)
     try:
-        with pa.csv.open_csv(
-            io.BytesIO(data), parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-        ) as header:
-            names = header.schema.names
-        every_text.column_types = dict.fromkeys(names, pa.string())
-        table = pa.csv.read_csv(
-            io.BytesIO(data),
-            read_options=pa.csv.ReadOptions(block_size=_MAX_LINE),
-            parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=every_text,
-        )
+        with pa.csv.open_csv(io.BytesIO(data), reading, parsing) as header:
+            every_text = dict.fromkeys(header.schema.names, pa.string())
+        converting = pa.csv.ConvertOptions(strings_can_be_null=False, column_types=every_text)
+        table = pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
     except pa.ArrowInvalid as error:
         raise InputError(f"expected CSV with a header in {where}, got {_one_line(error)}; mend the file") from None
     columns = [

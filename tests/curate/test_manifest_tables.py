@@ -129,6 +129,11 @@ def test_csv_numbers_are_numbers_only_where_nothing_is_lost():
     }
 
 
+def test_a_long_cell_is_read(photos):
+    manifest = open_manifest(write(photos, "t.csv", "path,text\np/1.jpg," + "x" * 3_000_000 + "\n"))
+    assert manifest.rows(0, 1)["text"].to_pylist() == ["x" * 3_000_000]
+
+
 def test_tsv_is_split_at_tabs(photos):
     manifest = open_manifest(write(photos, "t.tsv", "file_name\tn\np/2 b.jpg\t1,5\n"))
     assert manifest.rows(0, 1)["n"].to_pylist() == ["1,5"]
@@ -214,7 +219,7 @@ def test_named_columns_must_be_there_and_hold_the_right_thing(photos):
         ({"key": "pth"}, "--key 'pth' is not a column .* did you mean 'path'"),
         ({"path_column": "n"}, None),
         ({"image_column": "path"}, "hold bytes or a struct"),
-        ({"label_from_folder": True}, "expected a folder or a list for labels"),
+        ({"label_from_folder": True}, "expected a folder of images or a list for labels"),
     ):
         if message is None:  # names stay text in CSV, also when they look like whole numbers
             with pytest.raises(InputError, match="--path-column 'n' to hold text"):

@@ -207,6 +207,17 @@ def test_members_that_cannot_be_understood_are_counted_and_the_image_stays(tmp_p
         assert part in manifest.description
 
 
+def test_json_keys_with_names_of_curate_are_kept_under_another(tmp_path):
+    values = {"key": "k", "uri": "u", "width": 1, "source_width": 2, "label": 3}
+    path = write(tmp_path / "s.tar", [("a.jpg", b""), ("a.json", json.dumps(values).encode()), ("a.cls", b"4")])
+    manifest = open_manifest(path)
+    assert manifest.renamed == {"key": "source_key", "uri": "source_uri", "width": "source_source_width"}
+    assert rows(manifest) == [
+        {"key": "a", "uri": f"{path}::a.jpg", "source_key": "k", "source_uri": "u"}
+        | {"source_source_width": 1, "source_width": 2, "label": 4}
+    ]
+
+
 def test_too_many_columns_are_an_error(tmp_path):
     many = json.dumps({str(n): n for n in range(1001)}).encode()
     with pytest.raises(InputError, match="at most 1000 different keys"):
