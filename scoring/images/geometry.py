@@ -85,7 +85,7 @@ def resize(pixels: Pixels, width: int, height: int, interpolation: str) -> Pixel
     """
     if pixels.shape[:2] == (height, width):
         return pixels
-    batch = torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1)[None]  # (1, 3, H, W), channels last
+    batch = torch.from_numpy(np.ascontiguousarray(pixels))[None].permute(0, 3, 1, 2)  # (1, 3, H, W), channels last
     resized = interpolate(batch, size=(height, width), mode=interpolation, antialias=True)
     out: Pixels = resized[0].permute(1, 2, 0).numpy()
     return out

@@ -8,7 +8,7 @@ from scoring.images.geometry import Raster, dct_scale
 from scoring.images.outcome import DecodeError
 
 MOST_SEGMENTS = 4096  # before the picture begins
-MOST_SCAN_PIXELS = 4_000_000_000  # scans x pixels; an ordinary progressive file has about 10 scans
+MOST_SCAN_PIXELS = 2_000_000_000  # scans x pixels; an ordinary progressive file has about 10 scans
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
@@ -64,7 +64,7 @@ def check_scans(data: bytes, width: int, height: int) -> None:
     """Refuse a JPEG whose scans, each a pass over the whole picture, would take minutes.
 
     Raises:
-        DecodeError: scans x pixels is above 4e9 (``too_large``).
+        DecodeError: scans x pixels is above 2e9 (``too_large``).
     """
     n_scans = data.count(b"\xff\xda")
     most = MOST_SCAN_PIXELS // (width * height)
