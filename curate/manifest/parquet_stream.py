@@ -64,7 +64,10 @@ class ParquetFiles:
         self._starts = [group.start for group in self.groups]
 
     def _add(self, index: int, file: pq.ParquetFile, name: str) -> None:
-        schema = pa.schema([field.remove_metadata() for field in file.schema_arrow])
+        try:
+            schema = pa.schema([field.remove_metadata() for field in file.schema_arrow])
+        except UnicodeDecodeError:
+            raise InputError(f"{name} is not readable Parquet: a column's name is not UTF-8; write it again") from None
         if index == 0:
             self.schema: pa.Schema = schema
         elif not schema.equals(self.schema):

@@ -83,7 +83,8 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
         if plain != table.schema:
             again = pa.json.ParseOptions(explicit_schema=plain)
             table = pa.json.read_json(io.BytesIO(data), read_options=options, parse_options=again)
-    except pa.ArrowInvalid as error:
+        table.validate(full=True)  # Arrow's JSON reader takes text that is not UTF-8
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise InputError(f"expected one JSON object a line in {where}, got {_one_line(error)}; mend the file") from None
     return table
 
