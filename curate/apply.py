@@ -118,7 +118,7 @@ def filter_table(
 ) -> FilterResult:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
-    Memory stays bounded: about 30 bytes a row and 64 MB, whatever the table holds.
+    Memory stays bounded: some 60 bytes a row at the peak and 64 MB a batch, whatever the table holds.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.

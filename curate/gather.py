@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from curate.columns import KEY, STATUS
 from curate.decisions import is_ok
-from curate.digests import RowDigest, key_bytes, plain, tie_breaks
+from curate.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
 from curate.filters import Rule, Scores, Where
 from curate.table import Table
 from curate.where import Condition, parse_condition
@@ -40,6 +40,11 @@ def gather(table: Table, rules: Sequence[Rule]) -> tuple[Scores, str]:
         _check_number(table, name)
     read = [name for condition in conditions for name in condition.columns]
     has_status = STATUS in table.schema.names
+    if has_status and not is_text(table.schema.field(STATUS).type):
+        kind = table.schema.field(STATUS).type
+        raise InputError(
+            f"expected text in column {STATUS!r} of {table.path} ('ok' or the kind of failure), got {kind}; rename it"
+        )
     wanted = _unique([KEY, *([STATUS] if has_status else []), *value_columns, *group_columns, *read])
     digest = RowDigest(pa.schema([table.schema.field(name) for name in wanted]))
     pass_ = _Pass(value_columns, {name: {} for name in group_columns}, conditions)

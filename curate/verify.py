@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.columns import KEY
 from curate.digests import key_bytes, plain, tie_breaks
@@ -134,11 +135,12 @@ def _compare_decisions(
 ) -> bool:
     """Compare decisions by key; return whether both files have the same order."""
     decisions.require(["decision"])
-    codes = {name: code for code, name in enumerate(OUTCOMES)}
+    codes = pa.array(OUTCOMES)
     noted_hashes, noted = [np.empty(0, np.uint64)], [np.empty(0, np.int16)]
     for piece, batch in _read_keys(decisions, ("decision",)):
         noted_hashes.append(piece)
-        noted.append(np.array([codes.get(str(w), -1) for w in plain(batch.column("decision")).to_pylist()], np.int16))
+        words = plain(batch.column("decision")).cast(pa.string())
+        noted.append(pc.fill_null(pc.index_in(words, codes), -1).to_numpy(zero_copy_only=False).astype(np.int16))
     was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
     found, at = _find(hashes, was_hashes)
     changed = np.flatnonzero(~found | (was[at] != verdict.outcome if len(was) else True))

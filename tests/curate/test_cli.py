@@ -91,10 +91,11 @@ def test_an_unknown_command_gets_a_suggestion_and_exit_2():
         (KeyboardInterrupt(), "interrupted; every file that was finished is kept", 130),
         (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "error: No space left on device (/x/y)", 1),
         (PermissionError(errno.EACCES, "Permission denied", "/x/y"), "error: Permission denied (/x/y)", 1),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), "", 1),
         (OSError(errno.EROFS, "Read-only file system", "/x/y"), "error: Read-only file system (/x/y)", 1),
     ],
 )
-def test_a_mistake_is_one_line_and_an_exit_code(error, words, code):
+def test_a_mistake_is_at_most_one_line_and_an_exit_code(error, words, code):
     def command():
         raise error
 
@@ -103,7 +104,7 @@ def test_a_mistake_is_one_line_and_an_exit_code(error, words, code):
     result = CliRunner().invoke(small, [])
     assert result.exit_code == code
     assert result.stderr.startswith(words)
-    assert result.stderr.count("\n") == 1
+    assert result.stderr.count("\n") == (1 if words else 0)
     assert result.stdout == ""
 
 
@@ -144,7 +145,7 @@ def test_a_reader_that_goes_away_is_met_with_silence(tmp_path):
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait() == 1
+    assert process.wait() in (0, 1)  # 0 where the system took the whole text before it saw the end
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

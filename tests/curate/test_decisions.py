@@ -276,6 +276,12 @@ def test_keys_must_be_there_and_differ(tmp_path):
         filter_table(tmp_path / "none.parquet", rules=[KeepTop(1, "x")], dry_run=True)
 
 
+def test_a_status_of_another_kind_is_refused(tmp_path):
+    pq.write_table(pa.table({"key": ["a"], "x": [1.0], "status": [200]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"expected text in column 'status' .*got int64; rename it"):
+        filter_table(tmp_path / "t.parquet", rules=[KeepTop(1, "x")], dry_run=True)
+
+
 def test_the_default_column_is_the_only_kappa(tmp_path):
     pq.write_table(pa.table({"key": ["a"], "kappa_a": [1.0], "kappa_b": [1.0]}), tmp_path / "two.parquet")
     with pytest.raises(InputError, match="several kappa columns; choose one with --column: kappa_a, kappa_b"):
