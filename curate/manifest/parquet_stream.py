@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.manifest.contract import ReadError
+from curate.manifest.footers import check_footers
 from curate.manifest.places import Place
 from scoring.errors import InputError
 
@@ -58,6 +59,7 @@ class ParquetFiles:
         self.groups: list[Group] = []
         self.file_starts: list[int] = []
         self.n_rows = 0
+        check_footers(places)
         for index, place in enumerate(places):
             with self._open(index) as file:
                 self._add(index, file, place.name)

@@ -46,7 +46,7 @@ def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Colle
             every_text = dict.fromkeys(header.schema.names, pa.string())
         converting = pa.csv.ConvertOptions(strings_can_be_null=False, column_types=every_text)
         table = pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise InputError(f"expected CSV with a header in {where}, got {_one_line(error)}; mend the file") from None
     columns = [
         _narrow(column, name in names_only) for name, column in zip(table.column_names, table.columns, strict=True)
