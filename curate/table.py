@@ -160,7 +160,7 @@ def _file_batches(file: Path, schema: pa.Schema, rows: int) -> Iterator[pa.Recor
     """Batches of one file, with dictionary pages kept compact until it is known how large they unfold."""
     with _named_errors(file):
         with _open(file) as parquet:
-            dictionary, row_bytes = _layout(parquet.metadata, schema)
+            dictionary, row_bytes = _layout(parquet, schema)
         parquet = _open(file, dictionary=dictionary)
     with parquet:
         if not schema.names:
@@ -184,22 +184,27 @@ def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
 
 
-def _layout(footer: pq.FileMetaData, schema: pa.Schema) -> tuple[list[str], int]:
+def _layout(parquet: pq.ParquetFile, schema: pa.Schema) -> tuple[list[str], int]:
     """Return the text columns stored with a dictionary, and bytes a row by the fullest row group."""
-    dictionary = set()
+    texts = [field.name for field in schema if _is_text(field.type)]
+    dictionary: set[str] = set()
     row_bytes = 0
-    for group in range(footer.num_row_groups):
-        row_group = footer.row_group(group)
-        stored = 0
-        for index in range(row_group.num_columns):
-            chunk = row_group.column(index)
-            name = chunk.path_in_schema
-            if name.split(".", 1)[0] in schema.names:
-                stored += chunk.total_uncompressed_size
-            if name in schema.names and _is_text(schema.field(name).type) and chunk.has_dictionary_page:
-                dictionary.add(name)
-        row_bytes = max(row_bytes, stored // max(1, row_group.num_rows))
+    for index in range(parquet.metadata.num_row_groups):
+        group = parquet.metadata.row_group(index)
+        row_bytes = max(row_bytes, group.total_byte_size // max(1, group.num_rows))
+        if not texts:
+            continue
+        # pyarrow aborts the process when Python asks for a damaged column header; reading a row finds it in peace.
+        next(parquet.iter_batches(batch_size=1, row_groups=[index], columns=texts, use_threads=False), None)
+        leaves = _leaves(parquet, texts)
+        dictionary.update(name for name, number in leaves.items() if group.column(number).has_dictionary_page)
     return sorted(dictionary), row_bytes
+
+
+def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
+    """The numbers of the Parquet columns that hold these flat Arrow columns."""
+    paths = {parquet.schema.column(number).path: number for number in range(len(parquet.schema))}
+    return {name: paths[name] for name in names if name in paths}
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -220,7 +225,7 @@ def _unfold(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch
     cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), batch.num_rows]
     for start, stop in pairwise(cuts):
         part = batch.slice(start, stop - start)
-        arrays = [part.column(i).cast(field.type) for i, field in enumerate(schema)]
+        arrays = [part.column(i).cast(field.type) if i in folded else part.column(i) for i, field in enumerate(schema)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -94,6 +94,33 @@ def test_every_changed_byte_is_noticed(tmp_path):
     assert silent <= 3
 
 
+def test_a_damaged_footer_never_takes_the_process_down(tmp_path):
+    table = rows(100).append_column("label", pa.array(["cat", "dog"] * 50))
+    written(tmp_path / "good.parquet", table)
+    code = (
+        "import sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from curate.table import open_table\n"
+        "from scoring.errors import InputError\n"
+        "folder = Path(sys.argv[1])\n"
+        "good = (folder / 'good.parquet').read_bytes()\n"
+        "footer = len(good) - 8 - int.from_bytes(good[-8:-4], 'little')\n"
+        "generator, refused = np.random.default_rng(1), 0\n"
+        "for _ in range(1500):\n"
+        "    data = bytearray(good)\n"
+        "    for _ in range(int(generator.integers(1, 4))):\n"
+        "        data[int(generator.integers(footer, len(good)))] = int(generator.integers(256))\n"
+        "    (folder / 'bad.parquet').write_bytes(data)\n"
+        "    try:\n        open_table(folder / 'bad.parquet').read()\n"
+        "    except InputError as error:\n        refused += '\\n' not in str(error)\n"
+        "print(refused)\n"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 500
+
+
 def test_a_page_that_was_damaged_is_named(tmp_path):
     path = written(tmp_path / "a.parquet", rows(5000))
     data = bytearray(path.read_bytes())
