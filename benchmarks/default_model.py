@@ -40,7 +40,9 @@ def images_of(model: ScoringModel, files: list[Path], limit: int | None = None) 
 @torch.inference_mode()
 def score(model: ScoringModel, pixels: Tensor) -> tuple[Tensor, np.ndarray]:
     """Return embeddings (N, D) and kappas (N,)."""
-    outputs = [model(pixels[at : at + 256].contiguous(memory_format=torch.channels_last)) for at in range(0, len(pixels), 256)]
+    outputs = [
+        model(pixels[at : at + 256].contiguous(memory_format=torch.channels_last)) for at in range(0, len(pixels), 256)
+    ]
     kappa = torch.cat([next(iter(one.kappas.values())) for one in outputs])
     return torch.cat([one.embedding for one in outputs]), kappa.numpy()
 
@@ -137,7 +139,7 @@ def evaluate(model: ScoringModel, data: Path, *, show: Callable[[str, float, Int
                 record(
                     f"CIFAR-10H Spearman of {score_name} and -entropy",
                     len(ids),
-                    lambda rows, v=values[ids]: metrics.spearman(v[rows], -entropy[rows]),
+                    lambda rows, v=values[ids], h=entropy: metrics.spearman(v[rows], -h[rows]),
                 )
         for kind, change in WORSE.items():
             worse = change(pixels[:2000], torch.Generator().manual_seed(0))

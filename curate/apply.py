@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.atomic import AtomicFile, commit_together
 from curate.columns import ERROR, KEY, STATUS, describe
 from curate.decisions import DECISION_SCHEMA, MEANINGS, DecisionWords
 from curate.digests import is_text, plain
@@ -31,6 +30,7 @@ from curate.filters import (
 from curate.gather import gather
 from curate.receipts import receipt_json, state_of
 from curate.table import Table, TableWriter, open_table
+from scoring.atomic import AtomicFile, commit_together
 from scoring.errors import InputError
 
 SUFFIX = ".parquet"

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate import __version__, columns
-from curate.atomic import AtomicFile
 from curate.columns import closest as closest_hint
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 METADATA_KEY = b"curate"

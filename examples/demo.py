@@ -3,7 +3,6 @@
 Run by `make demo`; takes seconds on a CPU. Writes everything to the folder `demo`.
 """
 
-import io
 import random
 import shutil
 import subprocess
@@ -49,8 +48,7 @@ def make_heap(heap: Path) -> int:
     photos = sorted(PHOTOS.glob("*.jpg"))
     for photo in random.Random(0).sample(photos, 4):
         shutil.copy(photo, heap / f"{photo.stem}_duplicate.jpg")
-    buffer = io.BytesIO(photos[0].read_bytes())
-    (heap / "cut_short.jpg").write_bytes(buffer.getvalue()[:6000])
+    (heap / "cut_short.jpg").write_bytes(photos[0].read_bytes()[:6000])
     (heap / "not_an_image.jpg").write_text("a text file with the wrong name\n")
     return len(list(heap.iterdir()))
 
@@ -70,7 +68,7 @@ def main() -> None:
     curate("score", str(heap), "-o", str(DEMO / "scores.parquet"))
     curate("filter", str(DEMO / "scores.parquet"), "--keep-top", "50%", "-o", str(DEMO / "subset.parquet"))
     sheet = DEMO / "sheet.png"
-    curate("sheet", str(DEMO / "scores.parquet"), "--root", str(heap), "--top", "20", "--bottom", "20", "-o", str(sheet))
+    curate("sheet", str(DEMO / "scores.parquet"), "--top", "20", "--bottom", "20", "-o", str(sheet))
     print(f"\nThe subset is {DEMO / 'subset.parquet'}, why each row went is in {DEMO / 'subset.decisions.parquet'},")
     print(f"and {sheet} shows the most and the least certain.")
 

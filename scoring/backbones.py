@@ -9,9 +9,7 @@ from torch import nn
 from scoring.errors import InputError
 
 
-def create_backbone(
-    name: str, *, pretrained: bool = False, options: dict[str, Any] | None = None
-) -> nn.Module:
+def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, Any] | None = None) -> nn.Module:
     """Return a timm model without its classifier: images (N, 3, H, W) -> features (N, D).
 
     Args:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
@@ -38,9 +38,7 @@ def find_checkpoint(name: str | Path) -> Path:
     path = Path(name)
     if path.suffix or path.exists() or len(path.parts) > 1:
         if not path.is_file():
-            raise InputError(
-                f"expected a checkpoint file, found none at {path}; `curate models` lists what ships"
-            )
+            raise InputError(f"expected a checkpoint file, found none at {path}; `curate models` lists what ships")
         return path
     return lookup(shipped_models(), str(name), kind="model")
 
@@ -53,7 +51,7 @@ def save_checkpoint(
     Args:
         path: where; an existing file is replaced.
         model: what to save; floating weights are stored as ``dtype``.
-        card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence`` and whatever else a reader should know.
+        card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence``, and what a reader should know.
         dtype: float16 halves the file; the weights are read back as float32.
 
     Returns:
@@ -72,26 +70,9 @@ def save_checkpoint(
         "preprocessing": spec.preprocessing.to_json(),
     }
     header["digest"] = _digest(tensors, header)
-    write_atomically(path, save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
+    with AtomicFile(path, overwrite=True) as file:
+        file.write(save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
     return header["digest"]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` so that a reader, or a crash, sees the old file or the new one and nothing between."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -116,9 +97,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
         ) from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         got = header.get("format") if isinstance(header, dict) else type(header).__name__
-        raise InputError(
-            f"{path} has checkpoint format {got!r}; this version of curate reads format {FORMAT}"
-        )
+        raise InputError(f"{path} has checkpoint format {got!r}; this version of curate reads format {FORMAT}")
     missing = [name for name in REQUIRED if name not in header]
     if missing:
         raise InputError(f"{path} is a damaged checkpoint: its card lacks {', '.join(missing)}")
@@ -151,9 +130,7 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     found = {key: value.shape for key, value in tensors.items()}
     if expected != found:
         wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
-        raise InputError(
-            f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})"
-        )
+        raise InputError(f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})")
     model = ScoringModel(spec)
     model.load_state_dict(
         {key: value.float() if value.is_floating_point() else value for key, value in tensors.items()}

@@ -49,9 +49,7 @@ class ScoringModel(nn.Module):
         self.width = feature_width(self.backbone)
         self.heads = nn.ModuleDict({name: KappaHead(self.width, head) for name, head in spec.heads.items()})
         preprocessing = spec.preprocessing
-        self.register_buffer(
-            "mean", 255 * torch.tensor(preprocessing.mean).view(1, 3, 1, 1), persistent=False
-        )
+        self.register_buffer("mean", 255 * torch.tensor(preprocessing.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(preprocessing.std).view(1, 3, 1, 1), persistent=False)
 
     def normalize(self, pixels: Tensor) -> Tensor:

@@ -28,7 +28,9 @@ def select_device(name: str = "auto") -> torch.device:
     if device.type == "cuda":
         count = torch.cuda.device_count()
         if (device.index or 0) >= count:
-            raise InputError(f"there is no {name}: torch {torch.__version__} sees {count} GPUs; use --device cpu or auto")
+            raise InputError(
+                f"there is no {name}: torch {torch.__version__} sees {count} GPUs; use --device cpu or auto"
+            )
     elif device.type != "cpu":
         raise InputError(f"expected a device such as auto, cpu, cuda or cuda:1, got {name!r}")
     return device

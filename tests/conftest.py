@@ -16,3 +16,25 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"the real images are not at {SHARED}")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with random weights that scores 32-pixel images quickly."""
+    import torch
+
+    from scoring.checkpoint import save_checkpoint
+    from scoring.heads import KappaHeadSpec
+    from scoring.images import Preprocessing
+    from scoring.model import ModelSpec, ScoringModel
+
+    path = tmp_path_factory.mktemp("model") / "tiny.safetensors"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=32))
+        model = ScoringModel(spec).eval()
+        with torch.no_grad():  # or random weights give every image nearly the same kappa
+            model.heads["visimsiam"].out.weight.mul_(20)
+    card = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
+    save_checkpoint(path, model, card)
+    return path

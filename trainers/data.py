@@ -80,14 +80,10 @@ def load_training_set(
         return TrainingSet(held, None, [], failures)
     used = [labels[row] for row in kept]
     if any(label is None for label in used):
-        raise InputError(
-            f"{sum(label is None for label in used)} of {len(used)} images have no label; drop them first"
-        )
-    classes = sorted(set(used), key=lambda label: (str(type(label)), label))  # type: ignore[call-overload]
+        raise InputError(f"{sum(label is None for label in used)} of {len(used)} images have no label; drop them first")
+    classes = sorted(set(used), key=lambda label: (str(type(label)), label))
     number = {label: at for at, label in enumerate(classes)}
-    return TrainingSet(
-        held, torch.tensor([number[label] for label in used]), [str(c) for c in classes], failures
-    )
+    return TrainingSet(held, torch.tensor([number[label] for label in used]), [str(c) for c in classes], failures)
 
 
 def _decode_all(

@@ -53,9 +53,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         backbone = init.backbone if init else create_backbone(config.backbone, pretrained=pretrained)
-        heads = (
-            {config.method: KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))} if kind.kappa else {}
-        )
+        heads = {config.method: KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))} if kind.kappa else {}
         preprocessing = Preprocessing(size=config.size, resize=config.size)
         options = init.spec.backbone_options if init else {}
         name = init.spec.backbone if init else config.backbone

@@ -8,24 +8,21 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
-from scoring.checkpoint import write_atomically
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from trainers.config import TrainConfig
 
 
-def save_state(
-    path: Path, config: TrainConfig, modules: nn.Module, optimizer: torch.optim.SGD, step: int
-) -> None:
+def save_state(path: Path, config: TrainConfig, modules: nn.Module, optimizer: torch.optim.SGD, step: int) -> None:
     """Write everything that the next step needs; random numbers are functions of seed and step, and need no room."""
-    tensors = {
-        f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()
-    }
+    tensors = {f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()}
     for at, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         momentum = optimizer.state.get(parameter, {}).get("momentum_buffer")
         if momentum is not None:
             tensors[f"momentum.{at}"] = momentum.detach().cpu().contiguous()
     header = {"recipe": json.dumps(config.to_json(), sort_keys=True), "step": str(step)}
-    write_atomically(path, save(tensors, header))
+    with AtomicFile(path, overwrite=True) as file:
+        file.write(save(tensors, header))
 
 
 def load_state(path: Path, config: TrainConfig, modules: nn.Module, optimizer: torch.optim.SGD) -> int:
@@ -42,9 +39,7 @@ def load_state(path: Path, config: TrainConfig, modules: nn.Module, optimizer: t
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
         recipe, step = json.loads(header["recipe"]), int(header["step"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise InputError(
-            f"{path} is not the state of a training run ({error}); remove it to start anew"
-        ) from None
+        raise InputError(f"{path} is not the state of a training run ({error}); remove it to start anew") from None
     wanted = json.loads(json.dumps(config.to_json()))
     for name in wanted:
         if recipe.get(name) != wanted[name]:

@@ -4,11 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.commands import say
+from curate.commands.report import emit
 
 
 def run(
-    name: Annotated[str | None, typer.Argument(help="A shipped model or a .safetensors file.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A shipped model or a .safetensors file.", show_default=False)
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the card as JSON on stdout.")] = False,
 ) -> None:
     """List the models that ship, or show one model's card.
@@ -24,19 +26,21 @@ def run(
     if name is None:
         cards = {stem: read_header(path) for stem, path in shipped_models().items()}
         if json:
-            say.print_json(cards)
+            emit(cards)
             return
         for stem, card in cards.items():
             default = " (default)" if stem == DEFAULT else ""
             size = card["preprocessing"]["size"]
-            print(f"{stem}{default}: {card['method']} on {card['backbone']['name']}, {size} px, {card['data_licence']}")
+            typer.echo(
+                f"{stem}{default}: {card['method']} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
+            )
         return
     card = read_header(find_checkpoint(name))
     if json:
-        say.print_json(card)
+        emit(card)
         return
     for line in card_lines(card):
-        print(line)
+        typer.echo(line)
 
 
 def card_lines(card: dict[str, Any], indent: int = 0) -> list[str]:

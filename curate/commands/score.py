@@ -5,21 +5,31 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.commands import say
+from curate.commands.progress import ScoreBar
+from curate.commands.report import emit, say, show_table
 
 
 def run(
     source: Annotated[
-        list[str], typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL; several are one.")
+        list[str],
+        typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL; several are one."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="NAME.parquet for one file, another name for a folder of parts.")],
-    model: Annotated[str, typer.Option(help="A shipped model (see `curate models`) or a .safetensors file.")] = "visimsiam",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="NAME.parquet for one file, another name for a folder of parts.")
+    ],
+    model: Annotated[
+        str, typer.Option(help="A shipped model (see `curate models`) or a .safetensors file.")
+    ] = "visimsiam",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a GPU and fp32 on a CPU.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a GPU and fp32 on a CPU.")
+    ] = "auto",
     batch_size: Annotated[
         int | None, typer.Option(help="Images a batch; by default 64 on a CPU, 256 on a GPU.", show_default=False)
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Decoding threads; by default one a core.", show_default=False)] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Decoding threads; by default one a core.", show_default=False)
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Score the first N rows only.", show_default=False)] = None,
     dtype: Annotated[str, typer.Option(help="Of the stored embedding: float16 or float32.")] = "float16",
     embedding: Annotated[bool, typer.Option("--embedding/--no-embedding", help="Store embeddings.")] = True,
@@ -33,11 +43,15 @@ def run(
     root: Annotated[
         str | None, typer.Option(help="Where relative paths start; by default the list's folder.", show_default=False)
     ] = None,
-    label_from_folder: Annotated[bool, typer.Option(help="Name of the first sub-folder becomes column `label`.")] = False,
+    label_from_folder: Annotated[
+        bool, typer.Option(help="Name of the first sub-folder becomes column `label`.")
+    ] = False,
     follow_symlinks: Annotated[bool, typer.Option(help="Follow links to folders; loops are cut.")] = False,
     hidden: Annotated[bool, typer.Option(help="Include hidden files and folders.")] = False,
     max_pixels: Annotated[int, typer.Option(help="A larger image gets the status too_large, undecoded.")] = 100_000_000,
-    allow_truncated: Annotated[bool, typer.Option(help="Score what there is of a truncated image, with a warning.")] = False,
+    allow_truncated: Annotated[
+        bool, typer.Option(help="Score what there is of a truncated image, with a warning.")
+    ] = False,
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time: what a kill can cost.")] = 4096,
     overwrite: Annotated[bool, typer.Option(help="Replace the output of another run.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
@@ -58,8 +72,8 @@ def run(
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
 
-    talk = say.Talk(quiet=quiet)
-    with say.ScoreBar(quiet=quiet) as bar:
+    line = (lambda text: None) if quiet else say
+    with ScoreBar(quiet=quiet) as bar:
         result = score(
             source[0] if len(source) == 1 else source,
             out,
@@ -86,18 +100,24 @@ def run(
             workers=workers,
             overwrite=overwrite,
             report=bar.update,
-            announce=talk.line,
+            announce=line,
         )
-    rate = (result.rows - result.resumed) / max(result.seconds, 1e-9)
-    speed = f" in {result.seconds:.1f} s ({rate:,.0f} images/s)" if result.rows > result.resumed else ""
-    before = f", {result.resumed:,} of them by an earlier run" if result.resumed else ""
-    talk.line(f"{result.rows:,} rows{before}{speed} on {result.device} in {result.precision}")
-    talk.counts("status", result.statuses)
-    for note in result.notes:
-        talk.line(note)
-    talk.line(f"scores: {result.path}")
+    if not quiet:
+        _report(result)
     if json:
-        say.print_json(_plain(result))
+        emit(_plain(result))
+
+
+def _report(result: Any) -> None:
+    fresh = result.rows - result.resumed
+    speed = f" in {result.seconds:.1f} s ({fresh / max(result.seconds, 1e-9):,.0f} images/s)" if fresh else ""
+    before = f", {result.resumed:,} of them by an earlier run" if result.resumed else ""
+    say(f"{result.rows:,} rows{before}{speed} on {result.device} in {result.precision}")
+    by_count = sorted(result.statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0]))
+    show_table(by_count, header=("status", "rows"), right=1)
+    for note in result.notes:
+        say(note)
+    say(f"scores: {result.path}")
 
 
 def _plain(result: Any) -> dict[str, Any]:

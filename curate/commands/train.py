@@ -1,11 +1,13 @@
 """``curate train``: fit a model that ``curate score`` can use."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from curate.commands import say
+from curate.commands.progress import TrainBar
+from curate.commands.report import say
 
 OWN = "by default the method's own"
 
@@ -30,7 +32,9 @@ def run(
     latent_dim: Annotated[int, typer.Option(help="Width of the space in which views predict one another.")] = 2048,
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layer of projector and predictor.")] = 512,
     predictor: Annotated[str, typer.Option(help="direct (DirectPred) or mlp (SimSiam).")] = "direct",
-    freeze: Annotated[str, typer.Option(help="nothing, batchnorm (its statistics) or trunk (the backbone).")] = "nothing",
+    freeze: Annotated[
+        str, typer.Option(help="nothing, batchnorm (its statistics) or trunk (the backbone).")
+    ] = "nothing",
     trunk_lr: Annotated[float, typer.Option(help="The backbone's rate as a share of --lr.")] = 1.0,
     scale: Annotated[
         float | None, typer.Option(help="Least share of the area in a standard view.", show_default=False)
@@ -101,15 +105,15 @@ def run(
         **own,
     )
     start, start_card = (None, None) if init is None else load_model(init)
-    talk = say.Talk(quiet=quiet)
+    line = (lambda text: None) if quiet else say
     if where.type == "cpu":
-        talk.line("training on the CPU: this is slow; small images, a small backbone and --init help")
-    images, description = _load(data, label if kind.needs_labels else None, size, limit, talk)
+        line("training on the CPU: this is slow; small images, a small backbone and --init help")
+    images, description = _load(data, label if kind.needs_labels else None, size, limit, line)
     made_of = {"data": description, "images": len(images.pixels), "recipe": config.to_json(), "note": note}
     if start_card is not None:
         made_of["init"] = {name: start_card[name] for name in ("method", "digest", "training")}
     card = {"method": method, "training": made_of, "data_licence": licence}
-    _fit(config, images, card, out, where, compile, start, pretrained, half, quiet, talk)
+    _fit(config, images, card, out, where, compile, start, pretrained, half, quiet, line)
 
 
 def _augmentation(own: dict[str, Any], scale: float | None, blur_sigma: float | None, corrupt: float | None) -> Any:
@@ -125,13 +129,15 @@ def _augmentation(own: dict[str, Any], scale: float | None, blur_sigma: float | 
     return recipe if corrupt is None else replace(recipe, corrupt=corrupt)
 
 
-def _load(data: list[str], label: str | None, size: int, limit: int | None, talk: say.Talk) -> tuple[Any, str]:
+def _load(
+    data: list[str], label: str | None, size: int, limit: int | None, line: Callable[[str], None]
+) -> tuple[Any, str]:
     from curate.manifest import SourceOptions, open_manifest
     from scoring.errors import InputError
     from trainers.data import load_training_set
 
     manifest = open_manifest(data[0] if len(data) == 1 else data, SourceOptions(limit=limit, label_from_folder=True))
-    talk.line(manifest.description)
+    line(manifest.description)
     labels = None
     if label is not None:
         if label not in manifest.schema.names:
@@ -140,8 +146,8 @@ def _load(data: list[str], label: str | None, size: int, limit: int | None, talk
         labels = manifest.rows(0, manifest.n_rows).column(label).to_pylist()
     images = load_training_set(manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, size=size)
     if images.failures:
-        talk.line(f"left out {sum(images.failures.values()):,} images that cannot be read")
-        talk.counts("status", images.failures)
+        kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(images.failures.items()))
+        line(f"left out {sum(images.failures.values()):,} images that cannot be read: {kinds}")
     return images, manifest.description
 
 
@@ -156,7 +162,7 @@ def _fit(
     pretrained: bool,
     half: bool,
     quiet: bool,
-    talk: say.Talk,
+    line: Callable[[str], None],
 ) -> None:
     import torch
 
@@ -165,8 +171,8 @@ def _fit(
 
     state = out.with_name(f".{out.name}.state")
     if state.exists():
-        talk.line(f"going on from {state}")
-    with say.TrainBar(quiet=quiet) as bar:
+        line(f"going on from {state}")
+    with TrainBar(quiet=quiet) as bar:
         model, measures = train(
             config,
             images,
@@ -179,5 +185,5 @@ def _fit(
         )
     digest = save_checkpoint(out, model, {**card, "metrics": measures}, dtype=torch.float16 if half else torch.float32)
     state.unlink(missing_ok=True)
-    talk.line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
-    talk.line(f"model {digest[:12]}: {out}")
+    line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
+    line(f"model {digest[:12]}: {out}")

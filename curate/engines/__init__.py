@@ -1,1 +1,1 @@
-
+"""Engines: the same shard function, scheduled."""

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from curate.engines.settings import refuse_difference
-from curate.atomic import AtomicFile, place_error, sync_folder
+from scoring.atomic import AtomicFile, place_error, sync_folder
 from scoring.errors import InputError
 
 RUN = "run.json"
@@ -55,14 +55,18 @@ class WorkFolder:
             holder = os.pread(self._lock, 200, 0).decode(errors="replace").strip() or "another process"
             os.close(self._lock)
             self._lock = -1
-            raise InputError(f"{self.folder} is being written by {holder}; wait for it, or choose another --out") from None
+            raise InputError(
+                f"{self.folder} is being written by {holder}; wait for it, or choose another --out"
+            ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         for leftover in self.folder.glob(".*.tmp.*"):
             leftover.unlink()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

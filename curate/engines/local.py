@@ -4,7 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from curate import __version__
 from curate.columns import OK
 from curate.engines.journal import Committed, WorkFolder
 from curate.engines.settings import ScoreSettings, refuse_difference
-from curate.engines.shard import Decoded, Span, score_schema, score_shard, spans
+from curate.engines.shard import Decoded, Span, score_columns, score_schema, score_shard, spans
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.table import TableWriter, open_table
 from scoring.checkpoint import DEFAULT, load_model
@@ -100,13 +100,13 @@ def score(
     settings, out = settings or ScoreSettings(), Path(out)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
-    manifest = open_manifest(source, options or SourceOptions())
-    announce(manifest.description)
-    for name, kept in manifest.renamed.items():
-        announce(f"your column {name!r} is kept as {kept!r}: curate writes a column of that name")
     device = select_device(settings.device)
     precision = select_precision(settings.precision, device)
     network, card = load_model(model)
+    manifest = open_manifest(source, replace(options or SourceOptions(), reserved=score_columns(network)))
+    announce(manifest.description)
+    for name, kept in manifest.renamed.items():
+        announce(f"your column {name!r} is kept as {kept!r}: curate writes a column of that name")
     run = _Run(
         manifest=manifest,
         runner=Runner(network, device, precision),
@@ -171,7 +171,7 @@ class _Run:
         )
         with decoded:
             for span in todo:
-                table = self._shard(decoded, span, progress).cast(schema)
+                table = pa.Table.from_arrays(self._shard(decoded, span, progress).columns, schema=schema)
                 with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
                     writer.write(table)
                 statuses = Counter(table.column("status").to_pylist())
@@ -220,16 +220,18 @@ def _fingerprint(run: _Run, card: dict[str, Any]) -> tuple[dict[str, Any], dict[
     return values, {"kind": "scores", "model": about, "settings": values, "source": run.manifest.description}
 
 
-def _finished(
-    out: Path, fingerprint: dict[str, Any], work: WorkFolder, announce: Callable[[str], None]
-) -> ScoreResult:
+def _finished(out: Path, fingerprint: dict[str, Any], work: WorkFolder, announce: Callable[[str], None]) -> ScoreResult:
     """Return the result of a run that is complete already, or refuse to touch another's output."""
     if out.is_dir() and not any(out.iterdir()):
-        raise InputError(f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself")
+        raise InputError(
+            f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
+        )
     table = open_table(out)
     before = table.metadata.get("settings")
     if table.metadata.get("kind") != "scores" or not isinstance(before, dict):
-        raise InputError(f"{out} exists and is not a table of scores; choose another --out, or replace it with --overwrite")
+        raise InputError(
+            f"{out} exists and is not a table of scores; choose another --out, or replace it with --overwrite"
+        )
     refuse_difference(str(out), before, fingerprint)
     if work.folder.exists():  # an earlier run was cut off between its last two steps
         with work:

@@ -17,6 +17,7 @@ from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
 from curate.table import embedding_field
 from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.model import ScoringModel
 from scoring.runner import Pending, Runner
 
 WINDOW = 16  # images read ahead for each decoding thread, and never fewer than two batches
@@ -70,14 +71,16 @@ class Decoded:
         self._feeder.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stopped.set()
         self._ahead.release()
         self._feeder.join()
         self._pool.shutdown(cancel_futures=True)
 
     def take(self, n: int) -> Iterator[DecodedImage]:
-        """Yield the next ``n`` images; of several with the same bytes in a shard, the first alone has pixels for sure."""
+        """Yield the next ``n`` images; of several with the same bytes in a shard, only the first is sure to have pixels."""
         for _ in range(n):
             item = self._waiting.get()
             if isinstance(item, BaseException):
@@ -240,8 +243,15 @@ def _assemble(
     return list(arrays.values()), list(arrays)
 
 
+def score_columns(model: ScoringModel) -> tuple[str, ...]:
+    """Return the names of the columns that a model's heads add."""
+    return tuple(f"{prefix}_{name}" for name in model.heads for prefix in ("kappa", "unc"))
+
+
 def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings) -> pa.Schema:
     """Return the schema of every shard of a run."""
     empty = rows.empty_table()
     arrays, names = _assemble(empty, [], np.zeros(0, np.int64), [], runner, settings)
-    return pa.schema([pa.field(name, array.type, nullable=name != KEY) for name, array in zip(names, arrays, strict=True)])
+    return pa.schema(
+        [pa.field(name, array.type, nullable=name != KEY) for name, array in zip(names, arrays, strict=True)]
+    )

@@ -56,7 +56,11 @@ def contact_sheet(sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: in
 
 
 def _draw_tile(
-    sheet: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, at: tuple[int, int], font: ImageFont.FreeTypeFont
+    sheet: Image.Image,
+    draw: ImageDraw.ImageDraw,
+    tile: Tile,
+    at: tuple[int, int],
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
 ) -> None:
     x, y = at
     if tile.pixels is None:
@@ -79,7 +83,7 @@ def save_sheet(sheet: Image.Image, path: Path) -> None:
     """Write a sheet as PNG, whole or not at all."""
     import io
 
-    from curate.atomic import AtomicFile
+    from scoring.atomic import AtomicFile
 
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG")

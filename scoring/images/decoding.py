@@ -57,6 +57,7 @@ def decode(
     *,
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_truncated: bool = False,
+    sha256: str | None = None,
 ) -> DecodedImage:
     """Decode, orient, resize and crop one image; any bytes give an outcome, none an exception.
 
@@ -67,6 +68,7 @@ def decode(
         preprocessing: size, resize and interpolation; mean and std are left to the device.
         max_pixels: a picture of more (width x height, from its header) is ``too_large`` and not decoded.
         allow_truncated: a JPEG, PNG, GIF or BMP that ends early is ``ok`` with a warning; what is missing is empty.
+        sha256: of the bytes, where the caller knows it already.
 
     Returns:
         the outcome; ``pixels`` has shape (size, size, 3).
@@ -76,6 +78,7 @@ def decode(
     """
     _check_cap(max_pixels)
     name = sniff(data)
+    digest = sha256 or hashlib.sha256(data).hexdigest()
     header: _Header | None = None
     try:
         header = _read_header(data, name, max_pixels)
@@ -86,10 +89,10 @@ def decode(
             phash = perceptual_hash(_hashed_picture(raster))
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
-        return _outcome(data, name, header, failure=failure)
+        return _outcome(data, name, header, digest, failure=failure)
     except MemoryError:
-        return _outcome(data, name, header, failure=DecodeError("too_large", "it does not fit in memory"))
-    return _outcome(data, name, header, pixels=pixels, phash=phash, warning=warning)
+        return _outcome(data, name, header, digest, failure=DecodeError("too_large", "it does not fit in memory"))
+    return _outcome(data, name, header, digest, pixels=pixels, phash=phash, warning=warning)
 
 
 def decode_rgb(
@@ -194,6 +197,7 @@ def _outcome(
     data: bytes,
     name: str | None,
     header: _Header | None,
+    sha256: str,
     *,
     failure: DecodeError | None = None,
     pixels: Pixels | None = None,
@@ -203,6 +207,8 @@ def _outcome(
     width, height = (failure.width, failure.height) if failure else (None, None)
     if header is not None:
         width, height = displayed_size(header.width, header.height, header.orientation)
+    if max(width or 0, height or 0) >= 2**31:  # no such picture can exist: the header lies
+        width = height = None
     error = str(failure) if failure else one_line(warning) if warning else None
     return DecodedImage(
         pixels=pixels,
@@ -210,7 +216,7 @@ def _outcome(
         height=height,
         n_bytes=len(data),
         format=name,
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=sha256,
         phash=phash,
         n_frames=header.n_frames if header else None,
         status=failure.status if failure else "ok",

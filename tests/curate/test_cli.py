@@ -153,7 +153,7 @@ def test_a_signal_stops_with_its_exit_code_and_leaves_no_temporary_file(tmp_path
     script = (
         "import sys, time\n"
         "from curate import cli\n"
-        "from curate.atomic import AtomicFile\n"
+        "from scoring.atomic import AtomicFile\n"
         "def command():\n"
         "    with AtomicFile(sys.argv[1]) as file:\n"
         "        file.write(b'half')\n"

@@ -214,7 +214,7 @@ def test_a_folder_without_permission_and_a_read_only_disk_are_one_line(folder, m
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr("curate.atomic.os.open", refuse)
+            patch.setattr("scoring.atomic.os.open", refuse)
             result = run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
         assert result.exit_code == 1
         assert f"cannot write kept.parquet: {words}" in result.stderr

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate import table as table_module
-from curate.atomic import AtomicFile, commit_together
 from curate.table import TableWriter, embedding_field, embedding_matrix, open_table
+from scoring.atomic import AtomicFile, commit_together
 from scoring.errors import InputError
 
 WIDTH = 4
@@ -309,7 +309,7 @@ class FullDisk:
 def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch, room):
     monkeypatch.setattr(table_module, "ROW_GROUP_ROWS", 100)
     real = os.fdopen
-    monkeypatch.setattr("curate.atomic.os.fdopen", lambda *args: FullDisk(real(*args), room))
+    monkeypatch.setattr("scoring.atomic.os.fdopen", lambda *args: FullDisk(real(*args), room))
     with pytest.raises(InputError, match=r"cannot write .*a\.parquet: the disk is full"):
         written(tmp_path / "a.parquet", rows(2000))
     assert names_in(tmp_path) == []

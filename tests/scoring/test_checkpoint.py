@@ -78,7 +78,7 @@ def test_a_pickle_is_refused_and_never_run(tmp_path):
     zipped = tmp_path / "model.pt"
     torch.save({"weight": torch.zeros(2)}, zipped)
     for path in (plain, zipped):
-        with pytest.raises(InputError, match="looks like a pickled PyTorch file.*never loaded"):
+        with pytest.raises(InputError, match=r"looks like a pickled PyTorch file.*never loaded"):
             load_model(path)
     assert not ran.exists()
 

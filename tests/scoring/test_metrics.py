@@ -15,7 +15,9 @@ def unit(n, d, seed):
 def test_nearest_matches_scikit_learn_over_several_blocks():
     references, queries = unit(700, 8, 0), unit(2100, 8, 1)
     _, index = metrics.nearest(queries, references, 5)
-    search = sklearn.neighbors.NearestNeighbors(n_neighbors=5, metric="cosine", algorithm="brute").fit(references.numpy())
+    search = sklearn.neighbors.NearestNeighbors(n_neighbors=5, metric="cosine", algorithm="brute").fit(
+        references.numpy()
+    )
     assert (index.numpy() == search.kneighbors(queries.numpy(), return_distance=False)).mean() > 0.9999
 
 

@@ -60,7 +60,9 @@ def test_uniform_distribution_at_kappa_zero():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_log_prob_is_finite_at_the_antipode(dtype):
-    mu = torch.nn.functional.normalize(torch.randn(64, 128, generator=torch.Generator().manual_seed(0)), dim=1).to(dtype)
+    mu = torch.nn.functional.normalize(torch.randn(64, 128, generator=torch.Generator().manual_seed(0)), dim=1).to(
+        dtype
+    )
     z = (-mu).clone()
     kappa = torch.full((64,), 1e4)
     value = ps.log_prob(z, mu, kappa)
@@ -68,7 +70,9 @@ def test_log_prob_is_finite_at_the_antipode(dtype):
     assert (value < ps.log_prob(mu, mu, kappa)).all()
 
 
-@pytest.mark.parametrize(("dim", "cosine", "best"), [(128, 0.5, 127.4996), (128, 0.9, 1143.49993), (2048, 0.99, 202653.5)])
+@pytest.mark.parametrize(
+    ("dim", "cosine", "best"), [(128, 0.5, 127.4996), (128, 0.9, 1143.49993), (2048, 0.99, 202653.5)]
+)
 def test_best_kappa_for_a_cosine_is_where_the_gradient_vanishes(dim, cosine, best):
     assert ps.optimal_kappa(torch.tensor(cosine, dtype=torch.float64), dim).item() == pytest.approx(best, rel=1e-4)
     kappa = torch.tensor(best, dtype=torch.float64, requires_grad=True)
@@ -81,7 +85,9 @@ def test_best_kappa_for_a_cosine_is_where_the_gradient_vanishes(dim, cosine, bes
 
 def test_gradient_in_kappa_matches_its_closed_form_and_finite_differences():
     kappa = torch.tensor([0.5, 30.0, 5000.0], dtype=torch.float64, requires_grad=True)
-    z = torch.nn.functional.normalize(torch.randn(3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1)), dim=1)
+    z = torch.nn.functional.normalize(
+        torch.randn(3, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1)), dim=1
+    )
     mu = torch.nn.functional.normalize(z + 0.3, dim=1)
     (grad,) = torch.autograd.grad(ps.log_prob(z, mu, kappa).sum(), kappa)
     b = 63 / 2

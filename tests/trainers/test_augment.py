@@ -16,7 +16,9 @@ def draw(n, seed=0):
 def ramp(n, side=32):
     """Images whose red says x, green y, and blue nothing, in [0, 255]."""
     at = (torch.arange(side) + 0.5) / side * 255
-    return torch.stack([at.expand(side, side), at[:, None].expand(side, side), torch.full((side, side), 100.0)]).expand(n, 3, side, side)
+    return torch.stack([at.expand(side, side), at[:, None].expand(side, side), torch.full((side, side), 100.0)]).expand(
+        n, 3, side, side
+    )
 
 
 def test_crops_show_the_share_and_the_place_that_they_say():

@@ -91,7 +91,13 @@ def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):
 
 
 def test_supervised_training_learns_two_plain_classes(blobs, tmp_path):
-    config = recipe("supervised", epochs=12, lr=0.1, schedule="cosine", augmentation=Augmentation((0.8, 1.0), jitter=0, gray=0, blur=0))
+    config = recipe(
+        "supervised",
+        epochs=12,
+        lr=0.1,
+        schedule="cosine",
+        augmentation=Augmentation((0.8, 1.0), jitter=0, gray=0, blur=0),
+    )
     plain = TrainingSet(blobs.pixels, blobs.labels, blobs.classes, {})
     model, measures = train(config, plain, state=tmp_path / "s", device=CPU)
     assert measures["accuracy"] > 0.9
@@ -103,7 +109,9 @@ def test_freezing_holds_what_it_says(blobs, tmp_path, freeze):
     before, _ = loop.build(recipe(), 2)
     after, _ = train(recipe(epochs=1, freeze=freeze), blobs, state=tmp_path / "s", device=CPU)
     same = {name: torch.equal(value, after.state_dict()[name]) for name, value in before.state_dict().items()}
-    conv = all(held for name, held in same.items() if name.startswith("backbone") and "conv" in name and "weight" in name)
+    conv = all(
+        held for name, held in same.items() if name.startswith("backbone") and "conv" in name and "weight" in name
+    )
     statistics = all(held for name, held in same.items() if name.startswith("backbone") and "running" in name)
     assert conv == (freeze == "trunk")
     assert statistics == (freeze != "nothing")

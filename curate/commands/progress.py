@@ -1,6 +1,5 @@
-"""How commands talk: words and progress on stderr, data alone on stdout."""
+"""Progress bars on stderr; silent when quiet, or where stderr is no terminal."""
 
-import json
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -10,31 +9,8 @@ if TYPE_CHECKING:
     from trainers.loop import Progress
 
 
-class Talk:
-    """Lines on stderr, or none when quiet."""
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.quiet = quiet
-
-    def line(self, text: str) -> None:
-        """Print one line; what could move the cursor in a user's file name is made visible."""
-        if not self.quiet:
-            print("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text), file=sys.stderr)
-
-    def counts(self, title: str, counts: dict[str, int]) -> None:
-        """Print a small table of counts, the largest first."""
-        width = max((len(name) for name in counts), default=0)
-        for name, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            self.line(f"  {title} {name:<{width}}  {n:>12,}")
-
-
-def print_json(value: Any) -> None:
-    """Print data on stdout, for machines."""
-    print(json.dumps(value, ensure_ascii=False))
-
-
 class ScoreBar:
-    """Images per second, time left and failures, while a run goes on; silent where stderr is no terminal."""
+    """Images per second, time left and failures, while a run goes on."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -43,7 +19,9 @@ class ScoreBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.close()
 
@@ -76,7 +54,9 @@ class TrainBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.close()
 
@@ -86,7 +66,11 @@ class TrainBar:
 
         if self._bar is None:
             self._bar = tqdm(
-                total=progress.steps, unit=" steps", disable=True if self._quiet else None, dynamic_ncols=True, file=sys.stderr
+                total=progress.steps,
+                unit=" steps",
+                disable=True if self._quiet else None,
+                dynamic_ncols=True,
+                file=sys.stderr,
             )
         measured = ", ".join(f"{name} {value:.4g}" for name, value in progress.measures.items())
         self._bar.set_postfix_str(

@@ -1,0 +1,52 @@
+"""``curate sheet``: a picture of the most and the least certain images."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands.report import say
+
+
+def run(
+    table: Annotated[Path, typer.Argument(help="Scored table or subset.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write, NAME.png.")],
+    source: Annotated[
+        str | None,
+        typer.Option(help="What was scored; needed where the table says no path to an image.", show_default=False),
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option(help="Where relative paths of --source start.", show_default=False)
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Score to sort by; by default the only kappa_* column.", show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="Pictures with the highest values.")] = 30,
+    bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,
+    columns: Annotated[int, typer.Option(min=1, max=100, help="Pictures a row.")] = 10,
+) -> None:
+    """Draw a contact sheet of the highest and the lowest values of a column.
+
+    Example:
+
+    \b
+        curate sheet scores.parquet -o sheet.png
+        curate sheet scores.parquet --source images.parquet --top 50 --bottom 50 -o sheet.png
+    """
+    from curate.report.rank import extremes
+    from curate.report.sheet import contact_sheet, save_sheet
+    from curate.report.tiles import tiles
+    from curate.table import open_table
+    from scoring.errors import InputError
+
+    if out.suffix.lower() != ".png":
+        raise InputError(f"expected a picture name that ends in .png, got {out}")
+    opened = open_table(table, require=["key"])
+    found = extremes(opened, column, top=top, bottom=bottom)
+    pictures = tiles(opened, [*found.top, *found.bottom], found.column, source=source, root=root)
+    sections = [
+        (f"highest {found.column}", [pictures[row] for row in found.top]),
+        (f"lowest {found.column}", [pictures[row] for row in found.bottom]),
+    ]
+    save_sheet(contact_sheet([section for section in sections if section[1]], columns=columns), out)
+    say(f"{len(found.top)} highest and {len(found.bottom)} lowest of {found.column}: {out}")
