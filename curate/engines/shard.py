@@ -80,7 +80,7 @@ class Decoded:
         self._pool.shutdown(cancel_futures=True)
 
     def take(self, n: int) -> Iterator[DecodedImage]:
-        """Yield the next ``n`` images; of several with the same bytes in a shard, only the first is sure to have pixels."""
+        """Yield the next ``n`` images; of those with the same bytes in a shard, the first is sure to have pixels."""
         for _ in range(n):
             item = self._waiting.get()
             if isinstance(item, BaseException):
