@@ -1,31 +1,46 @@
 # Two commands for a newcomer: `make demo` and `make test`. Both set up what they need, once.
+# Needed: Python 3.11 or later with venv, and a network or a package mirror for the first run.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+READY := $(VENV)/.installed
 
-.PHONY: demo test fmt lint types clean
+.PHONY: demo test fmt lint types docs wheel clean
 
-$(VENV)/.installed: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# The mark is written last, so an installation that was interrupted is picked up again. A new pyproject.toml makes the
+# mark stale. An environment without a working pip (cut off while it was made, or its Python is gone) is made anew.
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "error: expected Python 3.11 or later as '$(PYTHON)', found none; \
+	install it, or name one: make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: expected Python 3.11 or later, \
+	got $$($(PYTHON) -V 2>&1) as '$(PYTHON)'; name another: make PYTHON=/path/to/python"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "installing into $(VENV); the first time this takes minutes (torch is large)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	@touch $@
 
-demo: $(VENV)/.installed  ## score and filter the photographs in examples/, write a contact sheet
+demo: $(READY)  ## score and filter the photographs in examples/, write a contact sheet
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.installed lint types  ## lint, type-check and run the suite
+test: lint types  ## lint, type-check and run the suite
 	$(BIN)/python -m pytest
 
-fmt: $(VENV)/.installed
+fmt: $(READY)  ## bring the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: $(VENV)/.installed
+lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: $(VENV)/.installed
+types: $(READY)
 	$(BIN)/mypy
+
+docs: $(READY)  ## write the tables of the README anew
+	$(BIN)/python docs/generate.py
+
+wheel: $(READY)  ## build dist/*.tar.gz and dist/*.whl
+	$(BIN)/python -m build --no-isolation
 
 clean:
 	rm -rf $(VENV) demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,8 +1,11 @@
 """Score and filter a small heap of photographs: the twelve in photos/, and a worse version of each kind.
 
-Run by `make demo`; takes seconds on a CPU. Writes everything to the folder `demo`.
+    python examples/demo.py [--model CHECKPOINT]
+
+Run by `make demo`; takes seconds on a CPU. Writes everything to the folder `demo` beside `examples`.
 """
 
+import argparse
 import random
 import shutil
 import subprocess
@@ -13,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter
 
-PHOTOS = Path(__file__).parent / "photos"
-DEMO = Path("demo")
+ROOT = Path(__file__).resolve().parents[1]
+PHOTOS = ROOT / "examples" / "photos"
+DEMO = Path("demo")  # below ROOT
 
 
 def blurred(image: Image.Image) -> Image.Image:
@@ -24,28 +28,41 @@ def blurred(image: Image.Image) -> Image.Image:
 
 def cropped(image: Image.Image) -> Image.Image:
     """Return a tenth of the area, off centre, where the subject seldom is."""
-    w, h = int(image.width * 0.32), int(image.height * 0.32)
-    return image.crop((0, 0, w, h))
+    return image.crop((0, 0, int(image.width * 0.32), int(image.height * 0.32)))
 
 
 def noisy(image: Image.Image) -> Image.Image:
     """Return the image with strong sensor noise."""
-    pixels = np.asarray(image.convert("RGB"), np.float32)
+    pixels = np.asarray(image, np.float32)
     noise = np.random.default_rng(0).normal(0, 60, pixels.shape)
     return Image.fromarray((pixels + noise).clip(0, 255).astype(np.uint8))
 
 
-VERSIONS: dict[str, Callable[[Image.Image], Image.Image]] = {"blurred": blurred, "cropped": cropped, "noisy": noisy}
+def covered(image: Image.Image) -> Image.Image:
+    """Return the image with a grey box over the middle half of each side, where the subject is."""
+    w, h = image.size
+    out = image.copy()
+    out.paste((127, 127, 127), (w // 4, h // 4, w // 4 + w // 2, h // 4 + h // 2))
+    return out
+
+
+VERSIONS: dict[str, Callable[[Image.Image], Image.Image]] = {
+    "blurred": blurred,
+    "cropped": cropped,
+    "noisy": noisy,
+    "covered": covered,
+}
 
 
 def make_heap(heap: Path) -> int:
-    """Write the photographs, three worse versions of each, copies of some, and two files that are no images."""
-    for photo in sorted(PHOTOS.glob("*.jpg")):
-        shutil.copy(photo, heap / photo.name)
-        with Image.open(photo) as image:
-            for name, change in VERSIONS.items():
-                change(image).convert("RGB").save(heap / f"{photo.stem}_{name}.jpg", quality=90)
+    """Write the photographs, four worse versions of each, copies of some, and two files that are no images."""
     photos = sorted(PHOTOS.glob("*.jpg"))
+    for photo in photos:
+        shutil.copy(photo, heap / photo.name)
+        with Image.open(photo) as file:
+            image = file.convert("RGB")
+        for name, change in VERSIONS.items():
+            change(image).save(heap / f"{photo.stem}_{name}.jpg", quality=90)
     for photo in random.Random(0).sample(photos, 4):
         shutil.copy(photo, heap / f"{photo.stem}_duplicate.jpg")
     (heap / "cut_short.jpg").write_bytes(photos[0].read_bytes()[:6000])
@@ -54,23 +71,56 @@ def make_heap(heap: Path) -> int:
 
 
 def curate(*arguments: str) -> None:
-    """Show a command as a person would type it, and run it."""
+    """Show a command as a person would type it, and run it; what it says is all there is to say if it fails."""
     print(f"\n$ curate {' '.join(arguments)}", flush=True)
-    subprocess.run([sys.executable, "-m", "curate", *arguments], check=True)
+    done = subprocess.run([sys.executable, "-m", "curate", *arguments], cwd=ROOT, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def kappas(scores: Path) -> dict[str, float]:
+    """Return file name without suffix -> kappa, of those that have one."""
+    from curate.columns import KEY
+    from curate.table import open_table
+
+    table = open_table(scores)
+    column = next(name for name in table.schema.names if name.startswith("kappa_"))
+    rows = table.read([KEY, column]).to_pylist()
+    return {Path(row[KEY]).stem: row[column] for row in rows if row[column] is not None}
+
+
+def summary(kappa: dict[str, float]) -> list[str]:
+    """Return one line for each kind of version: how its kappa compares with that of the photograph it was made from."""
+    photos = [path.stem for path in sorted(PHOTOS.glob("*.jpg"))]
+    mean = sum(kappa[name] for name in photos) / len(photos)
+    lines = [f"{'':<12}{'mean kappa':>12}   lower than its photograph", f"{'photographs':<12}{mean:>12.4g}"]
+    for kind in (*VERSIONS, "duplicate"):
+        pairs = [(kappa[name], kappa[f"{name}_{kind}"]) for name in photos if f"{name}_{kind}" in kappa]
+        mean = sum(worse for _, worse in pairs) / len(pairs)
+        lower = sum(worse < good for good, worse in pairs)
+        lines.append(f"{kind:<12}{mean:>12.4g}   {lower} of {len(pairs)}")
+    return lines
 
 
 def main() -> None:
     """Make the heap, score it, filter it, and draw the result."""
-    shutil.rmtree(DEMO, ignore_errors=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="a checkpoint other than the one that ships")
+    chosen = parser.parse_args().model
+    model = () if chosen is None else ("--model", str(Path(chosen).resolve()))
+    shutil.rmtree(ROOT / DEMO, ignore_errors=True)
     heap = DEMO / "heap"
-    heap.mkdir(parents=True)
-    print(f"{make_heap(heap)} files in {heap}: photographs, worse versions of them, copies, and two broken files")
-    curate("score", str(heap), "-o", str(DEMO / "scores.parquet"))
-    curate("filter", str(DEMO / "scores.parquet"), "--keep-top", "50%", "-o", str(DEMO / "subset.parquet"))
-    sheet = DEMO / "sheet.png"
-    curate("sheet", str(DEMO / "scores.parquet"), "--top", "20", "--bottom", "20", "-o", str(sheet))
-    print(f"\nThe subset is {DEMO / 'subset.parquet'}, why each row went is in {DEMO / 'subset.decisions.parquet'},")
-    print(f"and {sheet} shows the most and the least certain.")
+    (ROOT / heap).mkdir(parents=True)
+    n = make_heap(ROOT / heap)
+    print(f"{n} files in {heap}: photographs, worse versions of them, copies, and two broken files")
+    scores, subset, sheet = (str(DEMO / name) for name in ("scores.parquet", "subset.parquet", "sheet.png"))
+    curate("score", str(heap), "-o", scores, *model)
+    curate("filter", scores, "--keep-top", "50%", "-o", subset)
+    curate("verify", str(DEMO / "subset.receipt.json"))
+    curate("sheet", scores, "--top", "30", "--bottom", "30", "-o", sheet)
+    print("\n" + "\n".join(summary(kappas(ROOT / scores))))
+    print(f"\nThe subset is {subset}; why each row went is in {DEMO / 'subset.decisions.parquet'};")
+    print(f"{sheet} shows the most and the least certain.")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.commands.report import emit
+from curate.commands.report import emit, one_line, say
 
 
 def run(
@@ -28,19 +28,20 @@ def run(
         if json:
             emit(cards)
             return
+        if not cards:
+            say("no model ships with this installation; `curate train` makes one, and --model takes its file")
         for stem, card in cards.items():
             default = " (default)" if stem == DEFAULT else ""
             size = card["preprocessing"]["size"]
-            typer.echo(
-                f"{stem}{default}: {card['method']} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
-            )
+            about = f"{card['method']} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
+            typer.echo(one_line(f"{stem}{default}: {about}"))
         return
     card = read_header(find_checkpoint(name))
     if json:
         emit(card)
         return
     for line in card_lines(card):
-        typer.echo(line)
+        typer.echo(one_line(line))
 
 
 def card_lines(card: dict[str, Any], indent: int = 0) -> list[str]:

@@ -15,7 +15,7 @@ def run(
         typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL; several are one."),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="NAME.parquet for one file, another name for a folder of parts.")
+        Path, typer.Option("--out", "-o", help="NAME.parquet for one file; any other name is a folder of parts.")
     ],
     model: Annotated[
         str, typer.Option(help="A shipped model (see `curate models`) or a .safetensors file.")
@@ -44,22 +44,25 @@ def run(
         str | None, typer.Option(help="Where relative paths start; by default the list's folder.", show_default=False)
     ] = None,
     label_from_folder: Annotated[
-        bool, typer.Option(help="Name of the first sub-folder becomes column `label`.")
+        bool, typer.Option(help="Make a column `label` of the first sub-folder's name.")
     ] = False,
     follow_symlinks: Annotated[bool, typer.Option(help="Follow links to folders; loops are cut.")] = False,
     hidden: Annotated[bool, typer.Option(help="Include hidden files and folders.")] = False,
-    max_pixels: Annotated[int, typer.Option(help="A larger image gets the status too_large, undecoded.")] = 100_000_000,
+    max_pixels: Annotated[
+        int, typer.Option(help="Leave a larger image undecoded, with the status too_large.")
+    ] = 100_000_000,
     allow_truncated: Annotated[
         bool, typer.Option(help="Score what there is of a truncated image, with a warning.")
     ] = False,
-    shard_size: Annotated[int, typer.Option(help="Rows committed at a time: what a kill can cost.")] = 4096,
+    shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
     overwrite: Annotated[bool, typer.Option(help="Replace the output of another run.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Score every image: embedding, kappa (certainty), hashes, and a status for those that cannot be read.
+    """Score every image: kappa (certainty), embedding, hashes, status.
 
-    Killed, it goes on where it stopped when you repeat the command. Nothing in the source is changed.
+    Every image is a row of the table; one that cannot be read has a status and an error in place of scores.
+    Killed, the run goes on where it stopped when you repeat the command. Nothing in the source is changed.
 
     Example:
 

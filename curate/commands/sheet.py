@@ -13,7 +13,7 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write, NAME.png.")],
     source: Annotated[
         str | None,
-        typer.Option(help="What was scored; needed where the table says no path to an image.", show_default=False),
+        typer.Option(help="What was scored; needed where the table holds no path to an image.", show_default=False),
     ] = None,
     root: Annotated[
         str | None, typer.Option(help="Where relative paths of --source start.", show_default=False)
@@ -25,7 +25,7 @@ def run(
     bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Pictures a row.")] = 10,
 ) -> None:
-    """Draw a contact sheet of the highest and the lowest values of a column.
+    """Draw a contact sheet: the highest and the lowest of a column.
 
     Example:
 

@@ -24,7 +24,7 @@ def run(
     label: Annotated[str, typer.Option(help="Column with the class, for supervised training.")] = "label",
     size: Annotated[int, typer.Option(help="Side of a view in pixels, and of what the model scores.")] = 224,
     small_size: Annotated[int, typer.Option(help="Side of a low-resolution view in pixels.")] = 96,
-    n_small: Annotated[int, typer.Option(help="Low-resolution views an image.")] = 6,
+    n_small: Annotated[int, typer.Option(min=0, help="Low-resolution views an image.")] = 6,
     epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
     batch_size: Annotated[int, typer.Option(help="Images a step.")] = 512,
     lr: Annotated[float | None, typer.Option(help=f"Learning rate; {OWN}.", show_default=False)] = None,
@@ -49,7 +49,10 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
     compile: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="By default on a GPU alone.", show_default=False)
+        bool | None,
+        typer.Option(
+            "--compile/--no-compile", help="Compile the network; by default on a GPU alone.", show_default=False
+        ),
     ] = None,
     half: Annotated[bool, typer.Option(help="Store the weights as float16.")] = False,
     licence: Annotated[str, typer.Option(help="Licence of the training data, for the model card.")] = "not stated",
@@ -58,9 +61,10 @@ def run(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing checkpoint.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
 ) -> None:
-    """Train a model on your own images; killed, it goes on when you repeat the command.
+    """Train a model on your own images.
 
-    Defaults are those of the VI-SimSiam paper (appendix B). For small images or a CPU, use smaller sizes and --init.
+    Killed, the run goes on when you repeat the command, from a state of at most five minutes before. Defaults are
+    those of the VI-SimSiam paper (appendix B). For small images or a CPU, use smaller sizes and --init.
 
     Example:
 
@@ -144,6 +148,11 @@ def _load(
             columns = ", ".join(manifest.schema.names)
             raise InputError(f"supervised training needs labels, and there is no column {label!r} (columns: {columns})")
         labels = manifest.rows(0, manifest.n_rows).column(label).to_pylist()
+        if all(value is None for value in labels):
+            raise InputError(
+                f"supervised training needs labels, and none of {len(labels):,} images has one in {label!r}; "
+                "expected a sub-folder for each class, or a table whose class column --label names"
+            )
     images = load_training_set(manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, size=size)
     if images.failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(images.failures.items()))
