@@ -1,20 +1,26 @@
-"""Progress bars on stderr; silent when quiet, or where stderr is no terminal."""
+"""Progress on stderr: a bar on a terminal, a line now and then in a log."""
 
 import sys
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+from curate.commands.report import say
 
 if TYPE_CHECKING:
     from curate.engines.local import ScoreProgress
     from trainers.loop import Progress
 
 
-class ScoreBar:
-    """Images per second, time left and failures, while a run goes on."""
+class Bar:
+    """A bar on a terminal, and elsewhere, as in a log file, a line every half minute."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+    LINE_SECONDS = 30.0
+
+    def __init__(self, unit: str, *, quiet: bool = False) -> None:
+        self._unit, self._quiet = unit, quiet
         self._bar: Any = None
+        self._said = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -24,60 +30,56 @@ class ScoreBar:
     ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+    def show(self, done: int, total: int, start: int, words: str) -> None:
+        """Move the bar to ``done`` of ``total``; ``start`` was done before this run."""
+        if self._quiet:
+            return
+        if not sys.stderr.isatty():
+            if time.monotonic() - self._said > self.LINE_SECONDS:
+                self._said = time.monotonic()
+                say(f"{done:,} of {total:,} {self._unit}{', ' if words else ''}{words}")
+            return
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, initial=start, unit=f" {self._unit}", dynamic_ncols=True, file=sys.stderr)
+        self._bar.set_postfix_str(words, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def warn(self, text: str) -> None:
+        """Print a line above the bar."""
+        if not self._quiet:
+            if self._bar is not None:
+                self._bar.clear()
+            say(f"warning: {text}")
+
+
+class ScoreBar(Bar):
+    """Images per second, time left and failures, while scoring goes on."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__("images", quiet=quiet)
 
     def update(self, progress: "ScoreProgress") -> None:
         """Show where the run is."""
-        from tqdm import tqdm
-
-        if self._bar is None:
-            self._bar = tqdm(
-                total=progress.total,
-                initial=progress.resumed,
-                unit=" images",
-                disable=True if self._quiet else None,
-                dynamic_ncols=True,
-                file=sys.stderr,
-            )
-        if progress.failed:
-            self._bar.set_postfix_str(f"{progress.failed:,} failed", refresh=False)
-        self._bar.update(progress.done - self._bar.n)
+        failed = f"{progress.failed:,} failed" if progress.failed else ""
+        self.show(progress.done, progress.total, progress.resumed, failed)
 
 
-class TrainBar:
+class TrainBar(Bar):
     """Steps, loss, mean kappa and warnings, while training goes on."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
-        self._bar: Any = None
+        super().__init__("steps", quiet=quiet)
         self._warned: str | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
     def update(self, progress: "Progress") -> None:
-        """Show where the run is; a new warning gets a line of its own."""
-        from tqdm import tqdm
-
-        if self._bar is None:
-            self._bar = tqdm(
-                total=progress.steps,
-                unit=" steps",
-                disable=True if self._quiet else None,
-                dynamic_ncols=True,
-                file=sys.stderr,
-            )
+        """Show where the run is; a new kind of warning gets a line of its own."""
         measured = ", ".join(f"{name} {value:.4g}" for name, value in progress.measures.items())
-        self._bar.set_postfix_str(
-            f"epoch {progress.epoch}, {measured}, {progress.images_per_second:,.0f} images/s", refresh=False
-        )
-        self._bar.update(progress.step - self._bar.n)
+        speed = f"{progress.images_per_second:,.0f} images/s"
+        self.show(progress.step, progress.steps, progress.step, f"epoch {progress.epoch}, {measured}, {speed}")
         kind = progress.warning and progress.warning.split(":")[0]
-        if kind != self._warned and progress.warning and not self._quiet:
-            tqdm.write(f"warning: {progress.warning}", file=sys.stderr)
+        if progress.warning and kind != self._warned:
+            self.warn(progress.warning)
         self._warned = kind

@@ -22,6 +22,9 @@ def run(
         str | None, typer.Option(help="Start from the backbone of this checkpoint.", show_default=False)
     ] = None,
     label: Annotated[str, typer.Option(help="Column with the class, for supervised training.")] = "label",
+    label_from_folder: Annotated[
+        bool, typer.Option("--label-from-folder", help="Name of the first sub-folder is the class.")
+    ] = False,
     size: Annotated[int, typer.Option(help="Side of a view in pixels, and of what the model scores.")] = 224,
     small_size: Annotated[int, typer.Option(help="Side of a low-resolution view in pixels.")] = 96,
     n_small: Annotated[int, typer.Option(min=0, help="Low-resolution views an image.")] = 6,
@@ -29,6 +32,9 @@ def run(
     batch_size: Annotated[int, typer.Option(help="Images a step.")] = 512,
     lr: Annotated[float | None, typer.Option(help=f"Learning rate; {OWN}.", show_default=False)] = None,
     schedule: Annotated[str | None, typer.Option(help=f"constant or cosine; {OWN}.", show_default=False)] = None,
+    warmup: Annotated[
+        float | None, typer.Option(help=f"Share of all steps over which the rate rises; {OWN}.", show_default=False)
+    ] = None,
     latent_dim: Annotated[int, typer.Option(help="Width of the space in which views predict one another.")] = 2048,
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layer of projector and predictor.")] = 512,
     predictor: Annotated[str, typer.Option(help="direct (DirectPred) or mlp (SimSiam).")] = "direct",
@@ -88,7 +94,7 @@ def run(
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} for --out does not exist; create it first")
     where = select_device(device)
-    given = {"lr": lr, "schedule": schedule}
+    given = {"lr": lr, "schedule": schedule, "warmup": warmup}
     own: dict[str, Any] = {**kind.defaults, **{name: value for name, value in given.items() if value is not None}}
     own["augmentation"] = _augmentation(own, scale, blur_sigma, corrupt)
     config = TrainConfig(
@@ -112,7 +118,7 @@ def run(
     line = (lambda text: None) if quiet else say
     if where.type == "cpu":
         line("training on the CPU: this is slow; small images, a small backbone and --init help")
-    images, description = _load(data, label if kind.needs_labels else None, size, limit, line)
+    images, description = _load(data, label if kind.needs_labels else None, size, limit, label_from_folder, line)
     made_of = {"data": description, "images": len(images.pixels), "recipe": config.to_json(), "note": note}
     if start_card is not None:
         made_of["init"] = {name: start_card[name] for name in ("method", "digest", "training")}
@@ -134,13 +140,20 @@ def _augmentation(own: dict[str, Any], scale: float | None, blur_sigma: float | 
 
 
 def _load(
-    data: list[str], label: str | None, size: int, limit: int | None, line: Callable[[str], None]
+    data: list[str],
+    label: str | None,
+    size: int,
+    limit: int | None,
+    label_from_folder: bool,
+    line: Callable[[str], None],
 ) -> tuple[Any, str]:
     from curate.manifest import SourceOptions, open_manifest
     from scoring.errors import InputError
     from trainers.data import load_training_set
 
-    manifest = open_manifest(data[0] if len(data) == 1 else data, SourceOptions(limit=limit, label_from_folder=True))
+    manifest = open_manifest(
+        data[0] if len(data) == 1 else data, SourceOptions(limit=limit, label_from_folder=label_from_folder)
+    )
     line(manifest.description)
     labels = None
     if label is not None:

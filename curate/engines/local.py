@@ -4,7 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ def score(
     overwrite: bool = False,
     report: Callable[[ScoreProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
+    **keywords: Any,
 ) -> ScoreResult:
     """Score every image of a source and write one row for each.
 
@@ -93,17 +94,20 @@ def score(
         overwrite: start anew where another run's output is.
         report: told of the progress after every image batch or so.
         announce: told in words what is about to happen.
+        keywords: any field of ``SourceOptions`` or ``ScoreSettings``, such as ``limit=100`` or ``device="cpu"``.
 
     Raises:
+        TypeError: for a keyword that is neither's.
         InputError: for whatever of the above cannot be used; nothing that was written before is lost.
     """
-    settings, out = settings or ScoreSettings(), Path(out)
+    options, settings = _with_keywords(options or SourceOptions(), settings or ScoreSettings(), keywords)
+    out = Path(out)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
     device = select_device(settings.device)
     precision = select_precision(settings.precision, device)
     network, card = load_model(model)
-    manifest = open_manifest(source, replace(options or SourceOptions(), reserved=score_columns(network)))
+    manifest = open_manifest(source, replace(options, reserved=score_columns(network)))
     announce(manifest.description)
     for name, kept in manifest.renamed.items():
         announce(f"your column {name!r} is kept as {kept!r}: curate writes a column of that name")
@@ -142,6 +146,18 @@ def score(
     return ScoreResult(
         out, manifest.n_rows, dict(statuses), run.resumed, seconds, str(device), precision, card["digest"], notes
     )
+
+
+def _with_keywords(
+    options: SourceOptions, settings: ScoreSettings, keywords: dict[str, Any]
+) -> tuple[SourceOptions, ScoreSettings]:
+    of_source = {f.name for f in fields(SourceOptions)}
+    of_scoring = {f.name for f in fields(ScoreSettings)}
+    unknown = sorted(keywords.keys() - of_source - of_scoring)
+    if unknown:
+        raise TypeError(f"score() has no keyword {unknown[0]!r} (known: {', '.join(sorted(of_source | of_scoring))})")
+    options = replace(options, **{name: value for name, value in keywords.items() if name in of_source})
+    return options, replace(settings, **{name: value for name, value in keywords.items() if name in of_scoring})
 
 
 @dataclass
