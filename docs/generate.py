@@ -1,0 +1,172 @@
+"""The tables of the README, made from the code.
+
+python docs/generate.py           write them between their markers
+python docs/generate.py --check   exit 1 where the file and the code disagree
+"""
+
+import argparse
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(<!-- table: (\w+), by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# What a source is, and its rows; the suffixes come from the code.
+SOURCES: dict[str, str] = {
+    "list": "one path or URL a line",
+    "csv": "one row each, with a path or URL column",
+    "jsonl": "one row each, with a path or URL column",
+    "parquet": "one row each, with the bytes, a `{bytes, path}` struct, or a path or URL column",
+    "tar": "WebDataset: one row an image; `.cls`, `.txt` and `.json` members become columns",
+}
+EXTRAS: dict[str, str] = {
+    "heif": "HEIC and HEIF images",
+    "s3": "`s3://` sources",
+    "gcs": "`gs://` sources",
+    "http": "`https://` sources",
+    "dev": "everything that `make test` needs",
+}
+PAPERS: dict[str, str] = {
+    "visimsiam": "Nakamura et al. 2023, arXiv:2203.11437",
+    "simsiam": "Chen & He 2021, arXiv:2011.10566",
+    "supervised": "",
+}
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def commands() -> str:
+    """Return every command with the first sentence of its help."""
+    return table(("command", "what it does"), [(f"`curate {name}`", about) for name, about in command_lines().items()])
+
+
+def command_lines() -> dict[str, str]:
+    """Return command -> the first line of its help, in the order of `curate --help`."""
+    from curate.cli import app
+
+    found = {}
+    for command in app.registered_commands:
+        if command.name is None or command.callback is None:
+            raise ValueError(f"a command has a name and a function, got {command}")
+        found[command.name] = (command.callback.__doc__ or "").splitlines()[0]
+    return found
+
+
+def sources() -> str:
+    """Return every kind of source with its suffixes."""
+    from curate.manifest.schemes import SCHEMES
+    from curate.manifest.sources import KINDS
+
+    suffixes: dict[str, list[str]] = {}
+    for suffix, kind in KINDS.items():
+        suffixes.setdefault(kind, []).append(f"`.{suffix}`")
+    rows = [("folder", "every image file at any depth"), ("image files", "one row each")]
+    rows += [(" ".join(found), SOURCES[kind]) for kind, found in suffixes.items()]
+    schemes = " ".join(f"`{scheme}`" for scheme in SCHEMES if scheme not in ("file", "memory"))
+    rows.append(("URL of any of these", f"the same, through fsspec: {schemes}"))
+    return table(("source", "rows"), rows)
+
+
+def rules() -> str:
+    """Return every rule of `curate filter` with its help."""
+    import typer
+
+    from curate.cli import app
+    from curate.rules import MAKERS
+
+    group: Any = typer.main.get_command(app)
+    shown = [
+        (f"`{param.opts[0]} {param.metavar}`", param.help)
+        for param in group.commands["filter"].params
+        if param.name in (*MAKERS, "where", "column", "per")
+    ]
+    return table(("option", "meaning"), shown)
+
+
+def methods() -> str:
+    """Return every training method: what it is, whether it gives kappa, whether it reads labels."""
+    from trainers.methods import METHODS
+
+    return table(
+        ("method", "what it is", "trains kappa", "needs labels", "paper"),
+        [
+            (
+                f"`{name}`",
+                (kind.__doc__ or "").splitlines()[0],
+                "yes" if kind.kappa else "no",
+                "yes" if kind.needs_labels else "no",
+                PAPERS[name],
+            )
+            for name, kind in METHODS.items()
+        ],
+    )
+
+
+def columns() -> str:
+    """Return every column that curate writes."""
+    from curate.columns import COLUMNS, describe
+
+    names = {**{name: name for name in COLUMNS}, "kappa_visimsiam": "kappa_<method>", "unc_visimsiam": "unc_<method>"}
+    rows = []
+    for name, shown in names.items():
+        column = describe(name)
+        unit = "" if column.unit == "1" else column.unit
+        rows.append((f"`{shown}`", column.meaning, unit, column.higher))
+    return table(("column", "meaning", "unit", "higher means"), rows)
+
+
+def statuses() -> str:
+    """Return every status."""
+    from scoring.images.outcome import STATUSES
+
+    return table(("status", "meaning"), [(f"`{name}`", meaning) for name, meaning in STATUSES.items()])
+
+
+def extras() -> str:
+    """Return every extra of the distribution with what it brings."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return table(
+        ("extra", "for"), [(f"`pip install 'kappa-curate[{name}]'`", EXTRAS[name]) for name in project if name != "dev"]
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "sources": sources,
+    "rules": rules,
+    "methods": methods,
+    "columns": columns,
+    "statuses": statuses,
+    "extras": extras,
+}
+
+
+def renew(text: str) -> str:
+    """Return a text with the table between each pair of markers made anew."""
+    return BLOCK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+def main() -> None:
+    """Write the tables, or check them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a table is stale")
+    check = parser.parse_args().check
+    before = README.read_text()
+    after = renew(before)
+    if check and before != after:
+        sys.exit("README.md: a table is stale; run: make docs")
+    if not check:
+        README.write_text(after)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The help of every command is a document, and the exit codes are what it says."""
+
+import re
+import shutil
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from curate.cli import app
+
+GROUP = typer.main.get_command(app)
+COMMANDS = list(GROUP.commands)
+# What a command calls first, its own arguments, and a mistake.
+CALLS = {
+    "score": ("curate.engines.local.score", ["photos", "-o", "s.parquet"], ["none", "-o", "s.parquet"]),
+    "filter": ("curate.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
+    "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
+    "verify": ("curate.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
+    "sheet": ("curate.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
+    "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
+    "train": ("scoring.runner.select_device", ["simsiam", "d", "-o", "m.safetensors"], ["no", "d", "-o", "m"]),
+}
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def test_every_command_is_covered_here():
+    assert sorted(CALLS) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_an_imperative_line_then_examples_then_options_with_help(name):
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    text = GROUP.commands[name].help
+    first, blank = text.splitlines()[:2]
+    assert re.match(r"[A-Z][a-z]+ ", first)
+    assert first.endswith((".", ")."))
+    assert not blank
+    assert re.search(rf"\n  Example:\n\n      curate {name}\b", result.output)
+    for param in GROUP.commands[name].params:
+        assert getattr(param, "help", None), f"{name} {param.name} has no help"
+
+
+@pytest.mark.parametrize("name", ["score", "sheet", "models", "train"])
+def test_the_list_of_commands_shows_the_whole_first_sentence(name):
+    line = next(line for line in run("--help").output.splitlines() if line.startswith(f"  {name} "))
+    assert not line.endswith("...")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "models"])
+def test_a_command_without_arguments_shows_its_help(name):
+    result = run(name)
+    assert "Example:" in result.output
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_mistake_is_one_line_and_exit_1(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(name, *CALLS[name][2])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_bad_usage_is_exit_2_and_names_the_option(name):
+    result = run(name, *CALLS[name][1], "--no-such-option")
+    assert result.exit_code == 2
+    assert "--no-such-option" in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_interrupt_is_one_line_and_exit_130(name, tmp_path, monkeypatch, tiny_checkpoint):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(CALLS[name][0], interrupt)
+    result = run(name, *CALLS[name][1])
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; every file that was finished is kept\n"
+
+
+def test_the_whole_road_is_exit_0(tmp_path, monkeypatch, tiny_checkpoint):
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for i in range(4):
+        Image.new("RGB", (40, 40), (60 * i, 0, 99)).save(f"photos/{i}.png")
+    shutil.copy(tiny_checkpoint, "m.safetensors")
+    for line in (
+        "score photos -o s.parquet --model m.safetensors --device cpu",
+        "filter s.parquet --keep-top 2 -o k.parquet",
+        "info k.parquet",
+        "verify k.receipt.json",
+        "sheet s.parquet -o s.png",
+        "models m.safetensors",
+    ):
+        result = run(*line.split())
+        assert result.exit_code == 0, result.output
+    with Image.open("s.png") as sheet:
+        assert sheet.width > 1000

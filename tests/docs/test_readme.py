@@ -1,0 +1,173 @@
+"""What the documents say is so: tables, examples, command lines, links, numbers."""
+
+import importlib.util
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from curate.cli import app
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+DOCUMENTS = [
+    README,
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+GROUP = typer.main.get_command(app)
+PLACEHOLDER = "TBD-" + "NUMBER"
+
+
+@pytest.fixture(scope="module")
+def generate():
+    """The script that makes the tables."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def newcomer(tmp_path, monkeypatch, tiny_checkpoint):
+    """A folder with the photographs in it, where a tiny model passes for the one that ships."""
+    shutil.copytree(ROOT / "examples" / "photos", tmp_path / "examples" / "photos")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: {"visimsiam": tiny_checkpoint})
+    return tmp_path
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def command_lines(text):
+    """Every line that a reader could paste: indented, in a fence, after a prompt, or between single backticks."""
+    found = []
+    for line in text.splitlines():
+        typed = re.match(r"(?:    | *\$ )(curate .*)", line) or re.fullmatch(r"(curate [a-z]+ .*)", line)
+        if typed:
+            found.append(typed[1])
+        found += re.findall(r"`(curate [a-z]+ [^`]*)`", line)
+    whole = [re.sub(r"\s+#.*", "", line) for line in found if "──" not in line]  # a diagram is no command line
+    return [line for line in whole if len(line.split()) > 2]
+
+
+def parse(line):
+    """Parse a command line as `curate` would, without running it; optional parts count as typed."""
+    words = shlex.split(re.sub(r"[\[\]](?!\w+\])", "", line))
+    command = GROUP.commands[words[1]]
+    return command.make_context(words[1], words[2:])
+
+
+ALL_LINES = [(path.name, line) for path in DOCUMENTS for line in command_lines(path.read_text())]
+HELP_LINES = [
+    (name, line)
+    for name, command in GROUP.commands.items()
+    for line in command_lines(re.sub(r"\n {2,}curate", "\n    curate", command.help))
+]
+
+
+def test_no_number_is_left_to_be_filled_in():
+    left = {path.name: path.read_text().count(PLACEHOLDER) for path in DOCUMENTS if PLACEHOLDER in path.read_text()}
+    assert not left, f"measure, and write the numbers in place of {PLACEHOLDER}: {left}"
+
+
+def test_the_tables_are_what_the_code_says(generate):
+    text = README.read_text()
+    assert generate.renew(text) == text, "run: make docs"
+    assert sorted(re.findall(r"<!-- table: (\w+), by make docs -->", text)) == sorted(generate.TABLES)
+    assert text.count("<!-- end -->") == len(generate.TABLES)
+
+
+def test_a_stale_table_is_noticed(generate):
+    text = README.read_text().replace("| `sha256` |", "| `sha1` |")
+    assert generate.renew(text) == README.read_text() != text
+
+
+def test_every_command_source_rule_method_and_column_is_in_the_readme():
+    from curate.columns import COLUMNS
+    from curate.manifest.sources import KINDS
+    from curate.rules import MAKERS
+    from scoring.images.outcome import STATUSES
+    from trainers.methods import METHODS
+
+    text = README.read_text()
+    flags = [f"--{name.replace('imum', '').replace('_', '-')} " for name in MAKERS]
+    names = [*(f"curate {name}" for name in GROUP.commands), *flags, *METHODS, *COLUMNS, *STATUSES]
+    assert [name for name in [*names, *(f"`.{suffix}`" for suffix in KINDS)] if name not in text] == []
+
+
+def test_there_are_command_lines_of_every_command_to_check():
+    words = {line.split()[1] for _, line in ALL_LINES}
+    assert words == set(GROUP.commands)
+    assert len(ALL_LINES) > 15
+    assert {name for name, _ in HELP_LINES} == set(GROUP.commands)
+
+
+@pytest.mark.parametrize(("place", "line"), [*ALL_LINES, *HELP_LINES], ids=lambda value: value)
+def test_a_command_line_that_a_document_shows_parses(place, line):
+    context = parse(line)
+    assert context.info_name == line.split()[1]
+
+
+def test_a_command_line_with_an_unknown_option_would_not_parse():
+    with pytest.raises(Exception, match="--keep-tip"):
+        parse("curate filter scores.parquet --keep-tip 5")
+
+
+def comparable(text):
+    """Lines without what differs from run to run: seconds, rates, threads and device."""
+    text = re.sub(r"\([0-9]+ threads", "(N threads", text)
+    text = re.sub(r"in [0-9.]+ s \([0-9,]+ images/s\)", "in S s (R images/s)", text)
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.usefixtures("newcomer")
+def test_the_first_example_prints_what_it_shows():
+    import torch
+
+    shown = blocks(README.read_text(), "console")[0]
+    printed = ""
+    for line in re.findall(r"^\$ (.*)$", shown, re.MULTILINE):
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, result.output
+        printed += f"$ {line}\n{result.output}"
+    if torch.cuda.is_available():
+        pytest.skip("the example shows a machine without a GPU")
+    assert comparable(printed) == comparable(shown)
+
+
+def test_the_python_example_runs_and_keeps_what_it_asks_for(newcomer, capsys):
+    import polars as pl
+
+    (code,) = blocks(README.read_text(), "python")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 8
+    exec(compile(code, str(README), "exec"), {})
+    scores, kept = pl.read_parquet(newcomer / "scores.parquet"), pl.read_parquet(newcomer / "kept.parquet")
+    assert (scores.height, kept.height) == (12, 9)
+    assert kept["kappa_visimsiam"].min() >= scores["kappa_visimsiam"].sort(descending=True)[8]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "12 {'ok': 12} scores.parquet"
+    assert printed[-1] == "9 kept of 12 in kept.parquet"
+    assert len(printed) == 5
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_a_link_leads_to_a_file(path):
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        assert target.startswith("https://") or (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_make_verbs_and_benchmarks_that_a_document_names_exist(path):
+    verbs = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for verb in re.findall(r"(?:`|    )make (\w+)", path.read_text()):
+        assert verb in verbs
+    for script in re.findall(r"`(?:python )?((?:benchmarks|examples|docs)/\w+\.py)", path.read_text()):
+        assert (ROOT / script).is_file(), script
