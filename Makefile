@@ -11,9 +11,9 @@ READY := $(VENV)/.installed
 # mark stale. An environment without a working pip (cut off while it was made, or its Python is gone) is made anew.
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "error: expected Python 3.11 or later as '$(PYTHON)', found none; \
-	install it, or name one: make PYTHON=/path/to/python"; exit 1; }
+	install it, or name one: make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: expected Python 3.11 or later, \
-	got $$($(PYTHON) -V 2>&1) as '$(PYTHON)'; name another: make PYTHON=/path/to/python"; exit 1; }
+	got $$($(PYTHON) -V 2>&1) as '$(PYTHON)'; name another: make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV); }
 	@echo "installing into $(VENV); the first time this takes minutes (torch is large)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
