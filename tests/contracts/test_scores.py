@@ -1,0 +1,167 @@
+"""What a score must mean, on real photographs, for whichever model makes it."""
+
+import importlib.util
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.stats import spearmanr
+
+from curate.engines.local import score
+from curate.engines.settings import ScoreSettings
+from curate.table import open_table
+from scoring.checkpoint import DEFAULT, load_model, shipped_models
+from scoring.images import decode
+from scoring.runner import Runner
+
+ROOT = Path(__file__).parents[2]
+PHOTOS = sorted((ROOT / "examples" / "photos").glob("*.jpg"))
+TOLERANCE = 1e-4  # relative, in fp32: sums in another order differ in the last digits
+RANK = 0.99  # least rank correlation of bf16 and fp32
+# The least share of the photographs whose version must have the lower kappa; the mean must be lower, too.
+LEAST_SHARE = {"blurred": 0.6, "cropped": 0.6, "noisy": 0.6, "covered": 0.6}
+
+
+def demonstration():
+    """The script that makes worse versions of the photographs."""
+    spec = importlib.util.spec_from_file_location("demo", ROOT / "examples" / "demo.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def heap(tmp_path_factory):
+    """The photographs and their versions: `NAME.jpg`, `NAME_blurred.jpg`, ..., four `NAME_duplicate.jpg`."""
+    folder = tmp_path_factory.mktemp("contract") / "heap"
+    folder.mkdir()
+    demonstration().make_heap(folder)
+    for name in ("cut_short.jpg", "not_an_image.jpg"):
+        (folder / name).unlink()
+    return folder
+
+
+@pytest.fixture(scope="module", params=["shipped", "random weights"])
+def model(request, tiny_checkpoint):
+    """The model that ships, and one with random weights: these rules are not learned."""
+    if request.param == "random weights":
+        return tiny_checkpoint
+    if DEFAULT not in shipped_models():
+        pytest.skip("no checkpoint is in scoring/checkpoints yet")
+    return shipped_models()[DEFAULT]
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """The model that ships."""
+    if DEFAULT not in shipped_models():
+        pytest.skip("no checkpoint is in scoring/checkpoints yet")
+    return shipped_models()[DEFAULT]
+
+
+def kappas(source, out, checkpoint, **settings):
+    """Score as `curate score` does on a CPU; key -> kappa."""
+    score(source, out, model=checkpoint, settings=ScoreSettings(**{"device": "cpu", **settings}), workers=2)
+    table = open_table(out)
+    column = next(name for name in table.schema.names if name.startswith("kappa_"))
+    rows = table.read(["key", column, "status"]).to_pylist()
+    assert {row["status"] for row in rows} == {"ok"}
+    return {Path(row["key"]).name: row[column] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def reference(heap, model, tmp_path_factory):
+    return kappas(heap, tmp_path_factory.mktemp("reference") / "s.parquet", model)
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    return all(one[name] == pytest.approx(other[name], rel=TOLERANCE) for name in one)
+
+
+def test_scores_are_positive_finite_and_tell_photographs_apart(reference):
+    values = np.array([reference[path.name] for path in PHOTOS])
+    assert np.isfinite(values).all()
+    assert (values > 0).all()
+    assert len(set(values.tolist())) == len(PHOTOS)
+    assert values.std() / values.mean() > 10 * TOLERANCE  # or the other tests would compare noise
+
+
+def test_a_duplicate_has_the_very_same_score(reference):
+    copies = [name for name in reference if name.endswith("_duplicate.jpg")]
+    assert len(copies) == 4
+    for name in copies:
+        assert reference[name] == reference[name.replace("_duplicate", "")]
+
+
+def test_a_duplicate_in_another_shard_has_the_same_score(heap, model, reference, tmp_path):
+    assert same(kappas(heap, tmp_path / "s.parquet", model, shard_rows=3), reference)
+
+
+def test_the_order_of_the_images_changes_no_score(heap, model, reference, tmp_path):
+    paths = sorted(heap.iterdir())
+    random.Random(1).shuffle(paths)
+    (tmp_path / "list.txt").write_text("".join(f"{path}\n" for path in paths))
+    assert same(kappas(tmp_path / "list.txt", tmp_path / "s.parquet", model), reference)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 33])
+def test_the_size_of_a_batch_changes_no_score(heap, model, reference, tmp_path, batch_size):
+    assert same(kappas(heap, tmp_path / "s.parquet", model, batch_size=batch_size), reference)
+
+
+def test_a_heap_in_two_halves_has_the_scores_of_the_whole(heap, model, reference, tmp_path):
+    halves = {}
+    for half in range(2):
+        part = tmp_path / f"half{half}"
+        part.mkdir()
+        for path in sorted(heap.iterdir())[half::2]:
+            shutil.copy(path, part)
+        halves |= kappas(part, tmp_path / f"{half}.parquet", model)
+    assert same(halves, reference)
+
+
+def test_a_batch_that_shrinks_has_the_scores_of_the_whole(model):
+    network, _ = load_model(model)
+    pixels = np.stack([decode(path.read_bytes(), network.spec.preprocessing).pixels for path in PHOTOS])
+    runner = Runner(network, torch.device("cpu"))
+    whole = runner.submit(pixels).result()
+    runner.step = 5
+    parts = runner.submit(pixels).result()
+    for name, kappa in whole.kappas.items():
+        assert kappa.shape == (len(PHOTOS),)
+        assert np.allclose(parts.kappas[name], kappa, rtol=TOLERANCE, atol=0)
+    assert np.abs(parts.embedding - whole.embedding).max() < TOLERANCE
+
+
+def test_a_lossless_copy_of_the_pixels_has_the_same_score(model, tmp_path):
+    """The score is of the picture, not of the file: PNG for JPEG, a name for another."""
+    for folder in ("jpeg", "png"):
+        (tmp_path / folder).mkdir()
+    for path in PHOTOS:
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+        image.save(tmp_path / "jpeg" / f"{path.stem}.bmp")
+        image.save(tmp_path / "png" / f"{path.stem}.bmp", "PNG")
+    ours = kappas(tmp_path / "jpeg", tmp_path / "a.parquet", model)
+    assert same(kappas(tmp_path / "png", tmp_path / "b.parquet", model), ours)
+
+
+def test_half_precision_keeps_the_order(heap, shipped, tmp_path):
+    fp32 = kappas(heap, tmp_path / "a.parquet", shipped)
+    bf16 = kappas(heap, tmp_path / "b.parquet", shipped, precision="bf16")
+    names = sorted(fp32)
+    assert spearmanr([fp32[name] for name in names], [bf16[name] for name in names]).statistic >= RANK
+
+
+@pytest.mark.parametrize("kind", LEAST_SHARE)
+def test_a_worse_version_of_a_photograph_has_a_lower_kappa(heap, shipped, tmp_path, kind):
+    found = kappas(heap, tmp_path / "s.parquet", shipped)
+    pairs = [(found[path.name], found[f"{path.stem}_{kind}.jpg"]) for path in PHOTOS]
+    share = np.mean([worse < good for good, worse in pairs])
+    assert np.mean([np.log(worse / good) for good, worse in pairs]) < 0
+    assert share >= LEAST_SHARE[kind], f"{kind}: lower for {share:.0%} of the photographs"
