@@ -24,6 +24,7 @@ def run(
     top: Annotated[int, typer.Option(min=0, help="Pictures with the highest values.")] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Pictures a row.")] = 10,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
 ) -> None:
     """Draw a contact sheet: the highest and the lowest of a column.
 
@@ -34,19 +35,28 @@ def run(
         curate sheet scores.parquet --source images.parquet --top 50 --bottom 50 -o sheet.png
     """
     from curate.report.rank import extremes
-    from curate.report.sheet import contact_sheet, save_sheet
+    from curate.report.sheet import contact_sheet, refuse_too_many, save_sheet
     from curate.report.tiles import tiles
     from curate.table import open_table
     from scoring.errors import InputError
 
     if out.suffix.lower() != ".png":
         raise InputError(f"expected a picture name that ends in .png, got {out}")
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
     opened = open_table(table, require=["key"])
     found = extremes(opened, column, top=top, bottom=bottom)
+    if not found.top and not found.bottom:
+        raise InputError(
+            f"expected rows with a value in {found.column} and --top or --bottom above 0, got none to draw"
+        )
+    refuse_too_many(len(found.top) + len(found.bottom))
     pictures = tiles(opened, [*found.top, *found.bottom], found.column, source=source, root=root)
     sections = [
         (f"highest {found.column}", [pictures[row] for row in found.top]),
         (f"lowest {found.column}", [pictures[row] for row in found.bottom]),
     ]
-    save_sheet(contact_sheet([section for section in sections if section[1]], columns=columns), out)
+    save_sheet(
+        contact_sheet([section for section in sections if section[1]], columns=columns), out, overwrite=overwrite
+    )
     say(f"{len(found.top)} highest and {len(found.bottom)} lowest of {found.column}: {out}")

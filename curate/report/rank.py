@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from curate.apply import default_column
 from curate.table import Table
+from scoring.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
     """
     name = column or default_column(table)
     table.require([name])
+    kind = table.schema.field(name).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise InputError(f"expected numbers in column {name!r} of {table.path}, got {kind}; choose another --column")
     parts = [np.zeros(0)]
     for batch in table.batches([name]):
         parts.append(batch.column(0).cast("float64").to_numpy(zero_copy_only=False))

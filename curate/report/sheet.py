@@ -34,9 +34,7 @@ def contact_sheet(sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: in
     Raises:
         InputError: if there are more than 2,000 tiles, which no one could look at.
     """
-    n = sum(len(tiles) for _, tiles in sections)
-    if n > MOST_TILES:
-        raise InputError(f"a contact sheet holds at most {MOST_TILES} pictures, got {n}; ask for fewer")
+    refuse_too_many(sum(len(tiles) for _, tiles in sections))
     font = ImageFont.load_default(13)
     heading = ImageFont.load_default(18)
     row_height = TILE + CAPTION + GAP
@@ -53,6 +51,12 @@ def contact_sheet(sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: in
             _draw_tile(sheet, draw, tile, (x, y + at // columns * row_height), font)
         y += -(-len(tiles) // columns) * row_height
     return sheet
+
+
+def refuse_too_many(n: int) -> None:
+    """Raise ``InputError`` unless ``n`` pictures fit on a sheet; ask before reading them."""
+    if n > MOST_TILES:
+        raise InputError(f"a contact sheet holds at most {MOST_TILES} pictures, got {n}; ask for fewer")
 
 
 def _draw_tile(
@@ -79,13 +83,17 @@ def _draw_tile(
         draw.text((x, y + TILE + 1 + 14 * line), text, fill="black", font=font)
 
 
-def save_sheet(sheet: Image.Image, path: Path) -> None:
-    """Write a sheet as PNG, whole or not at all."""
+def save_sheet(sheet: Image.Image, path: Path, *, overwrite: bool = False) -> None:
+    """Write a sheet as PNG, whole or not at all.
+
+    Raises:
+        InputError: if there is a file of that name and it may not be replaced, or the place refuses.
+    """
     import io
 
     from scoring.atomic import AtomicFile
 
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG")
-    with AtomicFile(path, overwrite=True) as file:
+    with AtomicFile(path, overwrite=overwrite) as file:
         file.write(buffer.getvalue())
