@@ -23,7 +23,7 @@ def run(
     ] = None,
     label: Annotated[str, typer.Option(help="Column with the class, for supervised training.")] = "label",
     label_from_folder: Annotated[
-        bool, typer.Option("--label-from-folder", help="Name of the first sub-folder is the class.")
+        bool, typer.Option("--label-from-folder", help="Take the first sub-folder's name as the class.")
     ] = False,
     size: Annotated[int, typer.Option(help="Side of a view in pixels, and of what the model scores.")] = 224,
     small_size: Annotated[int, typer.Option(help="Side of a low-resolution view in pixels.")] = 96,
@@ -76,7 +76,7 @@ def run(
 
     \b
         curate train visimsiam photos/ -o mine.safetensors --backbone resnet18 --epochs 200
-        curate train supervised labelled.parquet -o trunk.safetensors --size 64 --epochs 16
+        curate train supervised photos/ --label-from-folder -o trunk.safetensors --size 64 --epochs 16
         curate train visimsiam photos/ -o mine.safetensors --size 64 --small-size 32 --init trunk.safetensors
     """
     from scoring.checkpoint import load_model
@@ -148,6 +148,7 @@ def _load(
     line: Callable[[str], None],
 ) -> tuple[Any, str]:
     from curate.manifest import SourceOptions, open_manifest
+    from curate.manifest.names import some
     from scoring.errors import InputError
     from trainers.data import load_training_set
 
@@ -159,17 +160,20 @@ def _load(
     if label is not None:
         if label not in manifest.schema.names:
             columns = ", ".join(manifest.schema.names)
-            raise InputError(f"supervised training needs labels, and there is no column {label!r} (columns: {columns})")
+            raise InputError(
+                f"supervised training needs labels, and there is no column {label!r} (columns: {columns}); "
+                "name one with --label, or use --label-from-folder"
+            )
         labels = manifest.rows(0, manifest.n_rows).column(label).to_pylist()
         if all(value is None for value in labels):
             raise InputError(
                 f"supervised training needs labels, and none of {len(labels):,} images has one in {label!r}; "
-                "expected a sub-folder for each class, or a table whose class column --label names"
+                "expected a sub-folder for each class, or another column (--label)"
             )
     images = load_training_set(manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, size=size)
     if images.failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(images.failures.items()))
-        line(f"left out {sum(images.failures.values()):,} images that cannot be read: {kinds}")
+        line(f"left out {some(sum(images.failures.values()), 'image')} that cannot be read: {kinds}")
     return images, manifest.description
 
 

@@ -65,7 +65,7 @@ def parse(line):
     return command.make_context(words[1], words[2:])
 
 
-ALL_LINES = [(path.name, line) for path in DOCUMENTS for line in command_lines(path.read_text())]
+ALL_LINES = [(str(path.relative_to(ROOT)), line) for path in DOCUMENTS for line in command_lines(path.read_text())]
 HELP_LINES = [
     (name, line)
     for name, command in GROUP.commands.items()
@@ -74,7 +74,8 @@ HELP_LINES = [
 
 
 def test_no_number_is_left_to_be_filled_in():
-    left = {path.name: path.read_text().count(PLACEHOLDER) for path in DOCUMENTS if PLACEHOLDER in path.read_text()}
+    counts = {str(path.relative_to(ROOT)): path.read_text().count(PLACEHOLDER) for path in DOCUMENTS}
+    left = {name: n for name, n in counts.items() if n}
     assert not left, f"measure, and write the numbers in place of {PLACEHOLDER}: {left}"
 
 
@@ -158,13 +159,13 @@ def test_the_python_example_runs_and_keeps_what_it_asks_for(newcomer, capsys):
     assert len(printed) == 5
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_link_leads_to_a_file(path):
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
         assert target.startswith("https://") or (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_make_verbs_and_benchmarks_that_a_document_names_exist(path):
     verbs = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for verb in re.findall(r"(?:`|    )make (\w+)", path.read_text()):

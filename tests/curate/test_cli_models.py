@@ -1,0 +1,103 @@
+"""``curate models``, and ``curate info`` of a checkpoint."""
+
+import json
+import pickle
+
+import pytest
+from typer.testing import CliRunner
+
+from curate.cli import app
+from scoring.checkpoint import load_model, read_header, save_checkpoint
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def ships(monkeypatch, tiny_checkpoint):
+    """Pretend that the tiny checkpoint, and a copy by another name, came with the package."""
+    models = {"other": tiny_checkpoint, "visimsiam": tiny_checkpoint}
+    monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: models)
+    return tiny_checkpoint
+
+
+@pytest.mark.usefixtures("ships")
+def test_the_list_has_a_line_for_each_model_and_marks_the_default():
+    lines = run("models").stdout.splitlines()
+    about = "visimsiam on resnet10t, 32 px, CC0"
+    assert lines == [f"other: {about}", f"visimsiam (default): {about}"]
+
+
+def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
+    by_name, by_file = run("models", "visimsiam"), run("models", ships)
+    assert by_name.exit_code == by_file.exit_code == 0
+    assert by_name.stdout == by_file.stdout
+    lines = by_name.stdout.splitlines()
+    assert "method: visimsiam" in lines
+    assert "  name: resnet10t" in lines
+    assert f"digest: {read_header(ships)['digest']}" in lines
+
+
+def test_json_is_the_card_itself(ships):
+    assert json.loads(run("models", "visimsiam", "--json").stdout) == read_header(ships)
+    assert list(json.loads(run("models", "--json").stdout)) == ["other", "visimsiam"]
+
+
+def test_an_installation_without_models_says_so(monkeypatch):
+    monkeypatch.setattr("scoring.checkpoint.shipped_models", dict)
+    result = run("models")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert "no model ships with this installation" in result.stderr
+    assert json.loads(run("models", "--json").stdout) == {}
+
+
+def test_a_card_cannot_command_the_terminal(tmp_path, tiny_checkpoint):
+    model, _ = load_model(tiny_checkpoint)
+    card = {"method": "a\x1b[2Jb\nc", "training": {"x\x1b]0;": 1}, "metrics": {}, "data_licence": "CC0"}
+    save_checkpoint(tmp_path / "m.safetensors", model, card)
+    for command in ("models", "info"):
+        result = run(command, tmp_path / "m.safetensors")
+        assert result.exit_code == 0
+        assert "\x1b" not in result.output
+        assert "a\\x1b[2Jb\\nc" in result.output
+
+
+@pytest.mark.usefixtures("ships")
+def test_an_unknown_name_shows_the_closest_and_all():
+    result = run("models", "visimsian")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: unknown model 'visimsian'; did you mean 'visimsiam'? (known: other, visimsiam)\n"
+    )  # fmt: skip
+
+
+def test_what_is_no_checkpoint_is_refused_in_one_line_by_every_command_that_takes_one(tmp_path, tiny_checkpoint):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "pickled.safetensors").write_bytes(pickle.dumps({"weights": [1.0]}))
+    (tmp_path / "short.safetensors").write_bytes(tiny_checkpoint.read_bytes()[:1000])
+    (tmp_path / "text.safetensors").write_text("hello")
+    for name in ("pickled", "short", "text", "absent"):
+        file = tmp_path / f"{name}.safetensors"
+        for args in (
+            ["models", file],
+            ["info", file],
+            ["score", tmp_path / "photos", "-o", tmp_path / "s.parquet", "--model", file],
+            ["train", "visimsiam", tmp_path / "photos", "-o", tmp_path / "m.safetensors", "--init", file],
+        ):
+            result = run(*args)
+            assert result.exit_code == 1, args
+            assert result.stderr.startswith("error: "), result.output
+            assert result.stderr.count("\n") == 1
+            assert f"{name}.safetensors" in result.stderr
+    assert not (tmp_path / "s.parquet").exists()
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_info_of_a_checkpoint_shows_its_kind_and_card(tiny_checkpoint):
+    result = run("info", tiny_checkpoint)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0].endswith(": checkpoint")
+    facts = json.loads(run("info", tiny_checkpoint, "--json").stdout)["facts"]
+    assert facts == read_header(tiny_checkpoint)

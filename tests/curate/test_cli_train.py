@@ -1,0 +1,252 @@
+"""``curate train`` as typed: real, tiny runs on images of 32 pixels."""
+
+import functools
+import json
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+import trainers.loop
+from curate.cli import app
+from scoring.checkpoint import load_model, read_header, save_checkpoint
+
+TINY = ["--backbone", "resnet10t", "--size", "32", "--small-size", "16", "--n-small", "1"]
+TINY += ["--latent-dim", "16", "--hidden-dim", "16", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Sixteen images in two sub-folders, and a broken one."""
+    folder = tmp_path_factory.mktemp("train") / "photos"
+    generator = np.random.default_rng(0)
+    for kind in ("cat", "dog"):
+        (folder / kind).mkdir(parents=True)
+        for i in range(8):
+            pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((40, 40)).save(folder / kind / f"{i}.png")
+    (folder / "cat" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(photos, tmp_path_factory):
+    """A model that the command line made, and what it said."""
+    out = tmp_path_factory.mktemp("trained") / "mine.safetensors"
+    result = run("train", "visimsiam", photos, "-o", out, *TINY, "--licence", "CC0", "--note", "a test")
+    assert result.exit_code == 0, result.output
+    return out, result.stderr
+
+
+def tensors(path):
+    return {name: value.clone() for name, value in load_model(path)[0].state_dict().items()}
+
+
+def test_training_says_what_it_reads_what_it_leaves_out_and_what_came_of_it(trained):
+    out, said = trained
+    assert "training on the CPU: this is slow" in said
+    assert "photos: 17 files" in said
+    assert "left out 1 image that cannot be read: 1 corrupt" in said
+    assert "spread " in said
+    assert f"model {read_header(out)['digest'][:12]}: {out}" in said
+    assert [path.name for path in out.parent.iterdir()] == ["mine.safetensors"]  # no state is left
+
+
+def test_the_card_holds_the_recipe_the_data_and_the_measures(trained):
+    card = read_header(trained[0])
+    assert card["method"] == "visimsiam"
+    assert card["backbone"]["name"] == "resnet10t"
+    assert card["preprocessing"]["size"] == 32
+    assert card["data_licence"] == "CC0"
+    assert card["training"]["images"] == 16
+    assert card["training"]["note"] == "a test"
+    recipe = card["training"]["recipe"]
+    assert {name: recipe[name] for name in ("epochs", "latent_dim", "n_small", "lr", "schedule", "seed")} == {
+        "epochs": 2, "latent_dim": 16, "n_small": 1, "lr": 0.1, "schedule": "constant", "seed": 0,
+    }  # fmt: skip
+    assert set(card["metrics"]) == {"loss", "cosine", "spread", "kappa"}
+    assert all(np.isfinite(value) for value in card["metrics"].values())
+
+
+def test_score_accepts_what_train_made(trained, photos, tmp_path):
+    result = run("score", photos, "-o", tmp_path / "s.parquet", "--model", trained[0], "--device", "cpu", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["model"] == read_header(trained[0])["digest"]
+    table = pl.read_parquet(tmp_path / "s.parquet")
+    assert table.height == 17
+    kappa = table["kappa_visimsiam"].drop_nulls()
+    assert len(kappa) == 16
+    assert kappa.min() > 0
+    assert run("filter", tmp_path / "s.parquet", "--keep-top", "4", "-o", tmp_path / "k.parquet").exit_code == 0
+    assert pl.read_parquet(tmp_path / "k.parquet")["kappa_visimsiam"].min() == kappa.sort()[-4]
+
+
+def test_the_same_command_makes_the_same_model_and_another_seed_another(trained, photos, tmp_path):
+    args = ["train", "visimsiam", photos, *TINY, "--licence", "CC0", "--note", "a test", "--quiet"]
+    again, other = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    result = run(*args, "-o", again)
+    assert (result.exit_code, result.output) == (0, "")
+    assert run(*args, "-o", other, "--seed", 1).exit_code == 0
+    first, second, third = tensors(trained[0]), tensors(again), tensors(other)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], third[name]) for name in first)
+
+
+def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, photos, tmp_path, monkeypatch):
+    out = tmp_path / "mine.safetensors"
+    args = ["train", "visimsiam", photos, "-o", out, *TINY]
+    ticks = iter(range(0, 10**6, 10))
+    real = trainers.loop.train
+
+    def cut(progress):
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    def killed(*positional, report, **named):
+        clock = time.monotonic
+        monkeypatch.setattr(trainers.loop.time, "monotonic", lambda: next(ticks))  # each step is long enough to save
+        try:
+            return real(*positional, **named, save_every=1.0, report=cut)
+        finally:
+            monkeypatch.setattr(trainers.loop.time, "monotonic", clock)
+
+    monkeypatch.setattr(trainers.loop, "train", killed)
+    result = run(*args)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1].startswith("interrupted")
+    state = tmp_path / ".mine.safetensors.state"
+    assert [path.name for path in tmp_path.iterdir()] == [state.name]
+
+    monkeypatch.setattr(trainers.loop, "train", real)
+    refused = run(*args, "--lr", 0.5)
+    assert refused.exit_code == 1
+    assert "holds an unfinished run with lr = 0.1, this one has 0.5" in refused.stderr
+    steps = []
+    monkeypatch.setattr(
+        trainers.loop, "_forward", lambda *a, real=trainers.loop._forward: steps.append(a[-1]) or real(*a)
+    )
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    assert f"going on from {state}" in result.stderr
+    assert steps == [2, 3]  # two of four steps were in the state
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
+    whole, resumed = tensors(trained[0]), tensors(out)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos, tmp_path):
+    trunk = tmp_path / "trunk.safetensors"
+    result = run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TINY)
+    assert result.exit_code == 0, result.output
+    assert "accuracy " in result.stderr
+    card = read_header(trunk)
+    assert card["heads"] == {}
+    pl.DataFrame({"path": [str(path) for path in sorted(photos.rglob("[0-9].png"))], "kind": [1, 2] * 8}).write_csv(
+        tmp_path / "list.csv"
+    )
+    again = run(
+        "train", "supervised", tmp_path / "list.csv", "--label", "kind", "-o", tmp_path / "b.safetensors", *TINY
+    )
+    assert again.exit_code == 0, again.output
+    assert run("score", photos, "-o", tmp_path / "s.parquet", "--model", trunk, "--device", "cpu").exit_code == 0
+    columns = pl.read_parquet(tmp_path / "s.parquet").columns
+    assert "embedding" in columns
+    assert not [name for name in columns if name.startswith(("kappa_", "unc_"))]
+
+
+def test_init_starts_from_a_trunk_and_the_card_says_which(trained, photos, tmp_path):
+    trunk, out = tmp_path / "trunk.safetensors", tmp_path / "mine.safetensors"
+    assert run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TINY).exit_code == 0
+    result = run("train", "visimsiam", photos, "-o", out, "--init", trunk, "--freeze", "trunk", *TINY)
+    assert result.exit_code == 0, result.output
+    before, after = tensors(trunk), tensors(out)
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("backbone."))
+    assert read_header(out)["training"]["init"]["digest"] == read_header(trunk)["digest"]
+
+
+def test_half_stores_half_the_bytes_and_scores_alike(trained, photos, tmp_path):
+    out = tmp_path / "half.safetensors"
+    assert run("train", "visimsiam", photos, "-o", out, *TINY, "--half").exit_code == 0
+    assert out.stat().st_size < 0.55 * trained[0].stat().st_size
+    whole, half = tensors(trained[0]), tensors(out)
+    assert max((whole[name].float() - half[name].float()).abs().max().item() for name in whole) < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["visimsian", "photos"], "unknown method 'visimsian'; did you mean 'visimsiam'?"),
+        (["visimsiam", "photos", "--backbone", "resnet1O"], "has no model 'resnet1O'; close names: "),
+        (["visimsiam", "nowhere"], "nowhere"),
+        (["visimsiam", "photos", "--device", "tpu"], "expected a device such as auto, cpu, cuda"),
+        (["visimsiam", "photos", "--precision", "fp8"], "expected a precision out of auto, fp32, bf16"),
+        (["visimsiam", "photos", "--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["visimsiam", "photos", "--corrupt", "2"], "is a chance in [0, 1], got 2"),
+        (["visimsiam", "photos", "--schedule", "linear"], "schedule must be one of constant, cosine"),
+        (["supervised", "flat", "--label-from-folder"], "none of 2 images has one in 'label'; expected a sub-folder"),
+        (["supervised", "flat"], "(columns: key, uri); name one with --label, or use --label-from-folder"),
+        (["supervised", "list.csv"], "there is no column 'label' (columns: "),
+        (["visimsiam", "one"], "training needs at least 2 readable images, got 1"),
+    ],
+)
+def test_a_mistake_ends_in_one_line_with_exit_1_and_no_checkpoint(photos, tmp_path, monkeypatch, args, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").symlink_to(photos)
+    for folder, n in (("flat", 2), ("one", 1)):
+        (tmp_path / folder).mkdir()
+        for i in range(n):
+            Image.new("RGB", (40, 40)).save(tmp_path / folder / f"{i}.png")
+    (tmp_path / "list.csv").write_text(f"path,kind\n{photos}/cat/0.png,1\n{photos}/cat/1.png,2\n")
+    options = [word for word in TINY if args[-2:-1] != ["--device"] or word not in ("--device", "cpu")]
+    result = run("train", *args[:2], "-o", "m.safetensors", *options, *args[2:])
+    assert result.exit_code == 1, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert words in errors[0]
+    assert result.stderr.splitlines()[-1] == errors[0]
+    assert not list(tmp_path.glob("*.safetensors"))
+    assert not list(tmp_path.glob(".*.state"))
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("there.safetensors", "there.safetensors exists already; choose another name, or replace it with --overwrite"),
+        ("m.pt", "expected a checkpoint name that ends in .safetensors, got m.pt"),
+        ("none/m.safetensors", "the folder none for --out does not exist"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_before_any_image_is_read(photos, tmp_path, monkeypatch, out, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.safetensors").write_text("precious")
+    monkeypatch.setattr("curate.manifest.open_manifest", functools.partial(pytest.fail, "it was read"))
+    result = run("train", "visimsiam", photos, "-o", out, *TINY)
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
+    assert (tmp_path / "there.safetensors").read_text() == "precious"
+
+
+def test_overwrite_replaces_a_checkpoint_only_when_the_new_one_is_whole(trained, photos, tmp_path, monkeypatch):
+    out = tmp_path / "m.safetensors"
+    model, card = load_model(trained[0])
+    save_checkpoint(out, model, {**card, "method": "old"})
+    before = out.read_bytes()
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainers.loop, "train", interrupted)
+        assert run("train", "visimsiam", photos, "-o", out, *TINY, "--overwrite").exit_code == 130
+    assert out.read_bytes() == before
+    assert run("train", "visimsiam", photos, "-o", out, *TINY, "--overwrite").exit_code == 0
+    assert read_header(out)["method"] == "visimsiam"
