@@ -40,7 +40,10 @@ def find_checkpoint(name: str | Path) -> Path:
         if not path.is_file():
             raise InputError(f"expected a checkpoint file, found none at {path}; `curate models` lists what ships")
         return path
-    return lookup(shipped_models(), str(name), kind="model")
+    shipped = shipped_models()
+    if not shipped:
+        raise InputError(f"this installation holds no models at {SHIPPED}; give a checkpoint file, or install curate anew")
+    return lookup(shipped, str(name), kind="model")
 
 
 def save_checkpoint(

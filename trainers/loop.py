@@ -80,7 +80,7 @@ def train(
     init: ScoringModel | None = None,
     pretrained: bool = False,
     compiled: bool = False,
-    save_every: float = 300.0,
+    save_every: float = 60.0,
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[ScoringModel, dict[str, float]]:
     """Fit a model; pick up from ``state`` where an earlier run of the same recipe left off.

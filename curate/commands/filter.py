@@ -47,7 +47,7 @@ def run(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Keep the rows of a scored table that satisfy every rule, with a reason for each that goes.
+    """Keep the rows of a scored table that satisfy every rule.
 
     Example:
 

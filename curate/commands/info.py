@@ -18,7 +18,7 @@ def run(
     ],
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON on stdout.")] = False,
 ) -> None:
-    """Show what a file is: rows, columns with their meaning, model, settings and counts.
+    """Show what a file is: rows, columns, model, settings, counts.
 
     Example:
 

@@ -69,7 +69,7 @@ def run(
 ) -> None:
     """Train a model on your own images.
 
-    Killed, the run goes on when you repeat the command, from a state of at most five minutes before. Defaults are
+    Killed, the run goes on when you repeat the command, from a state of at most a minute before. Defaults are
     those of the VI-SimSiam paper (appendix B). For small images or a CPU, use smaller sizes and --init.
 
     Example:

@@ -13,7 +13,7 @@ def run(
     table: Annotated[Path | None, typer.Option(help="The table that was filtered, if it has moved.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Apply a receipt's rules again and compare: identical, or which rows differ (exit 1).
+    """Derive a subset again from its receipt, and compare.
 
     Example:
 
