@@ -21,6 +21,7 @@ from scoring.model import ModelSpec, ScoringModel
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "checkpoints"
 DEFAULT = "visimsiam"
+BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
 REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
 
 
@@ -36,13 +37,15 @@ def find_checkpoint(name: str | Path) -> Path:
         InputError: if it is neither.
     """
     path = Path(name)
-    if path.suffix or path.exists() or len(path.parts) > 1:
+    if str(name) not in shipped_models() and (path.suffix or path.is_file() or len(path.parts) > 1):
         if not path.is_file():
             raise InputError(f"expected a checkpoint file, found none at {path}; `curate models` lists what ships")
         return path
     shipped = shipped_models()
     if not shipped:
-        raise InputError(f"this installation holds no models at {SHIPPED}; give a checkpoint file, or install curate anew")
+        raise InputError(
+            f"this installation holds no models at {SHIPPED}; give a checkpoint file, or install curate anew"
+        )
     return lookup(shipped, str(name), kind="model")
 
 
@@ -64,6 +67,9 @@ def save_checkpoint(
         name: (value.to(dtype) if value.is_floating_point() else value).detach().cpu().contiguous()
         for name, value in model.state_dict().items()
     }
+    lost = [name for name, value in tensors.items() if value.is_floating_point() and not value.isfinite().all()]
+    if lost:
+        raise InputError(f"{path} was not written: {lost[0]} ({len(lost)} in all) does not fit {dtype}; store float32")
     spec = model.spec
     header = {
         **card,
@@ -141,11 +147,19 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     return model.eval(), header
 
 
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return backbone options that only shape the network; others of timm's read files."""
+    for name, value in options.items():
+        if name not in BACKBONE_OPTIONS or not isinstance(value, (bool, int, float)):
+            raise ValueError(f"backbone option {name}={value!r} is not one of {', '.join(BACKBONE_OPTIONS)}")
+    return dict(options)
+
+
 def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
     try:
         return ModelSpec(
             backbone=str(header["backbone"]["name"]),
-            backbone_options=dict(header["backbone"].get("options", {})),
+            backbone_options=_options(header["backbone"].get("options", {})),
             heads={str(name): KappaHeadSpec(**head) for name, head in header["heads"].items()},
             preprocessing=Preprocessing.from_json(header["preprocessing"]),
         )

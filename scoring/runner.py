@@ -83,6 +83,8 @@ class Runner:
     def __init__(self, model: ScoringModel, device: torch.device, precision: str = "fp32") -> None:
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
+        if device.type == "cuda" and precision == "fp32":
+            torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
         self.model = model.to(device).to(memory_format=torch.channels_last).eval()
         self.device = device
         self.precision = precision
@@ -99,8 +101,12 @@ class Runner:
             try:
                 return self._run(images)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error) or min(self.step, len(images)) == 1:
+                if not is_out_of_memory(error):
                     raise
+                if min(self.step, len(images)) == 1:
+                    raise InputError(
+                        f"memory on {self.device} is not enough for a single image; free some, or use --device cpu"
+                    ) from None
             # outside the except clause, where the error would keep the tensors of the failed attempt alive
             self.step = max(1, min(self.step, len(images)) // 2)
             if self.device.type == "cuda":
@@ -121,8 +127,16 @@ class Runner:
         return Pending(embedding, {name: torch.cat([part.kappas[name] for part in parts]) for name in parts[0].kappas})
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+OUT_OF_MEMORY = (
+    "out of memory",
+    "not enough memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "alloc_failed",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out, in any of the ways that torch and CUDA say it."""
     text = str(error).lower()
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
-        words in text for words in ("not enough memory", "can't allocate memory", "cannot allocate memory")
-    )
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in OUT_OF_MEMORY)

@@ -1,9 +1,11 @@
 """What has been committed: shard files in a folder, a journal of one line a shard, and a lock."""
 
 import fcntl
+import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import socket
 import zlib
@@ -71,30 +73,47 @@ class WorkFolder:
             os.close(self._lock)
             self._lock = -1
 
-    def begin(self, fingerprint: dict[str, Any], *, overwrite: bool = False) -> dict[int, Committed]:
-        """Start or resume the run that ``fingerprint`` describes, and return the shards that are done.
+    def begin(
+        self, fingerprint: dict[str, Any], metadata: dict[str, Any], *, overwrite: bool = False
+    ) -> tuple[dict[int, Committed], dict[str, Any]]:
+        """Start or resume the run that ``fingerprint`` describes.
 
-        A shard counts as done when its journal line and its file agree; anything else is computed again.
+        A shard counts as done when its journal line and its file agree; anything else is computed again. Where
+        nothing is done, nothing binds the new run to the old one.
 
         Args:
             fingerprint: what decides what is written: name -> value.
+            metadata: for the files of a new run; a resumed one keeps what it began with.
             overwrite: drop what a different run left here, in place of refusing.
+
+        Returns:
+            The shards that are done, and the metadata of this run.
 
         Raises:
             InputError: if the folder belongs to another run; the first difference is named.
         """
-        run = self.folder / RUN
-        before = _read_json(run)
-        if before is not None and overwrite and before != fingerprint:
-            for path in (self.folder / JOURNAL, run, *self.folder.glob("part-*.parquet")):
-                path.unlink(missing_ok=True)
-            before = None
-        if before is not None:
-            refuse_difference(str(self.folder), before, fingerprint)
-        else:
-            with AtomicFile(run, overwrite=True) as file:
-                file.write(json.dumps(fingerprint, indent=1).encode())
-        return {line.shard: line for line in self._lines() if self._holds(line)}
+        before = self.run()
+        done = {} if before is None else {line.shard: line for line in self._lines() if self._holds(line)}
+        if before is not None and done:
+            if before["fingerprint"] == fingerprint:
+                return done, before["metadata"]
+            if not overwrite:
+                refuse_difference(str(self.folder), before["fingerprint"], fingerprint)
+        # the journal goes first: a shard without a line counts for nothing, whenever we are stopped
+        for path in (self.folder / JOURNAL, self.folder / RUN, *self.folder.glob("part-*.parquet")):
+            path.unlink(missing_ok=True)
+        with AtomicFile(self.folder / RUN) as file:
+            file.write(json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode())
+        return {}, metadata
+
+    def run(self) -> dict[str, Any] | None:
+        """Return what ``begin`` noted of the run in this folder, or None where there is none."""
+        try:
+            value = json.loads((self.folder / RUN).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        whole = isinstance(value, dict) and all(isinstance(value.get(k), dict) for k in ("fingerprint", "metadata"))
+        return value if whole else None
 
     def part(self, shard: int) -> Path:
         """Return the file of a shard."""
@@ -112,20 +131,40 @@ class WorkFolder:
             raise place_error(error, self.folder / JOURNAL) from None
 
     def remove(self) -> None:
-        """Remove the folder; what it held is safe elsewhere."""
-        shutil.rmtree(self.folder)
-        sync_folder(self.folder.parent)
+        """Remove the folder; what it held is safe elsewhere.
 
-    def become(self, out: Path) -> None:
-        """Give the finished folder its name, in place of a folder that has it."""
-        (self.folder / LOCK).unlink()
-        old = out.with_name(f".{out.name}.old")
+        It is renamed first, so that nobody meets, or locks, one that is half gone.
+        """
+        doomed = self.folder.with_name(f"{self.folder.name}.{secrets.token_hex(4)}.done")
+        self.folder.rename(doomed)
+        sync_folder(self.folder.parent)
+        shutil.rmtree(doomed)
+
+    def become(self, out: Path, *, overwrite: bool) -> None:
+        """Give the finished folder its name; with ``overwrite`` in place of the folder that has it.
+
+        Raises:
+            InputError: if the name is taken and ``overwrite`` is not set.
+        """
         if out.exists():
-            shutil.rmtree(old, ignore_errors=True)
+            if not overwrite:
+                raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
+            old = out.with_name(f".{out.name}.{secrets.token_hex(4)}.old")
             out.rename(old)
-        self.folder.rename(out)
+            self.folder.rename(out)
+            shutil.rmtree(old)
+        else:
+            self.folder.rename(out)
+        (out / LOCK).unlink()
         sync_folder(out.parent)
-        shutil.rmtree(old, ignore_errors=True)
+
+    def sweep(self, out: Path) -> None:
+        """Remove what dead processes left beside ``out``: unfinished tables, and folders on their way out."""
+        parent = out.parent
+        for leftover in [*parent.glob(f".{glob.escape(out.name)}.tmp.*")]:
+            leftover.unlink()
+        for leftover in [*parent.glob(f"{glob.escape(self.folder.name)}.*.done")]:
+            shutil.rmtree(leftover)
 
     def _lines(self) -> list[Committed]:
         """Return the journal's lines; one that was cut off or damaged is as good as not written."""
@@ -149,12 +188,3 @@ class WorkFolder:
             return False
         with part.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == line.sha256
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    """Return what a file of ours holds; None where there is none, or nothing that was ever finished."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None

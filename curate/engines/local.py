@@ -3,7 +3,8 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ import torch
 
 from curate import __version__
 from curate.columns import OK
-from curate.engines.journal import Committed, WorkFolder
+from curate.engines.journal import JOURNAL, LOCK, RUN, Committed, WorkFolder
 from curate.engines.settings import ScoreSettings, refuse_difference
-from curate.engines.shard import Decoded, Span, score_columns, score_schema, score_shard, spans
+from curate.engines.shard import Decoded, Span, score_columns, score_schema, spans, start_shard
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.table import TableWriter, open_table
 from scoring.checkpoint import DEFAULT, load_model
 from scoring.errors import InputError
+from scoring.images import DecodedImage
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 
 
@@ -120,8 +122,7 @@ def score(
         report=report,
     )
     fingerprint, metadata = _fingerprint(run, card)
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} for --out does not exist; create it first")
+    _check_out(out, source, overwrite=overwrite)
     work = WorkFolder(out.with_name(f".{out.name}.work"))
     if out.exists() and not overwrite:
         return _finished(out, fingerprint, work, announce)
@@ -129,12 +130,18 @@ def score(
         announce(f"running on the CPU ({torch.get_num_threads()} threads, {precision}): no GPU is used")
     started = time.monotonic()
     with work:
-        committed = run.all_shards(work, work.begin(fingerprint, overwrite=overwrite), metadata)
+        if out.exists() and not overwrite:  # another process finished it while we waited for the lock
+            return _finished(out, fingerprint, work, announce, locked=True)
+        work.sweep(out)
+        committed, metadata = work.begin(fingerprint, metadata, overwrite=overwrite)
+        committed = run.all_shards(work, committed, metadata)
+        if sum(line.rows for line in committed.values()) != manifest.n_rows:
+            raise ValueError(f"{manifest.n_rows} rows went in, {committed} came out")
         if out.suffix == ".parquet":
             _merge(work, len(committed), out, overwrite=overwrite)
             work.remove()
         else:
-            work.become(out)
+            work.become(out, overwrite=overwrite)
     statuses = Counter[str]()
     for line in committed.values():
         statuses.update(line.statuses)
@@ -180,39 +187,60 @@ class _Run:
         failed = sum(n for line in committed.values() for status, n in line.statuses.items() if status != OK)
         progress = ScoreProgress(self.resumed, self.manifest.n_rows, failed, self.resumed)
         self.report(progress)
+        # memory that ran out before would run out again, in other places: other batches, other last digits
+        self.runner.step = min([self.runner.step, *(line.step for line in committed.values())])
         schema = score_schema(self.manifest.schema, self.runner, self.settings)
         preprocessing = self.runner.model.spec.preprocessing
         decoded = Decoded(
             self.manifest, todo, preprocessing, self.settings, workers=self.workers, batch_size=self.batch_size
         )
-        with decoded:
+        with decoded, ThreadPoolExecutor(1, thread_name_prefix="commit") as writer:
+            last: Future[None] | None = None
             for span in todo:
-                table = pa.Table.from_arrays(self._shard(decoded, span, progress).columns, schema=schema)
-                with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
-                    writer.write(table)
-                statuses = Counter(table.column("status").to_pylist())
-                size, digest = writer.file.n_bytes, writer.file.sha256
-                line = Committed(
-                    span.index, table.num_rows, size, digest, dict(statuses), min(self.runner.step, self.batch_size)
-                )
-                work.commit(line)
-                committed[span.index] = line
-                failed += table.num_rows - statuses[OK]
-                progress = ScoreProgress(progress.done + table.num_rows, self.manifest.n_rows, failed, self.resumed)
+                failures: list[int] = [progress.failed]
+                rows = self.manifest.rows(span.start, span.stop)
+                images = self._counted(decoded.take(span.stop - span.start), progress, failures)
+                finish = start_shard(rows, images, self.runner, self.settings, self.batch_size)
+                step = min(self.runner.step, self.batch_size)
+                if last is not None:
+                    last.result()  # one shard at most waits to be written, and its error ends the run
+                last = writer.submit(self._commit, work, span, finish, schema, metadata, step, committed)
+                done = progress.done + span.stop - span.start
+                progress = ScoreProgress(done, self.manifest.n_rows, failures[0], self.resumed)
                 self.report(progress)
+            if last is not None:
+                last.result()
         return committed
 
-    def _shard(self, decoded: Decoded, span: Span, before: ScoreProgress) -> pa.Table:
-        def counted() -> Any:
-            failed = before.failed
-            for at, image in enumerate(decoded.take(span.stop - span.start), 1):
-                failed += image.status != OK
-                yield image
-                if at % 32 == 0:
-                    self.report(ScoreProgress(before.done + at, before.total, failed, before.resumed))
+    def _counted(
+        self, images: Iterator[DecodedImage], before: ScoreProgress, failures: list[int]
+    ) -> Iterator[DecodedImage]:
+        """Yield images, and report the progress now and then."""
+        for at, image in enumerate(images, 1):
+            failures[0] += image.status != OK
+            yield image
+            if at % 32 == 0:
+                self.report(ScoreProgress(before.done + at, before.total, failures[0], before.resumed))
 
-        rows = self.manifest.rows(span.start, span.stop)
-        return score_shard(rows, counted(), self.runner, self.settings, self.batch_size)
+    @staticmethod
+    def _commit(
+        work: WorkFolder,
+        span: Span,
+        finish: Callable[[], pa.Table],
+        schema: pa.Schema,
+        metadata: dict[str, Any],
+        step: int,
+        committed: dict[int, Committed],
+    ) -> None:
+        """Make a shard's table, write it, and note it in the journal; runs beside the next shard."""
+        table = pa.Table.from_arrays(finish().columns, schema=schema)
+        with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
+            writer.write(table)
+        statuses = dict(Counter(table.column("status").to_pylist()))
+        size, digest = writer.file.n_bytes, writer.file.sha256
+        line = Committed(span.index, table.num_rows, size, digest, statuses, step)
+        work.commit(line)
+        committed[span.index] = line
 
 
 def _fingerprint(run: _Run, card: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -236,7 +264,41 @@ def _fingerprint(run: _Run, card: dict[str, Any]) -> tuple[dict[str, Any], dict[
     return values, {"kind": "scores", "model": about, "settings": values, "source": run.manifest.description}
 
 
-def _finished(out: Path, fingerprint: dict[str, Any], work: WorkFolder, announce: Callable[[str], None]) -> ScoreResult:
+def _check_out(out: Path, source: Any, *, overwrite: bool) -> None:
+    """Refuse an output that cannot be made, or that would take the place of something of the user's."""
+    if not out.name or out.name in (".", ".."):
+        raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} for --out does not exist; create it first")
+    if not out.exists():
+        return
+    for one in source if isinstance(source, (list, tuple)) else [source]:
+        if (
+            isinstance(one, (str, Path))
+            and Path(one).exists()
+            and out.resolve()
+            in (
+                Path(one).resolve(),
+                *Path(one).resolve().parents,
+            )
+        ):
+            raise InputError(f"--out {out} is what is to be scored, or holds it; choose another name")
+    if overwrite:
+        ours = {RUN, JOURNAL, LOCK}
+        if out.is_dir() and any(p.name not in ours and not p.match("part-*.parquet") for p in out.iterdir()):
+            raise InputError(f"{out} holds more than scores, and is left alone; choose another --out")
+        if not (out.is_dir() and not any(out.iterdir())) and open_table(out).metadata.get("kind") != "scores":
+            raise InputError(f"{out} is not a table of scores, and is left alone; choose another --out")
+
+
+def _finished(
+    out: Path,
+    fingerprint: dict[str, Any],
+    work: WorkFolder,
+    announce: Callable[[str], None],
+    *,
+    locked: bool = False,
+) -> ScoreResult:
     """Return the result of a run that is complete already, or refuse to touch another's output."""
     if out.is_dir() and not any(out.iterdir()):
         raise InputError(
@@ -245,13 +307,17 @@ def _finished(out: Path, fingerprint: dict[str, Any], work: WorkFolder, announce
     table = open_table(out)
     before = table.metadata.get("settings")
     if table.metadata.get("kind") != "scores" or not isinstance(before, dict):
-        raise InputError(
-            f"{out} exists and is not a table of scores; choose another --out, or replace it with --overwrite"
-        )
+        raise InputError(f"{out} exists and is not a table of scores; choose another --out")
     refuse_difference(str(out), before, fingerprint)
-    if work.folder.exists():  # an earlier run was cut off between its last two steps
-        with work:
+    run = work.run()
+    if locked or (run is not None and run["fingerprint"] == fingerprint):  # cut off between its last two steps
+        if locked:
             work.remove()
+        else:
+            with work:
+                work.remove()
+    elif work.folder.exists():
+        announce(f"another run towards {out} is unfinished in {work.folder}; repeat its command to go on with it")
     announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
     statuses = Counter[str]()
     for batch in table.batches(["status"]):

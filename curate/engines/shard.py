@@ -158,10 +158,12 @@ def unreadable(status: str, error: str) -> DecodedImage:
     return DecodedImage(None, None, None, None, None, None, None, None, status, error)  # type: ignore[arg-type]
 
 
-def score_shard(
+def start_shard(
     rows: pa.Table, images: Iterable[DecodedImage], runner: Runner, settings: ScoreSettings, batch_size: int
-) -> pa.Table:
-    """Return the table of one shard: the manifest's rows, with what was found in each image.
+) -> Callable[[], pa.Table]:
+    """Send a shard through the model, and return what waits for the device and makes the table.
+
+    The two are apart so that another thread can make and write the table while the model goes on with the next shard.
 
     Args:
         rows: ``key``, ``uri`` and the user's columns, N rows.
@@ -172,7 +174,8 @@ def score_shard(
             depends on nothing but the shard.
 
     Returns:
-        N rows. An image that could not be scored has its status and error, and nulls for its scores.
+        A callable that gives N rows. An image that could not be scored has its status and error, and nulls for
+        its scores.
     """
     found: list[DecodedImage] = []
     place: dict[str, int] = {}  # digest -> row of the scores
@@ -199,7 +202,15 @@ def score_shard(
             at.append(place[image.sha256])
         found.append(replace(image, pixels=None))
     flush()
-    return pa.Table.from_arrays(*_assemble(rows, found, np.array(at, np.int64), pending, runner, settings))
+    where = np.array(at, np.int64)
+    return lambda: pa.Table.from_arrays(*_assemble(rows, found, where, pending, runner, settings))
+
+
+def score_shard(
+    rows: pa.Table, images: Iterable[DecodedImage], runner: Runner, settings: ScoreSettings, batch_size: int
+) -> pa.Table:
+    """Return the table of one shard; see ``start_shard``."""
+    return start_shard(rows, images, runner, settings, batch_size)()
 
 
 def _assemble(

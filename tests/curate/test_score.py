@@ -236,9 +236,132 @@ def test_a_foreign_file_or_folder_at_the_output_is_left_alone(folder, tiny_check
     with pytest.raises(InputError, match="is not a Parquet file"):
         run_again(folder, tmp_path / "mine.parquet", tiny_checkpoint)
     assert (tmp_path / "mine.parquet").read_text() == "important"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.txt").write_text("important")
     with pytest.raises(InputError, match=r"expected part-\*.parquet in the folder"):
-        run_again(folder, folder, tiny_checkpoint)
-    assert not list(folder.glob("part-*"))
+        run_again(folder, other, tiny_checkpoint)
+    assert [p.name for p in other.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_scored_is_never_taken_for_the_output(folder, tiny_checkpoint, tmp_path, overwrite):
+    before = sorted(p.name for p in folder.iterdir())
+    for out in (folder, folder.parent):
+        with pytest.raises(InputError, match="is what is to be scored, or holds it"):
+            run_again(folder, out, tiny_checkpoint, overwrite=overwrite)
+    assert sorted(p.name for p in folder.iterdir()) == before
+
+
+def test_overwrite_replaces_scores_and_nothing_else(folder, whole, tiny_checkpoint, tmp_path):
+    mine = tmp_path / "mine.parquet"
+    pq.write_table(pq.read_table(whole, columns=["key"]).replace_schema_metadata({}), mine)
+    with pytest.raises(InputError, match="is not a table of scores, and is left alone"):
+        run_again(folder, mine, tiny_checkpoint, overwrite=True)
+    run_again(folder, tmp_path / "scores", tiny_checkpoint)
+    (tmp_path / "scores" / "notes.txt").write_text("important")
+    with pytest.raises(InputError, match="holds more than scores, and is left alone"):
+        run_again(folder, tmp_path / "scores", tiny_checkpoint, overwrite=True)
+    (tmp_path / "scores" / "notes.txt").unlink()
+    assert run_again(folder, tmp_path / "scores", tiny_checkpoint, overwrite=True).resumed == 0
+    assert open_table(tmp_path / "scores").n_rows == 30
+
+
+def test_a_folder_that_appears_meanwhile_is_left_alone(folder, tiny_checkpoint, tmp_path, monkeypatch):
+    out = tmp_path / "scores"
+    real = WorkFolder.become
+
+    def become(self, *args, **kwargs):
+        out.mkdir()
+        (out / "precious.txt").write_text("important")
+        real(self, *args, **kwargs)
+
+    monkeypatch.setattr(WorkFolder, "become", become)
+    with pytest.raises(InputError, match="appeared while it was being written"):
+        run_again(folder, out, tiny_checkpoint)
+    assert (out / "precious.txt").read_text() == "important"
+
+
+def cut_after(n, monkeypatch):
+    """Make the n-th commit fail."""
+    real = WorkFolder.commit
+    commits = iter(range(1000))
+
+    def commit(self, line):
+        if next(commits) == n:
+            raise Cut
+        real(self, line)
+
+    monkeypatch.setattr(WorkFolder, "commit", commit)
+
+
+def test_shards_without_the_note_of_their_run_count_for_nothing(folder, tiny_checkpoint, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    out = tmp_path / "s.parquet"
+    cut_after(2, monkeypatch)
+    with pytest.raises(Cut):
+        run_again(folder, out, tiny_checkpoint)
+    monkeypatch.undo()
+    (tmp_path / ".s.parquet.work" / "run.json").unlink()
+    result = score(folder, out, model=tiny_checkpoint, settings=replace(SMALL, dtype="float32"))
+    assert result.resumed == 0
+    assert "float" in str(open_table(out).schema.field("embedding").type)
+    assert "halffloat" not in str(open_table(out).schema.field("embedding").type)
+
+
+def test_a_finished_run_leaves_another_runs_work_alone(folder, tiny_checkpoint, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    out = tmp_path / "s.parquet"
+    run_again(folder, out, tiny_checkpoint)
+    cut_after(2, monkeypatch)
+    other = replace(SMALL, dtype="float32")
+    with pytest.raises(Cut):
+        score(folder, out, model=tiny_checkpoint, settings=other, overwrite=True)
+    monkeypatch.undo()
+    said = []
+    run_again(folder, out, tiny_checkpoint, announce=said.append)
+    assert any("another run towards" in text for text in said)
+    assert score(folder, out, model=tiny_checkpoint, settings=other, overwrite=True).resumed == 16
+
+
+def test_a_run_that_committed_nothing_binds_no_later_one(folder, tiny_checkpoint, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    out = tmp_path / "s.parquet"
+    cut_after(0, monkeypatch)
+    with pytest.raises(Cut):
+        run_again(folder, out, tiny_checkpoint)
+    monkeypatch.undo()
+    assert score(folder, out, model=tiny_checkpoint, settings=replace(SMALL, batch_size=2)).rows == 30
+
+
+def test_what_a_dead_merge_left_is_swept(folder, whole, tiny_checkpoint, tmp_path):
+    (tmp_path / ".s.parquet.tmp.123.abcd").write_bytes(b"half a table")
+    run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
+    assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
+
+
+@pytest.mark.parametrize("out", [".", "/", ".."])
+def test_an_output_without_a_name_is_refused(folder, tiny_checkpoint, out):
+    with pytest.raises(InputError, match="expected a name for --out"):
+        run_again(folder, out, tiny_checkpoint)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: out of memory",
+        "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)",
+        "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory",
+    ],
+)
+def test_every_way_of_saying_that_memory_ran_out_is_understood(text):
+    from scoring.runner import is_out_of_memory
+
+    assert is_out_of_memory(RuntimeError(text))
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
 
 
 def test_no_embedding_leaves_the_column_out(folder, tiny_checkpoint, tmp_path):
@@ -339,7 +462,7 @@ def test_a_folder_without_permission_and_a_full_disk_are_one_line(folder, tiny_c
         from curate.engines.journal import Committed
 
         with WorkFolder(tmp_path / "w") as work:
-            work.begin({"a": 1})
+            work.begin({"a": 1}, {})
             (tmp_path / "w" / JOURNAL).symlink_to(full)
             with pytest.raises(InputError, match="the disk is full"):
                 work.commit(Committed(0, 1, 1, "x", {}, 1))

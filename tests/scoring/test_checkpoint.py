@@ -124,3 +124,32 @@ def test_a_name_that_nobody_knows_lists_what_ships(tmp_path):
         find_checkpoint("visimsian")
     with pytest.raises(InputError, match="found none at"):
         find_checkpoint(tmp_path / "absent.safetensors")
+
+
+def test_a_card_cannot_make_timm_read_a_file(saved, tmp_path, monkeypatch):
+    options = {"checkpoint_path": str(tmp_path / "evil.pth")}
+    path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "resnet10t", "options": options})
+    monkeypatch.setattr(checkpoint, "_digest", lambda tensors, header: header["digest"])
+    with pytest.raises(InputError, match="backbone option checkpoint_path=.* is not one of"):
+        load_model(path)
+
+
+def test_a_weight_that_half_precision_cannot_hold_is_named(model, tmp_path):
+    bias = model.heads["visimsiam"].out.bias
+    with torch.no_grad():
+        before = bias.clone()
+        bias.fill_(1e6)
+        with pytest.raises(InputError, match=r"heads.visimsiam.out.bias .* does not fit torch.float16"):
+            save_checkpoint(tmp_path / "h.safetensors", model, CARD, dtype=torch.float16)
+        bias.copy_(before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_named_like_a_model_does_not_hide_it(tmp_path, monkeypatch):
+    shipped = tmp_path / "shipped"
+    shipped.mkdir()
+    (shipped / "visimsiam.safetensors").touch()
+    monkeypatch.setattr(checkpoint, "SHIPPED", shipped)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visimsiam").mkdir()
+    assert find_checkpoint("visimsiam") == shipped / "visimsiam.safetensors"
