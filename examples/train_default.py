@@ -72,7 +72,7 @@ def main() -> None:
         curate(
             *("train", "visimsiam", *data, "-o", str(model), "--init", str(trunk), "--freeze", "trunk", *common),
             *("--epochs", str(arguments.epochs), "--lr", "0.1", "--small-size", "32", "--n-small", "4", "--half"),
-            *("--latent-dim", "512", "--blur-sigma", "8", "--corrupt", "0.3"),
+            *("--latent-dim", "512", "--predictor-every", "1", "--blur-sigma", "8", "--corrupt", "0.3"),
         )
 
 

@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import timm
+import torch
 from torch import nn
 
 from scoring.errors import InputError
@@ -36,6 +37,24 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
             f"the published weights of {name!r} could not be fetched ({text}); "
             "check the network, or train from --init CHECKPOINT"
         ) from None
+
+
+def size_options(name: str, size: int) -> dict[str, Any]:
+    """Return the timm options that let a model read images of ``size``, and others where it can.
+
+    Convolutional networks read any size. Transformers are built for one; most of timm's also read others with
+    ``dynamic_img_size``.
+    """
+    config = timm.get_pretrained_cfg(name) if timm.is_model(name.split(".")[0]) else None
+    if config is None or not config.fixed_input_size:
+        return {}
+    options: dict[str, Any] = {"img_size": size, "dynamic_img_size": True}
+    try:
+        with torch.device("meta"):
+            timm.create_model(name, num_classes=0, **options)
+    except TypeError:
+        return {"img_size": size}
+    return options
 
 
 def feature_width(backbone: nn.Module) -> int:

@@ -28,7 +28,7 @@ class Outputs:
 
     Attributes:
         embedding: shape (N, D), float32, rows of unit length.
-        kappas: method -> concentration, shape (N,), float32, > 0, higher is more certain.
+        kappas: method -> concentration, shape (N,), float32, >= 0, higher is more certain.
     """
 
     embedding: Tensor

@@ -55,6 +55,7 @@ class TrainConfig:
     latent_dim: int = 2048
     hidden_dim: int = 512
     predictor: str = "direct"
+    predictor_every: int = 10  # steps between two decompositions for "direct"; one takes a second at M = 2048
     freeze: str = "nothing"
     trunk_lr: float = 1.0  # the backbone's rate as a share of lr
     seed: int = 0
@@ -62,7 +63,7 @@ class TrainConfig:
     augmentation: Augmentation = field(default_factory=Augmentation)
 
     def __post_init__(self) -> None:
-        for name in ("size", "small_size", "epochs", "latent_dim", "hidden_dim"):
+        for name in ("size", "small_size", "epochs", "latent_dim", "hidden_dim", "predictor_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch_size < 2:

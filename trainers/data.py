@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -53,9 +54,8 @@ def load_training_set(
     Raises:
         InputError: if the images do not fit in the memory that is free, or fewer than two can be used.
     """
-    need = n * 3 * size * size
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if need > 0.8 * free:
+    need, free = n * 3 * size * size, free_memory()
+    if free is not None and need > 0.8 * free:
         raise InputError(
             f"{n:,} images of {size} x {size} need {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free; "
             "use --limit or a smaller --size"
@@ -66,8 +66,8 @@ def load_training_set(
     for row, image in enumerate(
         _decode_all(readers, Preprocessing(size=size, resize=size), workers or os.cpu_count() or 1)
     ):
-        if image is None or image.pixels is None:
-            status = "io_error" if image is None else image.status
+        if isinstance(image, str) or image.pixels is None:
+            status = image if isinstance(image, str) else image.status
             failures[status] = failures.get(status, 0) + 1
         else:
             pixels[len(kept)] = image.pixels
@@ -86,21 +86,35 @@ def load_training_set(
     return TrainingSet(held, torch.tensor([number[label] for label in used]), [str(c) for c in classes], failures)
 
 
+def free_memory() -> int | None:
+    """Return the bytes that can be taken without swapping, or None where the system does not say."""
+    found = []
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        found += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
+        found.append(int(limit.read_text()) - int(used.read_text()))
+    return min(found, default=None)
+
+
 def _decode_all(
     readers: Iterable[Callable[[], bytes]], preprocessing: Preprocessing, workers: int
-) -> Iterator[DecodedImage | None]:
-    """Yield one decoded image a reader, in order; None where the bytes could not be read."""
+) -> Iterator[DecodedImage | str]:
+    """Yield one decoded image a reader, in order; a status where the bytes could not be read."""
 
-    def work(read: Callable[[], bytes]) -> DecodedImage | None:
+    def work(read: Callable[[], bytes]) -> DecodedImage | str:
         try:
             data = read()
         except Exception as error:
-            if not hasattr(error, "status"):
+            status = getattr(error, "status", None)
+            if not isinstance(status, str):
                 raise
-            return None
+            return status
         return decode(data, preprocessing)
 
-    waiting: deque[Future[DecodedImage | None]] = deque()
+    waiting: deque[Future[DecodedImage | str]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for read in readers:
             waiting.append(pool.submit(work, read))

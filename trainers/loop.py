@@ -5,22 +5,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from scoring.backbones import create_backbone
+from scoring.backbones import create_backbone, size_options
 from scoring.errors import InputError
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
+from scoring.runner import is_out_of_memory
 from trainers.augment import Draw, view
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
 from trainers.methods import METHODS
 from trainers.methods.method import Method, Step
-from trainers.state import load_state, save_state
+from trainers.state import Done, load_state, save_state
 
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 HEAD_HIDDEN = 512
@@ -46,19 +47,45 @@ def build(
     Args:
         config: the recipe.
         n_classes: for methods that read labels.
-        init: a model whose backbone to start from.
+        init: a model whose backbone to start from; it must be the recipe's.
         pretrained: start from the weights that timm publishes.
+
+    Raises:
+        InputError: if the backbone cannot read views of the recipe's sizes.
     """
     kind = METHODS[config.method]
+    if init is not None and init.spec.backbone != config.backbone:
+        raise InputError(f"the checkpoint to start from holds {init.spec.backbone!r}, the recipe {config.backbone!r}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        backbone = init.backbone if init else create_backbone(config.backbone, pretrained=pretrained)
+        options = init.spec.backbone_options if init else size_options(config.backbone, config.size)
+        backbone = init.backbone if init else create_backbone(config.backbone, pretrained=pretrained, options=options)
         heads = {config.method: KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))} if kind.kappa else {}
         preprocessing = Preprocessing(size=config.size, resize=config.size)
-        options = init.spec.backbone_options if init else {}
-        name = init.spec.backbone if init else config.backbone
-        model = ScoringModel(ModelSpec(name, options, heads, preprocessing), backbone=backbone)
-        return model, kind(model.width, config, n_classes)
+        model = ScoringModel(ModelSpec(config.backbone, options, heads, preprocessing), backbone=backbone)
+        method = kind(model.width, config, n_classes)
+    sizes = [config.size, config.small_size] if kind.multi_crop and config.n_small else [config.size]
+    for size in sizes:
+        _try_size(model, size)
+    return model, method
+
+
+@torch.inference_mode()
+def _try_size(model: ScoringModel, size: int) -> None:
+    """Read one empty view, so that a backbone that cannot says so before any image is decoded."""
+    name = model.spec.backbone
+    try:
+        features = model.eval().features(torch.zeros(1, 3, size, size))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{name} cannot read views of {size} pixels ({reason}); choose --size and --small-size that it takes, "
+            "or --n-small 0"
+        ) from None
+    if features.shape != (1, model.width):
+        raise InputError(
+            f"{name} gives features of shape {tuple(features.shape)}, expected (1, {model.width}): use another"
+        )
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
@@ -77,8 +104,8 @@ def train(
     *,
     state: Path,
     device: torch.device,
-    init: ScoringModel | None = None,
-    pretrained: bool = False,
+    start: tuple[ScoringModel, Method] | None = None,
+    origin: dict[str, Any] | None = None,
     compiled: bool = False,
     save_every: float = 60.0,
     report: Callable[[Progress], None] = lambda progress: None,
@@ -90,66 +117,119 @@ def train(
         data: images, moved to ``device`` whole.
         state: file for the training state; removed by the caller once the model is safe.
         device: where to train.
-        init: a model whose backbone to start from.
-        pretrained: start from the weights that timm publishes.
+        start: from ``build``; by default built from the recipe alone.
+        origin: what else the run is made of, such as digests of data and start; a state with another is refused.
         compiled: compile the backbone; pays on a GPU.
         save_every: seconds between two states.
         report: told of the progress about once a second.
 
     Returns:
-        The model, on the CPU and in evaluation mode, and the last epoch's mean measures.
+        The model, on the CPU and in evaluation mode, and the mean measures of the last epoch.
 
     Raises:
-        InputError: if ``state`` belongs to another recipe, or the loss is no longer finite.
+        InputError: if ``state`` belongs to another run, the loss is no longer finite, or memory runs out.
     """
-    model, method = build(config, len(data.classes), init=init, pretrained=pretrained)
+    model, method = start or build(config, len(data.classes))
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
+    if device.type == "cuda":
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
     optimizer = _optimizer(config, model, method)
+    identity = {**config.to_json(), "images": len(data.pixels), "classes": data.classes, **(origin or {})}
+    done = load_state(state, identity, both, optimizer)
+    _set_mode(config, model, method)
+    backbone = torch.compile(model.backbone) if compiled else model.backbone
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            measures = _all_steps(config, data, both, backbone, optimizer, done, identity, state, save_every, report)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(
+            f"memory ran out on {device} with {config.batch_size} images a step; lower --batch-size, --n-small or "
+            "--size, and remove the state of this run if there is one"
+        ) from None
+    return model.cpu().eval(), measures
+
+
+def _all_steps(
+    config: TrainConfig,
+    data: TrainingSet,
+    both: nn.ModuleDict,
+    backbone: Callable[[Tensor], Tensor],
+    optimizer: torch.optim.SGD,
+    done: Done,
+    identity: dict[str, Any],
+    state: Path,
+    save_every: float,
+    report: Callable[[Progress], None],
+) -> dict[str, float]:
+    model, method = cast(ScoringModel, both["model"]), cast(Method, both["method"])
+    device = next(model.parameters()).device
     pixels = data.pixels.to(device)
     labels = None if data.labels is None else data.labels.to(device)
     per_epoch = len(batches(len(pixels), config.batch_size, epoch=0, seed=config.seed))
     steps = config.epochs * per_epoch
-    done = load_state(state, config, both, optimizer)
-    _set_mode(config, model, method)
-    backbone = torch.compile(model.backbone) if compiled else model.backbone
-
-    measured: dict[str, float] = {}
-    since: dict[str, Tensor] = {}
-    n_since, saved, reported = 0, time.monotonic(), time.monotonic()
-    for epoch in range(done // per_epoch, config.epochs):
+    of_epoch, of_window = Sums(done.sums, done.n), Sums()
+    saved = reported = time.monotonic()
+    for epoch in range(done.step // per_epoch, config.epochs):
         for at, rows in enumerate(batches(len(pixels), config.batch_size, epoch=epoch, seed=config.seed)):
             step = epoch * per_epoch + at
-            if step < done:
+            if step < done.step:
                 continue
+            if at == 0:
+                of_epoch = Sums()
+            torch.manual_seed(config.seed * 1_000_003 + step)  # for what a backbone draws, such as dropped paths
             rate = learning_rate(config, step, steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
             rows = rows.to(device)
-            result = _forward(
-                config, model, method, backbone, pixels[rows], None if labels is None else labels[rows], step
-            )
+            of_rows = None if labels is None else labels[rows]
+            result = _forward(config, model, method, backbone, pixels[rows], of_rows, step)
             if not result.loss.isfinite():
                 raise InputError(f"the loss is {result.loss.item()} at step {step}; expected a number: lower --lr")
             optimizer.zero_grad(set_to_none=True)
             result.loss.backward()
             optimizer.step()
-            method.after_step()
+            method.after_step(step)
 
-            for name, value in {"loss": result.loss.detach(), **result.measures}.items():
-                since[name] = since.get(name, torch.zeros((), device=device)) + value
-            n_since += 1
-            now = time.monotonic()
-            last = step + 1 == steps
+            measured = {"loss": result.loss.detach(), **result.measures}
+            of_epoch.add(measured)
+            of_window.add(measured)
+            now, last = time.monotonic(), step + 1 == steps
             if now - reported > 1 or last:
-                measured = {name: float(value) / n_since for name, value in since.items()}
-                speed = n_since * len(rows) / (now - reported)
-                report(Progress(step + 1, steps, epoch + 1, measured, speed, warn(measured)))
-                since, n_since, reported = {}, 0, now
-            if now - saved > save_every or (last and save_every >= 0):
-                save_state(state, config, both, optimizer, step + 1)
+                means = of_window.means()
+                speed = of_window.n * len(rows) / max(now - reported, 1e-9)
+                report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
+                of_window, reported = Sums(), now
+            if now - saved > save_every or last:
+                save_state(state, identity, both, optimizer, Done(step + 1, of_epoch.totals(), of_epoch.n))
                 saved = time.monotonic()
-    return model.cpu().eval(), measured
+    return of_epoch.means()
+
+
+class Sums:
+    """Sums of measures over steps, kept where the measures are."""
+
+    def __init__(self, totals: dict[str, float] | None = None, n: int = 0) -> None:
+        self._totals = {name: torch.tensor(value, dtype=torch.float64) for name, value in (totals or {}).items()}
+        self.n = n
+
+    def add(self, measures: dict[str, Tensor]) -> None:
+        """Add the measures of one step."""
+        for name, value in measures.items():
+            before = self._totals.get(name)
+            self._totals[name] = value.double() if before is None else before.to(value.device) + value.double()
+        self.n += 1
+
+    def totals(self) -> dict[str, float]:
+        """Return name -> sum."""
+        return {name: float(value) for name, value in self._totals.items()}
+
+    def means(self) -> dict[str, float]:
+        """Return name -> mean over the steps."""
+        return {name: value / max(self.n, 1) for name, value in self.totals().items()}
 
 
 def warn(measures: dict[str, float]) -> str | None:
@@ -160,6 +240,10 @@ def warn(measures: dict[str, float]) -> str | None:
     """
     if measures.get("spread", 1.0) < COLLAPSED:
         return f"the embeddings collapse: their spread is {measures['spread']:.3f} of 1; lower --lr, or use more views"
+    if measures.get("kappa", 1.0) < 0.01:
+        return (
+            f"kappa has fallen to {measures['kappa']:.2g} and may not come back; lower --lr, or use --predictor direct"
+        )
     return None
 
 

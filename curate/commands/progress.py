@@ -20,7 +20,7 @@ class Bar:
     def __init__(self, unit: str, *, quiet: bool = False) -> None:
         self._unit, self._quiet = unit, quiet
         self._bar: Any = None
-        self._said = time.monotonic()
+        self._said = self._began = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -38,7 +38,9 @@ class Bar:
         if not sys.stderr.isatty():
             if time.monotonic() - self._said > self.LINE_SECONDS:
                 self._said = time.monotonic()
-                say(f"{done:,} of {total:,} {self._unit}{', ' if words else ''}{words}")
+                rate = (done - start) / max(self._said - self._began, 1e-9)
+                left = f", {(total - done) / rate / 60:,.0f} min left" if rate > 0 else ""
+                say(f"{done:,} of {total:,} {self._unit}, {rate:,.1f}/s{left}{', ' if words else ''}{words}")
             return
         if self._bar is None:
             from tqdm import tqdm
@@ -73,12 +75,15 @@ class TrainBar(Bar):
     def __init__(self, *, quiet: bool = False) -> None:
         super().__init__("steps", quiet=quiet)
         self._warned: str | None = None
+        self._first: int | None = None
 
     def update(self, progress: "Progress") -> None:
         """Show where the run is; a new kind of warning gets a line of its own."""
         measured = ", ".join(f"{name} {value:.4g}" for name, value in progress.measures.items())
         speed = f"{progress.images_per_second:,.0f} images/s"
-        self.show(progress.step, progress.steps, progress.step, f"epoch {progress.epoch}, {measured}, {speed}")
+        if self._first is None:
+            self._first = progress.step
+        self.show(progress.step, progress.steps, self._first, f"epoch {progress.epoch}, {measured}, {speed}")
         kind = progress.warning and progress.warning.split(":")[0]
         if progress.warning and kind != self._warned:
             self.warn(progress.warning)

@@ -18,6 +18,13 @@ def run(
     root: Annotated[
         str | None, typer.Option(help="Where relative paths of --source start.", show_default=False)
     ] = None,
+    key: Annotated[str | None, typer.Option(help="Column of --source that holds the key.", show_default=False)] = None,
+    path_column: Annotated[
+        str | None, typer.Option(help="Column of --source that holds paths or URLs.", show_default=False)
+    ] = None,
+    image_column: Annotated[
+        str | None, typer.Option(help="Column of --source that holds image bytes.", show_default=False)
+    ] = None,
     column: Annotated[
         str | None, typer.Option(help="Score to sort by; by default the only kappa_* column.", show_default=False)
     ] = None,
@@ -34,6 +41,7 @@ def run(
         curate sheet scores.parquet -o sheet.png
         curate sheet scores.parquet --source images.parquet --top 50 --bottom 50 -o sheet.png
     """
+    from curate.manifest import SourceOptions
     from curate.report.rank import extremes
     from curate.report.sheet import contact_sheet, refuse_too_many, save_sheet
     from curate.report.tiles import tiles
@@ -51,7 +59,8 @@ def run(
             f"expected rows with a value in {found.column} and --top or --bottom above 0, got none to draw"
         )
     refuse_too_many(len(found.top) + len(found.bottom))
-    pictures = tiles(opened, [*found.top, *found.bottom], found.column, source=source, root=root)
+    options = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
+    pictures = tiles(opened, [*found.top, *found.bottom], found.column, source=source, options=options)
     sections = [
         (f"highest {found.column}", [pictures[row] for row in found.top]),
         (f"lowest {found.column}", [pictures[row] for row in found.bottom]),

@@ -16,7 +16,9 @@ def run(
     method: Annotated[str, typer.Argument(help="visimsiam, simsiam, or supervised (cross-entropy on labels).")],
     data: Annotated[list[str], typer.Argument(help="Images, from anything that `curate score` reads.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, NAME.safetensors.")],
-    backbone: Annotated[str, typer.Option(help="Any timm model.")] = "resnet18",
+    backbone: Annotated[
+        str | None, typer.Option(help="Any timm model; by default resnet18, or what --init holds.", show_default=False)
+    ] = None,
     pretrained: Annotated[bool, typer.Option(help="Start from the weights that timm publishes.")] = False,
     init: Annotated[
         str | None, typer.Option(help="Start from the backbone of this checkpoint.", show_default=False)
@@ -38,6 +40,7 @@ def run(
     latent_dim: Annotated[int, typer.Option(help="Width of the space in which views predict one another.")] = 2048,
     hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layer of projector and predictor.")] = 512,
     predictor: Annotated[str, typer.Option(help="direct (DirectPred) or mlp (SimSiam).")] = "direct",
+    predictor_every: Annotated[int, typer.Option(help="Steps between two decompositions for a direct predictor.")] = 10,
     freeze: Annotated[
         str, typer.Option(help="nothing, batchnorm (its statistics) or trunk (the backbone).")
     ] = "nothing",
@@ -79,11 +82,14 @@ def run(
         curate train supervised photos/ --label-from-folder -o trunk.safetensors --size 64 --epochs 16
         curate train visimsiam photos/ -o mine.safetensors --size 64 --small-size 32 --init trunk.safetensors
     """
-    from scoring.checkpoint import load_model
+    import torch
+
+    from scoring.checkpoint import load_model, save_checkpoint
     from scoring.errors import InputError
     from scoring.lookup import lookup
     from scoring.runner import select_device, select_precision
     from trainers.config import TrainConfig
+    from trainers.loop import build, train
     from trainers.methods import METHODS
 
     kind = lookup(METHODS, method, kind="method")
@@ -93,13 +99,17 @@ def run(
         raise InputError(f"expected a checkpoint name that ends in .safetensors, got {out}")
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} for --out does not exist; create it first")
+    if init is not None and pretrained:
+        raise InputError("--init and --pretrained are two places to start from; give one")
+    beginning = None if init is None else load_model(init)
+    held = None if beginning is None else beginning[0].spec.backbone
     where = select_device(device)
     given = {"lr": lr, "schedule": schedule, "warmup": warmup}
     own: dict[str, Any] = {**kind.defaults, **{name: value for name, value in given.items() if value is not None}}
     own["augmentation"] = _augmentation(own, scale, blur_sigma, corrupt)
     config = TrainConfig(
         method=method,
-        backbone=backbone,
+        backbone=backbone or held or "resnet18",
         size=size,
         small_size=small_size,
         n_small=n_small,
@@ -108,22 +118,43 @@ def run(
         latent_dim=latent_dim,
         hidden_dim=hidden_dim,
         predictor=predictor,
+        predictor_every=predictor_every,
         freeze=freeze,
         trunk_lr=trunk_lr,
         seed=seed,
         precision=select_precision(precision, where),
         **own,
     )
-    start, start_card = (None, None) if init is None else load_model(init)
     line = (lambda text: None) if quiet else say
     if where.type == "cpu":
         line("training on the CPU: this is slow; small images, a small backbone and --init help")
-    images, description = _load(data, label if kind.needs_labels else None, size, limit, label_from_folder, line)
-    made_of = {"data": description, "images": len(images.pixels), "recipe": config.to_json(), "note": note}
-    if start_card is not None:
-        made_of["init"] = {name: start_card[name] for name in ("method", "digest", "training")}
-    card = {"method": method, "training": made_of, "data_licence": licence}
-    _fit(config, images, card, out, where, compile, start, pretrained, half, quiet, line)
+    build(config, 2, init=beginning and beginning[0])  # what cannot be built says so before an hour of decoding
+    images, manifest = _load(data, label if kind.needs_labels else None, size, limit, label_from_folder, line)
+    made_of = {"data": manifest.description, "images": len(images.pixels), "recipe": config.to_json(), "note": note}
+    origin = {"data": manifest.digest, "init": None, "pretrained": pretrained}
+    if beginning is not None:
+        made_of["init"] = {name: beginning[1][name] for name in ("method", "digest", "training")}
+        origin["init"] = beginning[1]["digest"]
+    start = build(config, len(images.classes), init=beginning and beginning[0], pretrained=pretrained)
+    state = out.with_name(f".{out.name}.state")
+    if state.exists():
+        line(f"going on from {state}")
+    with TrainBar(quiet=quiet) as bar:
+        model, measures = train(
+            config,
+            images,
+            state=state,
+            device=where,
+            start=start,
+            origin=origin,
+            compiled=where.type == "cuda" if compile is None else compile,
+            report=bar.update,
+        )
+    card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
+    digest = save_checkpoint(out, model, card, dtype=torch.float16 if half else torch.float32)
+    state.unlink(missing_ok=True)
+    line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
+    line(f"model {digest[:12]}: {out}")
 
 
 def _augmentation(own: dict[str, Any], scale: float | None, blur_sigma: float | None, corrupt: float | None) -> Any:
@@ -146,7 +177,7 @@ def _load(
     limit: int | None,
     label_from_folder: bool,
     line: Callable[[str], None],
-) -> tuple[Any, str]:
+) -> tuple[Any, Any]:
     from curate.manifest import SourceOptions, open_manifest
     from curate.manifest.names import some
     from scoring.errors import InputError
@@ -174,42 +205,4 @@ def _load(
     if images.failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(images.failures.items()))
         line(f"left out {some(sum(images.failures.values()), 'image')} that cannot be read: {kinds}")
-    return images, manifest.description
-
-
-def _fit(
-    config: Any,
-    images: Any,
-    card: dict[str, Any],
-    out: Path,
-    device: Any,
-    compiled: bool | None,
-    init: Any,
-    pretrained: bool,
-    half: bool,
-    quiet: bool,
-    line: Callable[[str], None],
-) -> None:
-    import torch
-
-    from scoring.checkpoint import save_checkpoint
-    from trainers.loop import train
-
-    state = out.with_name(f".{out.name}.state")
-    if state.exists():
-        line(f"going on from {state}")
-    with TrainBar(quiet=quiet) as bar:
-        model, measures = train(
-            config,
-            images,
-            state=state,
-            device=device,
-            init=init,
-            pretrained=pretrained,
-            compiled=device.type == "cuda" if compiled is None else compiled,
-            report=bar.update,
-        )
-    digest = save_checkpoint(out, model, {**card, "metrics": measures}, dtype=torch.float16 if half else torch.float32)
-    state.unlink(missing_ok=True)
-    line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
-    line(f"model {digest[:12]}: {out}")
+    return images, manifest

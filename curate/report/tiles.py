@@ -15,7 +15,7 @@ from scoring.images import DecodeError, decode_rgb
 
 
 def tiles(
-    table: Table, rows: Sequence[int], column: str, *, source: str | None = None, root: str | None = None
+    table: Table, rows: Sequence[int], column: str, *, source: str | None = None, options: SourceOptions | None = None
 ) -> dict[int, Tile]:
     """Return the picture of each row, captioned with its value and key.
 
@@ -24,7 +24,7 @@ def tiles(
         rows: row numbers; repeats are read once.
         column: the value in the caption.
         source: what was scored, for tables whose images lie in a Parquet file; rows are found by key.
-        root: where relative paths start.
+        options: how to read the source; the same as when it was scored.
 
     Returns:
         Row number -> tile; one whose image cannot be read says so.
@@ -41,25 +41,25 @@ def tiles(
         for row, values in zip(inside.tolist(), batch.take(inside - start).to_pylist(), strict=True):
             found[row] = values
         start += batch.num_rows
-    read = _from_source(source, root, [str(v[KEY]) for v in found.values()]) if source else _from_uri(table, root)
+    keys = [str(values[KEY]) for values in found.values()]
+    read = _from_source(source, options or SourceOptions(), keys) if source else _from_uri(table)
     return {row: _tile(read, values, column) for row, values in found.items()}
 
 
-def _from_uri(table: Table, root: str | None) -> Callable[[dict[str, object]], bytes]:
+def _from_uri(table: Table) -> Callable[[dict[str, object]], bytes]:
     def read(values: dict[str, object]) -> bytes:
         uri = values.get(URI)
         if uri is None:
             raise InputError(
                 f"{table.path} holds no path to the image {values[KEY]!r}; name what was scored with --source"
             )
-        text = str(uri)
-        return read_uri(text)
+        return read_uri(str(uri))
 
     return read
 
 
-def _from_source(source: str, root: str | None, keys: list[str]) -> Callable[[dict[str, object]], bytes]:
-    manifest = open_manifest(source, SourceOptions(root=root))
+def _from_source(source: str, options: SourceOptions, keys: list[str]) -> Callable[[dict[str, object]], bytes]:
+    manifest = open_manifest(source, options)
     place: dict[str, int] = {}
     step = 65536
     for start in range(0, manifest.n_rows, step):
@@ -72,7 +72,9 @@ def _from_source(source: str, root: str | None, keys: list[str]) -> Callable[[di
     def read(values: dict[str, object]) -> bytes:
         key = str(values[KEY])
         if key not in place:
-            raise InputError(f"{source} has no image with the key {key!r}; expected the source that was scored")
+            raise InputError(
+                f"{source} has no image with the key {key!r}; expected what was scored, with the same --key"
+            )
         return next(manifest.readers(place[key], place[key] + 1))()
 
     return read

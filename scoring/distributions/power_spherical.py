@@ -41,6 +41,22 @@ def log_normalizer(kappa: Tensor, dim: int) -> Tensor:
     return -((a + b) * LOG_2 + torch.lgamma(a) - torch.lgamma(a + b) + b * math.log(math.pi))
 
 
+def log_prob_at_cosine(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
+    """Return the log-density at a cosine mu.z; higher for a larger cosine.
+
+    Args:
+        cosine: shape (...), in [-1, 1]; held one rounding step of its dtype above -1, where the density is zero.
+        kappa: concentrations, shape (...), >= 0.
+        dim: M >= 2.
+
+    Returns:
+        Nats, shape (...), float64, differentiable in both.
+    """
+    eps = max(torch.finfo(cosine.dtype).eps, 1e-12)
+    inside = cosine.double().clamp(-1.0 + eps, 1.0)
+    return kappa.double() * torch.log1p(inside) + log_normalizer(kappa, dim)
+
+
 def log_prob(z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
     """Return the log-density of ``z``; higher where ``z`` points the way of ``mu``.
 
@@ -55,9 +71,9 @@ def log_prob(z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
 
     Source: De Cao & Aziz 2020, eq. 4; Nakamura et al. 2023, eq. 32.
     """
-    eps = max(torch.finfo(z.dtype).eps, torch.finfo(torch.float32).eps if z.dtype != torch.float64 else 0.0)
-    cosine = (z.double() * mu.double()).sum(-1).clamp(-1.0 + eps, 1.0)
-    return kappa.double() * torch.log1p(cosine) + log_normalizer(kappa, z.shape[-1])
+    cosine = (z.double() * mu.double()).sum(-1)
+    held = cosine.clamp(min=-1.0 + max(torch.finfo(z.dtype).eps, 1e-12))
+    return log_prob_at_cosine(held, kappa, z.shape[-1])
 
 
 def entropy(kappa: Tensor, dim: int) -> Tensor:

@@ -130,7 +130,7 @@ def test_a_card_cannot_make_timm_read_a_file(saved, tmp_path, monkeypatch):
     options = {"checkpoint_path": str(tmp_path / "evil.pth")}
     path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "resnet10t", "options": options})
     monkeypatch.setattr(checkpoint, "_digest", lambda tensors, header: header["digest"])
-    with pytest.raises(InputError, match="backbone option checkpoint_path=.* is not one of"):
+    with pytest.raises(InputError, match=r"backbone option checkpoint_path=.* is not one of"):
         load_model(path)
 
 

@@ -80,7 +80,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(blobs, tmp_path):
 
 def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
     train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
-    with pytest.raises(InputError, match=r"unfinished run with lr = 0.05, this one has 0.1"):
+    with pytest.raises(InputError, match=r"unfinished run with lr = 0.05, this one has 0.1;"):
         train(recipe(epochs=1, lr=0.1), blobs, state=tmp_path / "s", device=CPU)
 
 
@@ -152,3 +152,47 @@ def test_collapse_is_said():
 def test_a_loss_that_is_not_finite_stops_the_run(blobs, tmp_path):
     with pytest.raises(InputError, match="lower --lr"):
         train(recipe(lr=1e18, epochs=3), blobs, state=tmp_path / "s", device=CPU)
+
+
+def test_a_state_of_other_images_is_refused(blobs, tmp_path):
+    train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU, origin={"data": "one"})
+    with pytest.raises(InputError, match="unfinished run with data = 'one', this one has 'other'"):
+        train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU, origin={"data": "other"})
+
+
+def test_measures_are_of_the_last_epoch_however_often_they_are_shown(blobs, tmp_path, monkeypatch):
+    _, quick = train(recipe(), blobs, state=tmp_path / "a", device=CPU)
+    clock = iter(range(0, 100_000, 10))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(clock))
+    _, slow = train(recipe(), blobs, state=tmp_path / "b", device=CPU)
+    assert slow == quick
+    _, again = train(recipe(), blobs, state=tmp_path / "a", device=CPU)  # all done: only the checkpoint was missing
+    assert again == quick
+
+
+def test_a_transformer_is_built_for_the_size_and_reads_small_views(blobs, tmp_path):
+    config = recipe(backbone="vit_tiny_patch16_224", epochs=1)
+    model, _ = train(config, blobs, state=tmp_path / "s", device=CPU)
+    assert model.spec.backbone_options == {"img_size": 32, "dynamic_img_size": True}
+    assert model.eval()(blobs.pixels[:2]).embedding.shape == (2, 192)
+
+
+def test_a_backbone_that_cannot_read_a_view_says_so_in_one_line():
+    with pytest.raises(InputError, match=r"cannot read views of 16 pixels .* choose --size and --small-size"):
+        loop.build(recipe(backbone="gmlp_ti16_224"), 0)
+
+
+def test_a_start_of_another_architecture_is_refused():
+    start, _ = loop.build(recipe(), 0)
+    with pytest.raises(InputError, match="holds 'resnet10t', the recipe 'resnet18'"):
+        loop.build(recipe(backbone="resnet18"), 0, init=start)
+
+
+def test_a_lack_of_memory_names_what_to_lower(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "_forward", lambda *a: (_ for _ in ()).throw(RuntimeError("CUDA error: out of memory")))
+    with pytest.raises(InputError, match="lower --batch-size"):
+        train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
+
+
+def test_a_kappa_that_is_stuck_at_zero_is_said():
+    assert "kappa has fallen" in warn({"loss": 1.0, "spread": 1.0, "kappa": 1e-4})

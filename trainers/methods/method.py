@@ -51,5 +51,5 @@ class Method(nn.Module):
         """
         raise TypeError(f"{type(self).__name__} has no loss")
 
-    def after_step(self) -> None:
-        """Do what follows an optimiser step; nothing, for most."""
+    def after_step(self, step: int) -> None:
+        """Do what follows the optimiser's step of this number; nothing, for most."""

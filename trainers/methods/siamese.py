@@ -94,20 +94,20 @@ def simsiam_loss(cosine: Tensor) -> Tensor:
     return -cosine.mean()
 
 
-def visimsiam_loss(target: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
+def visimsiam_loss(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
     """Return the mean negative log-likelihood of the targets per degree of freedom of the sphere.
 
     L = -mean log PS(z; mu, kappa) / (M - 1). The division changes no minimum; it makes one learning rate right for
     every M, where the bare likelihood has gradients that grow with kappa, itself of the order of M.
 
     Args:
-        target: z, unit vectors, shape (..., M); no gradient flows into them.
-        mu: predicted directions, unit vectors, broadcastable with ``target``.
-        kappa: predicted concentrations, shape (...), >= 0.
+        cosine: z.mu of a target without gradient and its prediction, any shape, in [-1, 1].
+        kappa: predicted concentrations, same shape, >= 0.
+        dim: M, the width of z.
 
     Source: Nakamura et al. 2023, eq. 33 and algorithm 1.
     """
-    return -power_spherical.log_prob(target.detach(), mu, kappa).mean() / (target.shape[-1] - 1)
+    return -power_spherical.log_prob_at_cosine(cosine, kappa, dim).mean() / (dim - 1)
 
 
 def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
@@ -128,6 +128,7 @@ class SimSiam(Method):
     def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
         super().__init__(width, config, n_classes)
         self.projector = projector(width, config)
+        self.predictor_every = config.predictor_every
         self.predictor = MLPPredictor(config) if config.predictor == "mlp" else DirectPredictor(config)
 
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,20 +145,19 @@ class SimSiam(Method):
         z, mu = self.predict(features)
         target, other = pairs(len(features), self.n_standard)
         cosine = (z[target].detach() * mu[other]).sum(-1)  # (pairs, N)
-        # 1/sqrt(M) where z fills the sphere evenly, 0 where all images fall on one point
+        # 1 where z fills the sphere evenly, 0 where all images fall on one point
         spread = z[0].detach().std(0).mean() * z.shape[-1] ** 0.5
         measures = {"cosine": cosine.detach().mean(), "spread": spread}
-        return self.loss(z[target], mu[other], None if kappas is None else kappas[other], cosine, measures)
+        return self.loss(cosine, None if kappas is None else kappas[other], z.shape[-1], measures)
 
-    def loss(
-        self, target: Tensor, mu: Tensor, kappa: Tensor | None, cosine: Tensor, measures: dict[str, Tensor]
-    ) -> Step:
+    def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
         """Return the step of this method from what both methods share."""
         return Step(simsiam_loss(cosine), measures)
 
-    def after_step(self) -> None:
-        """Renew a computed predictor."""
-        self.predictor.renew()
+    def after_step(self, step: int) -> None:
+        """Renew a computed predictor, every so many steps."""
+        if step % self.predictor_every == 0:
+            self.predictor.renew()
 
 
 class VISimSiam(SimSiam):
@@ -166,10 +166,8 @@ class VISimSiam(SimSiam):
     kappa = True
     defaults: ClassVar = {}
 
-    def loss(
-        self, target: Tensor, mu: Tensor, kappa: Tensor | None, cosine: Tensor, measures: dict[str, Tensor]
-    ) -> Step:
+    def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
         """Return the power spherical likelihood in place of the cosine."""
         if kappa is None:
             raise ValueError("VI-SimSiam needs the kappas of its views")
-        return Step(visimsiam_loss(target, mu, kappa), {**measures, "kappa": kappa.detach().mean()})
+        return Step(visimsiam_loss(cosine, kappa, dim), {**measures, "kappa": kappa.detach().mean()})
