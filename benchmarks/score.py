@@ -7,6 +7,10 @@ model run beside one another, and the ceiling is the slower of the two. On a CPU
 reached at all is 1 / (1/decoding + 1/model), and the share of that is what the engine loses.
 """
 
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
 import argparse
 import statistics
 import tempfile
@@ -57,8 +61,6 @@ def decode_all(manifest: Manifest, runner: Runner, workers: int, batch_size: int
 
 def main() -> None:
     """Print rates and shares, with the median of the repeats."""
-    import os
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", help="what to score instead")
     parser.add_argument("--images", type=int, default=2000)
