@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from curate.commands.report import say
 
 if TYPE_CHECKING:
-    from curate.engines.local import ScoreProgress
+    from curate.engines.run import ScoreProgress
     from trainers.loop import Progress
 
 

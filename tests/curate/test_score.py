@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from curate.engines import local, shard
+from curate.engines import output, shard
 from curate.engines.journal import JOURNAL, WorkFolder
 from curate.engines.local import score
 from curate.engines.settings import ScoreSettings
@@ -159,7 +159,7 @@ def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, who
 
 def test_a_damaged_shard_or_journal_line_is_computed_again(folder, whole, tiny_checkpoint, tmp_path, monkeypatch):
     out = tmp_path / "s.parquet"
-    monkeypatch.setattr(local, "_merge", lambda *a, **k: (_ for _ in ()).throw(Cut))
+    monkeypatch.setattr(output, "_merge", lambda *a, **k: (_ for _ in ()).throw(Cut))
     with pytest.raises(Cut):
         run_again(folder, out, tiny_checkpoint)
     monkeypatch.undo()

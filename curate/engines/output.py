@@ -1,0 +1,54 @@
+"""Where a run's table goes, and what it must not take the place of."""
+
+from pathlib import Path
+from typing import Any
+
+from curate.engines.journal import JOURNAL, LOCK, RUN, WorkFolder
+from curate.table import TableWriter, open_table
+from scoring.errors import InputError
+
+
+def check_out(out: Path, source: Any, *, overwrite: bool) -> None:
+    """Refuse an output that cannot be made, or that would take the place of something of the user's."""
+    if not out.name or out.name in (".", ".."):
+        raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} for --out does not exist; create it first")
+    if not out.exists():
+        return
+    for one in source if isinstance(source, (list, tuple)) else [source]:
+        if (
+            isinstance(one, (str, Path))
+            and Path(one).exists()
+            and out.resolve()
+            in (
+                Path(one).resolve(),
+                *Path(one).resolve().parents,
+            )
+        ):
+            raise InputError(f"--out {out} is what is to be scored, or holds it; choose another name")
+    if overwrite:
+        ours = {RUN, JOURNAL, LOCK}
+        if out.is_dir() and any(p.name not in ours and not p.match("part-*.parquet") for p in out.iterdir()):
+            raise InputError(f"{out} holds more than scores, and is left alone; choose another --out")
+        if not (out.is_dir() and not any(out.iterdir())) and open_table(out).metadata.get("kind") != "scores":
+            raise InputError(f"{out} is not a table of scores, and is left alone; choose another --out")
+
+
+def publish(work: WorkFolder, n_shards: int, out: Path, *, overwrite: bool) -> None:
+    """Give the finished shards their place: joined in one ``.parquet`` file, or as a folder of parts."""
+    if out.suffix != ".parquet":
+        work.become(out, overwrite=overwrite)
+        return
+    _merge(work, n_shards, out, overwrite=overwrite)
+    work.remove()
+
+
+def _merge(work: WorkFolder, n_shards: int, out: Path, *, overwrite: bool) -> None:
+    """Write the shards into one file, in order."""
+    first = open_table(work.part(0))
+    schema, metadata = first.schema, first.metadata
+    with TableWriter(out, schema, metadata, overwrite=overwrite) as writer:
+        for shard in range(n_shards):
+            for batch in open_table(work.part(shard)).batches():
+                writer.write(batch)
