@@ -149,21 +149,24 @@ class WorkFolder:
         if out.exists():
             if not overwrite:
                 raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
-            old = out.with_name(f".{out.name}.{secrets.token_hex(4)}.old")
-            out.rename(old)
-            self.folder.rename(out)
-            shutil.rmtree(old)
-        else:
-            self.folder.rename(out)
+            out.rename(out.with_name(f".{out.name}.{secrets.token_hex(4)}.old"))
+        self.folder.rename(out)
         (out / LOCK).unlink()
         sync_folder(out.parent)
+        self.sweep(out)
 
     def sweep(self, out: Path) -> None:
-        """Remove what dead processes left beside ``out``: unfinished tables, and folders on their way out."""
+        """Remove what dead processes left beside ``out``: unfinished tables, and folders on their way out.
+
+        A folder that was to be replaced goes only when there is another in its place.
+        """
         parent = out.parent
-        for leftover in [*parent.glob(f".{glob.escape(out.name)}.tmp.*")]:
+        for leftover in parent.glob(f".{glob.escape(out.name)}.tmp.*"):
             leftover.unlink()
-        for leftover in [*parent.glob(f"{glob.escape(self.folder.name)}.*.done")]:
+        gone = [*parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
+        if out.exists():
+            gone += parent.glob(f".{glob.escape(out.name)}.*.old")
+        for leftover in gone:
             shutil.rmtree(leftover)
 
     def _lines(self) -> list[Committed]:
