@@ -30,6 +30,7 @@ app = typer.Typer(
     name="curate",
     help="Turn a heap of images into the subset worth training on: score every image, then filter.",
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -113,7 +113,8 @@ class _Parser:
         self.depth = 0
 
     def _fail(self, what: str) -> InputError:
-        return InputError(f"cannot understand --where {self.text!r}: {what}; {EXAMPLE}")
+        shown = self.text if len(self.text) <= 120 else f"{self.text[:80]} ... ({len(self.text):,} characters)"
+        return InputError(f"cannot understand --where {shown!r}: {what}; {EXAMPLE}")
 
     def _tokens(self) -> list[tuple[str, str]]:
         tokens, at, end = [], 0, len(self.text.rstrip())

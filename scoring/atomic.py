@@ -1,10 +1,12 @@
 """Files that get their name last: written under a temporary name, flushed, then renamed."""
 
 import errno
+import glob
 import hashlib
 import os
 import secrets
 import stat
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +14,13 @@ from types import TracebackType
 from typing import Self
 
 from scoring.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows: temporaries of dead processes stay
+    fcntl = None  # type: ignore[assignment]
+
+SETTLED = 2.0  # seconds after which whoever made a temporary holds its lock
 
 # What the system says when the place is at fault, not the program; other errors are bugs.
 PLACE_ERRORS: dict[int, str] = {
@@ -61,12 +70,15 @@ class AtomicFile:
         self.sha256 = ""
         self._hash = hashlib.sha256()
         self._refuse_existing()
-        self.temporary = self.path.with_name(f".{self.path.name[:120]}.tmp.{os.getpid()}.{secrets.token_hex(4)}")
+        stem = f".{self.path.name[:120]}.tmp."
+        _sweep(self.path.parent, stem)
+        self.temporary = self.path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
             self._file = os.fdopen(os.open(self.temporary, flags, 0o666), "wb")
         except OSError as error:
             raise place_error(error, self.path) from None
+        _try_lock(self._file.fileno())
 
     def _refuse_existing(self) -> None:
         try:
@@ -147,6 +159,31 @@ class AtomicFile:
                 self.publish()
         finally:
             self.discard()
+
+
+def _try_lock(handle: int) -> bool:
+    """Hold an open file until it is closed, or its process dies; False where another holds it."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(folder: Path, stem: str) -> None:
+    """Remove temporaries of the same output that no living process holds; younger ones may not be held yet."""
+    with suppress(OSError):  # a folder that cannot be listed or written says so when the file is made
+        for leftover in folder.glob(f"{glob.escape(stem)}*"):
+            if time.time() - leftover.stat().st_mtime < SETTLED:
+                continue
+            handle = os.open(leftover, os.O_RDONLY)
+            try:
+                if _try_lock(handle):
+                    leftover.unlink()
+            finally:
+                os.close(handle)
 
 
 def _name_if_free(temporary: Path, path: Path) -> None:

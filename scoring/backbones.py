@@ -24,7 +24,8 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     if not timm.is_model(name.split(".")[0]):
         close = get_close_matches(name, timm.list_models(), n=3)
         hint = f"; close names: {', '.join(close)}" if close else ""
-        raise InputError(f"timm {timm.__version__} has no model {name!r}{hint}; see timm.list_models()")
+        every = "python -c 'import timm; print(*timm.list_models())'"
+        raise InputError(f"timm {timm.__version__} has no model {name!r}{hint}; all of them: {every}")
     try:
         return timm.create_model(name, pretrained=pretrained, num_classes=0, **(options or {}))
     except (TypeError, ValueError) as error:

@@ -78,6 +78,7 @@ def run(
     from curate.engines.local import score
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
+    from scoring.errors import InputError
 
     line = (lambda text: None) if quiet else say
     with ScoreBar(quiet=quiet) as bar:
@@ -113,6 +114,11 @@ def run(
         _report(result)
     if json:
         emit(_plain(result))
+    if result.failed == result.rows:
+        kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(result.statuses.items()))
+        raise InputError(
+            f"none of {result.rows:,} images could be scored ({kinds}); {result.path} says why in its column `error`"
+        )
 
 
 def _report(result: Any) -> None:

@@ -155,19 +155,22 @@ class WorkFolder:
         sync_folder(out.parent)
         self.sweep(out)
 
-    def sweep(self, out: Path) -> None:
-        """Remove what dead processes left beside ``out``: unfinished tables, and folders on their way out.
+    def leftovers(self, out: Path) -> list[Path]:
+        """Return what dead processes left beside ``out``: unfinished tables, and folders on their way out.
 
-        A folder that was to be replaced goes only when there is another in its place.
+        A folder that was to be replaced is one only when there is another in its place.
         """
-        parent = out.parent
-        for leftover in parent.glob(f".{glob.escape(out.name)}.tmp.*"):
-            leftover.unlink()
-        gone = [*parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
-        if out.exists():
-            gone += parent.glob(f".{glob.escape(out.name)}.*.old")
-        for leftover in gone:
-            shutil.rmtree(leftover)
+        parent, name = out.parent, glob.escape(out.name)
+        found = [*parent.glob(f".{name}.tmp.*"), *parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
+        return found + ([*parent.glob(f".{name}.*.old")] if out.exists() else [])
+
+    def sweep(self, out: Path) -> None:
+        """Remove the leftovers; only whoever holds the lock may."""
+        for path in self.leftovers(out):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def _lines(self) -> list[Committed]:
         """Return the journal's lines; one that was cut off or damaged is as good as not written."""

@@ -12,7 +12,7 @@ import torch
 
 from curate.columns import OK
 from curate.engines.journal import Committed, WorkFolder
-from curate.engines.output import check_out, publish
+from curate.engines.output import check_out, holds_scores, publish
 from curate.engines.run import ScoreProgress, ScoreRun, fingerprint
 from curate.engines.settings import ScoreSettings, refuse_difference
 from curate.engines.shard import score_columns
@@ -165,20 +165,21 @@ def _finished(
         raise InputError(
             f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
         )
+    if not holds_scores(out):
+        raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
     table = open_table(out)
-    before = table.metadata.get("settings")
-    if table.metadata.get("kind") != "scores" or not isinstance(before, dict):
-        raise InputError(f"{out} exists and is not a table of scores; choose another --out")
+    before = table.metadata["settings"]
     refuse_difference(str(out), before, wanted)
     run = work.run()
-    if locked or (run is not None and run["fingerprint"] == wanted):  # cut off between its last two steps
-        if locked:
-            work.remove()
-        else:
-            with work:
-                work.remove()
-    elif work.folder.exists():
+    if locked:
+        work.sweep(out)
+        work.remove()
+    elif run is not None and run["fingerprint"] != wanted:
         announce(f"another run towards {out} is unfinished in {work.folder}; repeat its command to go on with it")
+    elif work.folder.exists() or work.leftovers(out):  # cut off when the table had its name already
+        with work:
+            work.sweep(out)
+            work.remove()
     announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
     statuses = Counter[str]()
     for batch in table.batches(["status"]):

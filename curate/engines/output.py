@@ -31,8 +31,17 @@ def check_out(out: Path, source: Any, *, overwrite: bool) -> None:
         ours = {RUN, JOURNAL, LOCK}
         if out.is_dir() and any(p.name not in ours and not p.match("part-*.parquet") for p in out.iterdir()):
             raise InputError(f"{out} holds more than scores, and is left alone; choose another --out")
-        if not (out.is_dir() and not any(out.iterdir())) and open_table(out).metadata.get("kind") != "scores":
+        if not (out.is_dir() and not any(out.iterdir())) and not holds_scores(out):
             raise InputError(f"{out} is not a table of scores, and is left alone; choose another --out")
+
+
+def holds_scores(out: Path) -> bool:
+    """Return whether what is at ``out`` is a table that `curate score` wrote."""
+    try:
+        metadata = open_table(out).metadata
+    except InputError:
+        return False
+    return metadata.get("kind") == "scores" and isinstance(metadata.get("settings"), dict)
 
 
 def publish(work: WorkFolder, n_shards: int, out: Path, *, overwrite: bool) -> None:

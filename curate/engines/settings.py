@@ -36,7 +36,8 @@ class ScoreSettings:
         for name in ("batch_size", "shard_rows", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise InputError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+                option = {"shard_rows": "shard-size"}.get(name, name.replace("_", "-"))
+                raise InputError(f"--{option} must be at least 1, got {value}")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 

@@ -175,6 +175,8 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
         InputError: if there is nothing to score; the text says what was found instead.
     """
     root = os.path.abspath(os.fsencode(folder))
+    of_tables = ("key", "path_column", "image_column", "root")
+    given = [name for name in of_tables if getattr(options, name) is not None]
     name = key_of(os.path.basename(root) or root)
     skipped = Skipped()
     columns = _Columns(root, options.label_from_folder)
@@ -183,6 +185,16 @@ def open_folder(folder: str | Path, options: SourceOptions) -> MemoryManifest | 
     table = columns.table()
     if table.num_rows == 0:
         return _shards_or_error(root, skipped)
+    if given:
+        raise InputError(
+            f"--{given[0].replace('_', '-')} is for tables and lists, got a folder of images; leave it out: "
+            "keys are the paths inside the folder"
+        )
+    if options.label_from_folder and not any(os.sep in key for key in table.column("key").to_pylist()):
+        raise InputError(
+            f"expected sub-folders to take labels from, found {some(table.num_rows, 'image')} directly in {name}; "
+            "leave out --label-from-folder"
+        )
     sizes, times = columns.sizes, columns.times
     return MemoryManifest(
         f"folder {name}: {some(table.num_rows, 'file')}{skipped}",

@@ -129,7 +129,11 @@ def _remote_place(url: str, name: str | None) -> Place:
     system, inner = file_system(url)
     try:
         info = system.info(inner)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        cause = error.__cause__  # a server that answers has a status; one that cannot be reached is no missing file
+        if cause is not None and not hasattr(cause, "status") and not isinstance(cause, FileNotFoundError):
+            reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+            raise InputError(f"cannot open {url!r}: {reason}; check the URL and the network") from None
         raise InputError(f"cannot open {url!r}: no such file at the other end; check the URL") from None
     except Exception as error:  # drivers of object stores share no base class for their errors
         raise InputError(f"cannot open {url!r}: {type(error).__name__}; check the URL and the network") from None

@@ -191,7 +191,7 @@ def test_half_stores_half_the_bytes_and_scores_alike(trained, photos, tmp_path):
         (["visimsiam", "photos", "--epochs", "0"], "epochs must be at least 1, got 0"),
         (["visimsiam", "photos", "--corrupt", "2"], "is a chance in [0, 1], got 2"),
         (["visimsiam", "photos", "--schedule", "linear"], "schedule must be one of constant, cosine"),
-        (["supervised", "flat", "--label-from-folder"], "none of 2 images has one in 'label'; expected a sub-folder"),
+        (["supervised", "flat", "--label-from-folder"], "expected sub-folders to take labels from"),
         (["supervised", "flat"], "(columns: key, uri); name one with --label, or use --label-from-folder"),
         (["supervised", "list.csv"], "there is no column 'label' (columns: "),
         (["visimsiam", "one"], "training needs at least 2 readable images, got 1"),

@@ -233,13 +233,13 @@ def test_a_folder_of_parts_holds_the_same_rows(folder, whole, tiny_checkpoint, t
 
 def test_a_foreign_file_or_folder_at_the_output_is_left_alone(folder, tiny_checkpoint, tmp_path):
     (tmp_path / "mine.parquet").write_text("important")
-    with pytest.raises(InputError, match="is not a Parquet file"):
+    with pytest.raises(InputError, match="exists and is not a table of scores; it is left alone"):
         run_again(folder, tmp_path / "mine.parquet", tiny_checkpoint)
     assert (tmp_path / "mine.parquet").read_text() == "important"
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.txt").write_text("important")
-    with pytest.raises(InputError, match=r"expected part-\*.parquet in the folder"):
+    with pytest.raises(InputError, match="exists and is not a table of scores; it is left alone"):
         run_again(folder, other, tiny_checkpoint)
     assert [p.name for p in other.iterdir()] == ["mine.txt"]
 
@@ -407,6 +407,27 @@ def test_a_heap_of_failures_alone_is_a_table_of_failures(tiny_checkpoint, tmp_pa
     result = run_again(tmp_path / "bad", tmp_path / "s.parquet", tiny_checkpoint)
     assert result.statuses == {"not_an_image": 3}
     assert open_table(tmp_path / "s.parquet").read(["kappa_visimsiam"]).column(0).null_count == 3
+
+
+def test_a_heap_of_failures_alone_exits_with_a_line_that_says_so(tiny_checkpoint, tmp_path):
+    (tmp_path / "list.txt").write_text("/nowhere/a.jpg\n/nowhere/b.jpg\n")
+    command = [sys.executable, "-m", "curate", "score", str(tmp_path / "list.txt"), "-o", str(tmp_path / "s.parquet")]
+    done = subprocess.run([*command, "--model", str(tiny_checkpoint), "-q"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "none of 2 images could be scored (2 missing)" in done.stderr
+    assert open_table(tmp_path / "s.parquet").n_rows == 2
+
+
+@pytest.mark.parametrize("option", ["key", "root", "path_column", "image_column"])
+def test_an_option_of_tables_is_refused_for_a_folder(folder, tiny_checkpoint, tmp_path, option):
+    with pytest.raises(InputError, match=f"--{option.replace('_', '-')} is for tables and lists"):
+        run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, **{option: "nothing"})
+
+
+def test_labels_from_sub_folders_that_are_not_there_are_refused(folder, tiny_checkpoint, tmp_path):
+    with pytest.raises(InputError, match="expected sub-folders to take labels from, found 30 images directly"):
+        run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, label_from_folder=True)
 
 
 def test_a_file_that_vanishes_is_a_row(folder, tiny_checkpoint, tmp_path):
