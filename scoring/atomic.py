@@ -44,6 +44,13 @@ def place_error(error: OSError, path: str | Path) -> InputError | OSError:
     return error if reason is None else InputError(f"cannot write {path}: {reason}")
 
 
+def require_folder(out: Path) -> None:
+    """Raise ``InputError`` unless the folder that ``out`` is to lie in is there: before the work, not after it."""
+    if not out.parent.is_dir():
+        what = "is a file" if out.parent.exists() else "does not exist; create it first"
+        raise InputError(f"expected a folder for --out, and {out.parent} {what}")
+
+
 class AtomicFile:
     """A new file that appears under its name complete or not at all.
 

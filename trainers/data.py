@@ -74,7 +74,8 @@ def load_training_set(
             kept.append(row)
         report(row + 1)
     if len(kept) < 2:
-        raise InputError(f"training needs at least 2 readable images, got {len(kept)} of {n} ({failures})")
+        kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
+        raise InputError(f"training needs at least 2 readable images, got {len(kept)} of {n}{kinds}; give more")
     held = torch.from_numpy(pixels[: len(kept)]).permute(0, 3, 1, 2)
     if labels is None:
         return TrainingSet(held, None, [], failures)

@@ -84,6 +84,7 @@ def run(
     """
     import torch
 
+    from scoring.atomic import require_folder
     from scoring.checkpoint import load_model, save_checkpoint
     from scoring.errors import InputError
     from scoring.lookup import lookup
@@ -97,8 +98,7 @@ def run(
         raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
     if out.suffix != ".safetensors":
         raise InputError(f"expected a checkpoint name that ends in .safetensors, got {out}")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} for --out does not exist; create it first")
+    require_folder(out)
     if init is not None and pretrained:
         raise InputError("--init and --pretrained are two places to start from; give one")
     beginning = None if init is None else load_model(init)

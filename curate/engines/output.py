@@ -5,6 +5,7 @@ from typing import Any
 
 from curate.engines.journal import JOURNAL, LOCK, RUN, WorkFolder
 from curate.table import TableWriter, open_table
+from scoring.atomic import require_folder
 from scoring.errors import InputError
 
 
@@ -12,8 +13,7 @@ def check_out(out: Path, source: Any, *, overwrite: bool) -> None:
     """Refuse an output that cannot be made, or that would take the place of something of the user's."""
     if not out.name or out.name in (".", ".."):
         raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} for --out does not exist; create it first")
+    require_folder(out)
     if not out.exists():
         return
     for one in source if isinstance(source, (list, tuple)) else [source]:

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from reading import keys, outcomes
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest import SourceOptions, open_manifest, read_uri
 from curate.manifest.names import key_of
 from scoring.errors import InputError
 
@@ -16,21 +17,6 @@ def put(root, *names, data=None):
         path = Path(root) / os.fsdecode(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(os.fsencode(name) if data is None else data)
-
-
-def keys(manifest):
-    return manifest.rows(0, manifest.n_rows)["key"].to_pylist()
-
-
-def outcomes(manifest):
-    """Each row's bytes, or the status of its failure."""
-    found = []
-    for read in manifest.readers(0, manifest.n_rows):
-        try:
-            found.append(read())
-        except ReadError as error:
-            found.append(error.status)
-    return found
 
 
 def test_a_folder_lists_images_of_all_depths_in_the_order_of_their_path_bytes(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reading import keys
 
 from curate.manifest import ReadError, SourceOptions, open_manifest
 from curate.manifest import parquet_stream as stream
@@ -31,10 +32,6 @@ def outcomes(readers):
         except ReadError as error:
             found.append(error.status)
     return found
-
-
-def keys(manifest):
-    return manifest.rows(0, manifest.n_rows)["key"].to_pylist()
 
 
 def write(path, columns, **options):

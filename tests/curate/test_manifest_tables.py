@@ -4,8 +4,9 @@ import os
 
 import pyarrow as pa
 import pytest
+from reading import keys, outcomes
 
-from curate.manifest import ReadError, SourceOptions, open_manifest
+from curate.manifest import SourceOptions, open_manifest
 from curate.manifest.keys import UniqueCheck
 from curate.manifest.text_tables import read_csv, read_jsonl
 from scoring.errors import InputError
@@ -24,20 +25,6 @@ def write(folder, name, text):
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def keys(manifest):
-    return manifest.rows(0, manifest.n_rows)["key"].to_pylist()
-
-
-def outcomes(manifest):
-    found = []
-    for read in manifest.readers(0, manifest.n_rows):
-        try:
-            found.append(read())
-        except ReadError as error:
-            found.append(error.status)
-    return found
 
 
 def test_a_list_has_one_path_a_line_and_comments(photos):

@@ -6,6 +6,7 @@ import os
 import tarfile
 
 import pytest
+from reading import outcomes
 
 from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri
 from scoring.errors import InputError
@@ -29,16 +30,6 @@ def link(name, target, kind=tarfile.SYMTYPE):
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
     return info
-
-
-def outcomes(manifest):
-    found = []
-    for read in manifest.readers(0, manifest.n_rows):
-        try:
-            found.append(read())
-        except ReadError as error:
-            found.append(error.status)
-    return found
 
 
 def rows(manifest):

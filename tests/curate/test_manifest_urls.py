@@ -11,6 +11,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reading import outcomes
 
 from curate.manifest import ReadError, SourceOptions, fetch, open_manifest, read_uri
 from scoring.errors import InputError, MissingExtraError
@@ -63,16 +64,6 @@ def memory():
     system = fsspec.filesystem("memory")
     yield system
     system.rm("/", recursive=True)
-
-
-def outcomes(manifest):
-    found = []
-    for read in manifest.readers(0, manifest.n_rows):
-        try:
-            found.append(read())
-        except ReadError as error:
-            found.append(error.status)
-    return found
 
 
 def test_urls_of_a_list_are_fetched_and_failures_are_rows(tmp_path, server):

@@ -1,0 +1,18 @@
+"""What the tests of every source ask of a manifest."""
+
+from curate.manifest import ReadError
+
+
+def keys(manifest):
+    return manifest.rows(0, manifest.n_rows)["key"].to_pylist()
+
+
+def outcomes(manifest):
+    """Each row's bytes, or the status of its failure."""
+    found = []
+    for read in manifest.readers(0, manifest.n_rows):
+        try:
+            found.append(read())
+        except ReadError as error:
+            found.append(error.status)
+    return found
