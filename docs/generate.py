@@ -93,16 +93,17 @@ def rules() -> str:
 
 
 def methods() -> str:
-    """Return every training method: what it is, whether it gives kappa, whether it reads labels."""
+    """Return every training method: what it is, the column that it gives, whether it reads labels."""
+    from trainers.config import TrainConfig
     from trainers.methods import METHODS
 
     return table(
-        ("method", "what it is", "trains kappa", "needs labels", "paper"),
+        ("method", "what it is", "column", "needs labels", "paper"),
         [
             (
                 f"`{name}`",
                 (kind.__doc__ or "").splitlines()[0],
-                "yes" if kind.kappa else "no",
+                f"`{head.column}_{name}`" if (head := kind.head(TrainConfig())) else "",
                 "yes" if kind.needs_labels else "no",
                 PAPERS[name],
             )

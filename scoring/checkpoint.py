@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.heads import KappaHeadSpec
+from scoring.heads import head_from_json, head_to_json
 from scoring.images import Preprocessing
 from scoring.lookup import lookup
 from scoring.model import ModelSpec, ScoringModel
@@ -75,7 +75,7 @@ def save_checkpoint(
         **card,
         "format": FORMAT,
         "backbone": {"name": spec.backbone, "options": spec.backbone_options, "width": model.width},
-        "heads": {name: head.to_json() for name, head in spec.heads.items()},
+        "heads": {name: head_to_json(head) for name, head in spec.heads.items()},
         "preprocessing": spec.preprocessing.to_json(),
     }
     header["digest"] = _digest(tensors, header)
@@ -160,7 +160,7 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
         return ModelSpec(
             backbone=str(header["backbone"]["name"]),
             backbone_options=_options(header["backbone"].get("options", {})),
-            heads={str(name): KappaHeadSpec(**head) for name, head in header["heads"].items()},
+            heads={str(name): head_from_json(head) for name, head in header["heads"].items()},
             preprocessing=Preprocessing.from_json(header["preprocessing"]),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, feature_width
-from scoring.heads import KappaHead, KappaHeadSpec
+from scoring.heads import HeadSpec
 from scoring.images import Preprocessing
 
 
@@ -18,7 +18,7 @@ class ModelSpec:
 
     backbone: str
     backbone_options: dict[str, Any] = field(default_factory=dict)
-    heads: dict[str, KappaHeadSpec] = field(default_factory=dict)  # method -> head
+    heads: dict[str, HeadSpec] = field(default_factory=dict)  # method -> head
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
 
 
@@ -29,10 +29,12 @@ class Outputs:
     Attributes:
         embedding: shape (N, D), float32, rows of unit length.
         kappas: method -> concentration, shape (N,), float32, >= 0, higher is more certain.
+        uncertainties: method -> uncertainty, shape (N,), float32, > 0, higher is less certain; methods without kappa.
     """
 
     embedding: Tensor
     kappas: dict[str, Tensor]
+    uncertainties: dict[str, Tensor] = field(default_factory=dict)
 
 
 class ScoringModel(nn.Module):
@@ -47,7 +49,7 @@ class ScoringModel(nn.Module):
         self.spec = spec
         self.backbone = backbone or create_backbone(spec.backbone, options=spec.backbone_options)
         self.width = feature_width(self.backbone)
-        self.heads = nn.ModuleDict({name: KappaHead(self.width, head) for name, head in spec.heads.items()})
+        self.heads = nn.ModuleDict({name: head.build(self.width) for name, head in spec.heads.items()})
         preprocessing = spec.preprocessing
         self.register_buffer("mean", 255 * torch.tensor(preprocessing.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(preprocessing.std).view(1, 3, 1, 1), persistent=False)
@@ -67,10 +69,12 @@ class ScoringModel(nn.Module):
             pixels: RGB, shape (N, 3, H, W), uint8 or float in [0, 255].
 
         Returns:
-            Embeddings and concentrations in float32: the heads run in float32 whatever the precision of the
+            Embeddings and what the heads say in float32: the heads run in float32 whatever the precision of the
             backbone, since half precision leaves only a few thousand distinct values.
         """
         features = self.features(pixels).float()
         with torch.autocast(pixels.device.type, enabled=False):
-            kappas = {name: head(features) for name, head in self.heads.items()}
-            return Outputs(F.normalize(features, dim=1), kappas)
+            said: dict[str, dict[str, Tensor]] = {"kappa": {}, "unc": {}}
+            for name, head in self.heads.items():
+                said[self.spec.heads[name].column][name] = head(features)
+            return Outputs(F.normalize(features, dim=1), said["kappa"], said["unc"])

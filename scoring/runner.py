@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
-from scoring.model import ScoringModel
+from scoring.model import Outputs, ScoringModel
 
 PRECISIONS = ("auto", "fp32", "bf16")
 BATCH_SIZE = {"cpu": 64, "cuda": 256}
@@ -49,23 +49,32 @@ class Scores:
 
     Attributes:
         embedding: shape (N, D), float32, rows of unit length.
-        kappas: method -> shape (N,), float32.
+        kappas: method -> shape (N,), float32, higher is more certain.
+        uncertainties: method -> shape (N,), float32, higher is less certain.
     """
 
     embedding: np.ndarray
     kappas: dict[str, np.ndarray]
+    uncertainties: dict[str, np.ndarray]
 
 
 class Pending:
     """A batch that the device may still be working on."""
 
-    def __init__(self, embedding: Tensor, kappas: dict[str, Tensor]) -> None:
-        self._embedding, self._kappas = embedding, kappas
+    def __init__(self, parts: list[Outputs]) -> None:
+        self._parts = parts
 
     def result(self) -> Scores:
         """Wait for the device and return the scores."""
-        kappas = {name: value.cpu().numpy() for name, value in self._kappas.items()}
-        return Scores(self._embedding.cpu().numpy(), kappas)
+        parts = self._parts
+        return Scores(
+            torch.cat([part.embedding for part in parts]).cpu().numpy(),
+            {name: torch.cat([part.kappas[name] for part in parts]).cpu().numpy() for name in parts[0].kappas},
+            {
+                name: torch.cat([part.uncertainties[name] for part in parts]).cpu().numpy()
+                for name in parts[0].uncertainties
+            },
+        )
 
 
 class Runner:
@@ -123,8 +132,7 @@ class Runner:
             part = part.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 parts.append(self.model(part))
-        embedding = torch.cat([part.embedding for part in parts])
-        return Pending(embedding, {name: torch.cat([part.kappas[name] for part in parts]) for name in parts[0].kappas})
+        return Pending(parts)
 
 
 OUT_OF_MEMORY = (

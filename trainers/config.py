@@ -37,6 +37,27 @@ class Augmentation:
 
 
 @dataclass(frozen=True)
+class Contrastive:
+    """What the contrastive methods share; the defaults are paper B's where it gives a value (Kirchhof et al. 2023)."""
+
+    kappa: str = "head"  # "head": from the features by a head of its own; "norm": the length of the projection
+    positives: str = "views"  # "views" of one image, or images of one class ("labels")
+    samples: int = 16  # Monte Carlo draws of an image
+    kappa_pos: float = 16.0  # concentration of positives around one another: 1 / temperature
+    phases: float = 0.0  # share of the steps in which mu alone learns; kappa alone learns in the others; 0 is jointly
+
+
+@dataclass(frozen=True)
+class LossPrediction:
+    """How a head learns to predict the loss of a task (Kirchhof et al. 2023 and 2024)."""
+
+    form: str = "ranking"  # "ranking" of pairs by their loss, or "l2" distance to the loss
+    task: str = "cross-entropy"  # the loss that is predicted
+    margin: float = 0.1  # of the ranking
+    weight: float = 1.0  # of the head's loss beside the task's
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """The recipe of one run; the defaults are appendix B of Nakamura et al. 2023 where it gives a value."""
 
@@ -61,6 +82,8 @@ class TrainConfig:
     seed: int = 0
     precision: str = "fp32"
     augmentation: Augmentation = field(default_factory=Augmentation)
+    contrastive: Contrastive = field(default_factory=Contrastive)
+    losspred: LossPrediction = field(default_factory=LossPrediction)
 
     def __post_init__(self) -> None:
         for name in ("size", "small_size", "epochs", "latent_dim", "hidden_dim", "predictor_every"):

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, size_options
 from scoring.errors import InputError
-from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import is_out_of_memory
@@ -24,7 +23,6 @@ from trainers.methods.method import Method, Step
 from trainers.state import Done, load_state, save_state
 
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
-HEAD_HIDDEN = 512
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,8 @@ def build(
         torch.manual_seed(config.seed)
         options = init.spec.backbone_options if init else size_options(config.backbone, config.size)
         backbone = init.backbone if init else create_backbone(config.backbone, pretrained=pretrained, options=options)
-        heads = {config.method: KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))} if kind.kappa else {}
+        head = kind.head(config)
+        heads = {} if head is None else {config.method: head}
         preprocessing = Preprocessing(size=config.size, resize=config.size)
         model = ScoringModel(ModelSpec(config.backbone, options, heads, preprocessing), backbone=backbone)
         method = kind(model.width, config, n_classes)
@@ -269,9 +268,8 @@ def _forward(
                 stacked = model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)
                 features.append(backbone(stacked).float())
     together = torch.cat(features)  # (V * N, D)
-    head = model.heads[config.method] if type(method).kappa else None
-    kappas = None if head is None else head(together).view(-1, len(images))
-    return method(together.view(-1, len(images), together.shape[1]), kappas, labels)
+    heads = dict(model.heads.items())
+    return method(together.view(-1, len(images), together.shape[1]), heads.get(config.method), labels)
 
 
 def _set_mode(config: TrainConfig, model: ScoringModel, method: Method) -> None:

@@ -246,17 +246,26 @@ def _assemble(
         kind = embedding_field(width, settings.dtype).type
         mask = pa.array(missing) if missing.any() else None
         arrays[EMBEDDING] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), type=kind, mask=mask)
-    for name in runner.model.heads:
-        kappa = np.concatenate([one.kappas[name] for one in scored])[pick] if scored else np.zeros(len(at), np.float32)
-        arrays[f"kappa_{name}"] = pa.array(kappa, mask=missing)
-        with np.errstate(divide="ignore"):
-            arrays[f"unc_{name}"] = pa.array((1 / kappa).astype(np.float32), mask=missing)
+
+    def said(parts: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(parts)[pick] if parts else np.zeros(len(at), np.float32)
+
+    for name, head in runner.model.spec.heads.items():
+        if head.column == "kappa":
+            kappa = said([one.kappas[name] for one in scored])
+            arrays[f"kappa_{name}"] = pa.array(kappa, mask=missing)
+            with np.errstate(divide="ignore"):
+                uncertainty = (1 / kappa).astype(np.float32)
+        else:
+            uncertainty = said([one.uncertainties[name] for one in scored])
+        arrays[f"unc_{name}"] = pa.array(uncertainty, mask=missing)
     return list(arrays.values()), list(arrays)
 
 
 def score_columns(model: ScoringModel) -> tuple[str, ...]:
     """Return the names of the columns that a model's heads add."""
-    return tuple(f"{prefix}_{name}" for name in model.heads for prefix in ("kappa", "unc"))
+    prefixes = {"kappa": ("kappa", "unc"), "unc": ("unc",)}
+    return tuple(f"{prefix}_{name}" for name, head in model.spec.heads.items() for prefix in prefixes[head.column])
 
 
 def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings) -> pa.Schema:

@@ -10,8 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.distributions import power_spherical
+from scoring.heads import HeadSpec, KappaHeadSpec
 from trainers.config import TrainConfig
 from trainers.methods.method import Method, Step
+
+HEAD_HIDDEN = 512  # appendix B
 
 
 def projector(width: int, config: TrainConfig) -> nn.Sequential:
@@ -140,7 +143,7 @@ class SimSiam(Method):
         mu = self.predictor(z).float()
         return F.normalize(z, dim=1).view(n_views, n, -1), F.normalize(mu, dim=1).view(n_views, n, -1)
 
-    def forward(self, features: Tensor, kappas: Tensor | None, labels: Tensor | None) -> Step:
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss over all pairs of a standard view and another one."""
         z, mu = self.predict(features)
         target, other = pairs(len(features), self.n_standard)
@@ -148,7 +151,8 @@ class SimSiam(Method):
         # 1 where z fills the sphere evenly, 0 where all images fall on one point
         spread = z[0].detach().std(0).mean() * z.shape[-1] ** 0.5
         measures = {"cosine": cosine.detach().mean(), "spread": spread}
-        return self.loss(cosine, None if kappas is None else kappas[other], z.shape[-1], measures)
+        kappa = None if head is None else head(features.flatten(0, 1)).view(features.shape[:2])[other]
+        return self.loss(cosine, kappa, z.shape[-1], measures)
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
         """Return the step of this method from what both methods share."""
@@ -163,11 +167,15 @@ class SimSiam(Method):
 class VISimSiam(SimSiam):
     """SimSiam as variational inference: a kappa head says how far a prediction can be trusted."""
 
-    kappa = True
     defaults: ClassVar = {}
+
+    @classmethod
+    def head(cls, config: TrainConfig) -> HeadSpec:
+        """Return a kappa head that is scaled for the latent space."""
+        return KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
         """Return the power spherical likelihood in place of the cosine."""
         if kappa is None:
-            raise ValueError("VI-SimSiam needs the kappas of its views")
+            raise ValueError("VI-SimSiam needs a kappa head")
         return Step(visimsiam_loss(cosine, kappa, dim), {**measures, "kappa": kappa.detach().mean()})

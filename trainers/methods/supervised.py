@@ -27,7 +27,7 @@ class Supervised(Method):
         super().__init__(width, config, n_classes)
         self.classifier = nn.Linear(width, n_classes)
 
-    def forward(self, features: Tensor, kappas: Tensor | None, labels: Tensor | None) -> Step:
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return mean cross-entropy over the views, and the accuracy on them."""
         if labels is None:
             raise ValueError("cross-entropy needs labels")

@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from scoring.errors import InputError
+from scoring.heads import KINDS, KappaHeadSpec, NormHeadSpec, UncertaintyHeadSpec, head_from_json, head_to_json
+from scoring.images import Preprocessing
+from scoring.model import ModelSpec, ScoringModel
+
+SPECS = [KappaHeadSpec(8, 3.0), NormHeadSpec(4, 2.0), UncertaintyHeadSpec(8, 3, 0.5)]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_head_is_read_as_it_was_written(spec):
+    assert head_from_json(head_to_json(spec)) == spec
+
+
+def test_every_kind_is_tried_here():
+    assert {spec.kind for spec in SPECS} == set(KINDS)
+
+
+def test_a_record_from_before_there_were_kinds_is_a_kappa_head():
+    assert head_from_json({"hidden": 512, "scale": 511.0}) == KappaHeadSpec(512, 511.0)
+
+
+def test_an_unknown_kind_is_named_with_those_that_exist():
+    with pytest.raises(InputError, match="unknown kind of head 'kapa'; did you mean 'kappa'"):
+        head_from_json({"kind": "kapa"})
+
+
+@pytest.mark.parametrize("wrong", [{"hidden": 0}, {"hidden": 10**9}, {"depth": 1000}, {"scale": float("inf")}])
+def test_a_card_cannot_ask_for_a_giant(wrong):
+    with pytest.raises(InputError):
+        head_from_json({"kind": "uncertainty", **wrong})
+
+
+def test_an_uncertainty_head_is_the_published_perceptron():
+    torch.manual_seed(0)
+    head = UncertaintyHeadSpec(5, 2, 2.0).build(3)
+    (w0, b0), (w2, b2), (w4, b4) = ((head.layers[i].weight, head.layers[i].bias) for i in (0, 2, 4))
+    x = torch.randn(7, 3)
+
+    def leaky(values):
+        return torch.where(values > 0, values, 0.01 * values)
+
+    raw = leaky(leaky(x @ w0.T + b0) @ w2.T + b2) @ w4.T + b4
+    assert torch.allclose(head(x), 2 * (torch.log1p(raw.exp())[:, 0] + 1e-6), rtol=1e-5)
+    assert w2.shape == (5, 5) and w4.shape == (1, 5)
+
+
+def test_the_kappa_of_a_norm_head_is_the_length_of_its_projection():
+    head = NormHeadSpec(4, 2.0).build(3)
+    x = torch.randn(7, 3)
+    assert torch.allclose(head.project(x), 2 * x @ head.out.weight.T, rtol=1e-5)
+    assert torch.allclose(head(x), (head.project(x) ** 2).sum(1).sqrt(), rtol=1e-5)
+    assert torch.allclose(head(3 * x), 3 * head(x), rtol=1e-5)
+
+
+def test_one_pass_gives_every_head_its_answer_in_its_own_direction():
+    heads = {"a": SPECS[0], "b": SPECS[1], "c": SPECS[2]}
+    model = ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=32, resize=32))).eval()
+    pixels = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
+    with torch.inference_mode():
+        outputs, features = model(pixels), model.features(pixels)
+    assert set(outputs.kappas) == {"a", "b"} and set(outputs.uncertainties) == {"c"}
+        alone = {name: head(features) for name, head in model.heads.items()}
+    for name, said in {**outputs.kappas, **outputs.uncertainties}.items():
+        assert torch.equal(said, alone[name])
