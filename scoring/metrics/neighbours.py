@@ -1,0 +1,187 @@
+"""Nearest neighbours of hundreds of thousands of rows, in blocks, and what they say of the labels."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.metrics.duplicates import Groups, group_duplicates
+
+QUERIES = 2048  # rows at a time: the largest array is QUERIES x REFERENCES floats, 64 MB
+REFERENCES = 8_192
+CHUNK = 64  # similarities whose largest stands for them in the first round
+SLACK = 4  # candidates beyond k, for cosines that are too close to call
+CLOSE = 2e-6  # cosines nearer than this may be in the wrong order after a float32 product
+EXACT = 128  # rows at a time whose candidates are measured again
+
+
+def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the cosine and the index of the k references nearest to each query, the nearest first.
+
+    Rows that are equal in every bit are one point of the search: they tie exactly, and among them the lower index
+    comes first. Neighbours are found by products in the precision given; where two cosines are within 2e-6 they are
+    computed again in float64, and equal ones go to the lower index. Memory is bounded by blocks, whatever N and M.
+
+    Args:
+        queries: unit vectors, shape (N, D).
+        references: unit vectors, shape (M, D).
+        k: neighbours, 1 <= k <= M, or M-1 with ``same``.
+        same: queries are the references, and row i is no neighbour of itself; its exact duplicates are.
+
+    Returns:
+        Cosines, of the type of the queries, and indices, int64, each of shape (N, k).
+
+    Raises:
+        ValueError: if k is out of range.
+    """
+    most = len(references) - same
+    if not 1 <= k <= most:
+        raise ValueError(f"k must be between 1 and {most}, got {k}")
+    groups = group_duplicates(references)
+    if groups is None:
+        return _top(queries, references, k, same=same)
+    points = references[groups.first]
+    width = min(k, len(points) - same)
+    cosine, point = _top(points if same else queries, points, width, same=same)
+    if same:  # the row's own point comes first; what is left of it after the row itself are its duplicates
+        cosine, point = (
+            torch.cat([torch.ones(len(points), 1).to(cosine), cosine], 1)[groups.of_row],
+            torch.cat([torch.arange(len(points)).view(-1, 1), point], 1)[groups.of_row],
+        )
+    parts = [
+        _expand(groups, cosine[start : start + QUERIES], point[start : start + QUERIES], k, start, same=same)
+        for start in range(0, len(point), QUERIES)
+    ]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def _expand(groups: Groups, cosine: Tensor, point: Tensor, k: int, start: int, *, same: bool) -> tuple[Tensor, Tensor]:
+    """Turn the nearest points of B rows, the first of which is row ``start``, into their k nearest rows."""
+    size = groups.size[point]  # (B, P)
+    if same:
+        size[:, 0] -= 1  # the row itself
+    until = size.cumsum(1)
+    slot = torch.arange(k)
+    which = torch.searchsorted(until, slot.expand(len(point), k).contiguous(), right=True)  # (B, k) -> column of point
+    within = slot - (until - size).gather(1, which)
+    chosen = point.gather(1, which)
+    if same:
+        own = groups.rank[start : start + len(point)].view(-1, 1)
+        within = within + ((which == 0) & (within >= own)).long()
+    return cosine.gather(1, which), groups.members[groups.start[chosen] + within]
+
+
+def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Tensor, Tensor]:
+    """Return the k best of distinct references; k may be 0, for a single point without another."""
+    if not k:
+        return queries.new_zeros(len(queries), 0), torch.zeros(len(queries), 0, dtype=torch.long)
+    cosines, indices = [], []
+    for start in range(0, len(queries), QUERIES):
+        block = queries[start : start + QUERIES]
+        cosine, index = _candidates(block, references, min(k + SLACK, len(references)), start if same else None)
+        close = ((cosine[:, :-1] - cosine[:, 1:]) < CLOSE).any(1).nonzero().flatten()
+        for rows in close.split(EXACT):
+            cosine[rows], index[rows] = _measured(block[rows], references, index[rows])
+            if same:
+                cosine[rows] = cosine[rows].masked_fill(index[rows] == start + rows.view(-1, 1), -torch.inf)
+            order = cosine[rows].argsort(dim=1, descending=True, stable=True)
+            cosine[rows], index[rows] = cosine[rows].gather(1, order), index[rows].gather(1, order)
+        cosines.append(cosine[:, :k])
+        indices.append(index[:, :k])
+    return torch.cat(cosines), torch.cat(indices)
+
+
+def _candidates(block: Tensor, references: Tensor, k: int, own: int | None) -> tuple[Tensor, Tensor]:
+    """Return the k most similar references, the most similar first; row i is not reference ``own + i``."""
+    best, index = block.new_zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.long)
+    for start in range(0, len(references), REFERENCES):
+        similarity = block @ references[start : start + REFERENCES].T  # (B, R)
+        if own is not None:
+            stop = min(own + len(block), start + similarity.shape[1])
+            rows = torch.arange(min(max(own, start), stop), stop)
+            similarity[rows - own, rows - start] = -torch.inf
+        values, at = _top_of_chunks(similarity, min(k, similarity.shape[1]))
+        best, index = torch.cat([best, values], 1), torch.cat([index, at + start], 1)
+        best, at = best.topk(min(k, best.shape[1]), dim=1)
+        index = index.gather(1, at)
+    return best, index
+
+
+def _top_of_chunks(similarity: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest of each row: they lie in the k chunks with the largest maxima, so most are never sorted."""
+    n_rows, width = similarity.shape
+    whole = width // CHUNK
+    if whole <= 2 * k:
+        values, at = similarity.topk(k, dim=1)
+        return values, at
+    chunks = similarity[:, : whole * CHUNK].view(n_rows, whole, CHUNK)
+    chunk = chunks.amax(2).topk(k, dim=1).indices  # (B, k)
+    at = (chunk.unsqueeze(2) * CHUNK + torch.arange(CHUNK)).view(n_rows, -1)
+    if whole * CHUNK < width:
+        rest = torch.arange(whole * CHUNK, width).expand(n_rows, -1)
+        at = torch.cat([at, rest], 1)
+    values, place = similarity.gather(1, at).topk(k, dim=1)
+    return values, at.gather(1, place)
+
+
+def _measured(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines, computed in float64, of candidates (B, K) that are sorted by index."""
+    index = candidates.sort(dim=1).values
+    vectors = references[index].double()  # (B, K, D)
+    return torch.einsum("bkd,bd->bk", vectors, block.double()).to(block.dtype), index
+
+
+def knn_predict(
+    queries: Tensor, references: Tensor, labels: Tensor, *, k: int = 20, temperature: float = 0.07, same: bool = False
+) -> Tensor:
+    """Return the class that the k nearest references vote for, each vote weighing exp(cosine / temperature).
+
+    Args:
+        queries: unit vectors, shape (N, D).
+        references: unit vectors, shape (M, D).
+        labels: of the references, shape (M,), int64, >= 0.
+        k: voters.
+        temperature: > 0; a smaller one listens more to the nearest.
+        same: as in ``nearest``.
+
+    Returns:
+        Shape (N,), int64; of equal votes the lower class.
+
+    Source: Wu et al. 2018, arXiv:1805.01978, sec. 3.4.
+    """
+    cosine, index = nearest(queries, references, k, same=same)
+    return knn_vote(cosine, labels[index], temperature=temperature)
+
+
+def knn_vote(cosine: Tensor, classes: Tensor, *, temperature: float = 0.07) -> Tensor:
+    """Return the class with the most votes among neighbours that are known already.
+
+    Args:
+        cosine: to each neighbour, shape (N, k).
+        classes: of each neighbour, shape (N, k), int64, >= 0.
+        temperature: > 0.
+
+    Returns:
+        Shape (N,), int64; of equal votes the lower class.
+    """
+    weight = ((cosine.double() - 1) / temperature).exp()
+    winners = []
+    for start in range(0, len(classes), EXACT):
+        ours, theirs = classes[start : start + EXACT].unsqueeze(2), classes[start : start + EXACT].unsqueeze(1)
+        votes = ((ours == theirs) * weight[start : start + EXACT].unsqueeze(1)).sum(2)  # (B, k): for each one's class
+        most = votes >= votes.amax(1, keepdim=True) * (1 - 1e-12)  # sums in another order are no other votes
+        winners.append(torch.where(most, ours.squeeze(2), torch.iinfo(torch.long).max).amin(1))
+    return torch.cat(winners) if winners else torch.zeros(0, dtype=torch.long)
+
+
+def recall_at_1(embedding: Tensor, labels: Tensor) -> NDArray[np.bool_]:
+    """Return for each row whether its nearest other row has its label.
+
+    The row itself is left out by its index; of exact duplicates the one with the lowest index is the nearest.
+
+    Args:
+        embedding: unit vectors, shape (N, D).
+        labels: shape (N,).
+    """
+    _, index = nearest(embedding, embedding, 1, same=True)
+    return (labels[index[:, 0]] == labels).numpy()

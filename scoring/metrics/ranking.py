@@ -1,0 +1,84 @@
+"""Ranks, AUROC and rank correlation, in float64 whatever the scores are."""
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.metrics.neighbours import recall_at_1
+
+
+def ranks(values: NDArray) -> NDArray[np.float64]:
+    """Return the rank of each value from 1, ties sharing their mean rank.
+
+    >>> ranks(np.array([3.0, 1.0, 3.0])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, inverse, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def auroc(score: NDArray, target: NDArray) -> float:
+    """Return the chance that a true row scores higher than a false one, ties counting half; 0.5 is no better than luck.
+
+    Args:
+        score: shape (N,), without NaN.
+        target: shape (N,), bool.
+
+    Returns:
+        In [0, 1]; NaN if all targets are alike.
+    """
+    target = np.asarray(target, bool)
+    n_true, n_false = int(target.sum()), int((~target).sum())
+    if not n_true or not n_false:
+        return float("nan")
+    return float((ranks(score)[target].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false))
+
+
+def spearman(x: NDArray, y: NDArray) -> float:
+    """Return the rank correlation, in [-1, 1]; NaN if either is constant."""
+    a, b = ranks(x), ranks(y)
+    a, b = a - a.mean(), b - b.mean()
+    scale = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / scale) if scale > 0 else float("nan")
+
+
+def r_auroc(certainty: NDArray, embedding: Tensor, labels: Tensor) -> float:
+    """Return how well certainty tells rows whose nearest neighbour has their label from the others; higher is better.
+
+    Args:
+        certainty: higher is more certain, shape (N,).
+        embedding: unit vectors, shape (N, D).
+        labels: shape (N,).
+
+    Source: Kirchhof et al. 2023, "URL: A representation learning benchmark", sec. 3.
+    """
+    return auroc(certainty, recall_at_1(embedding, labels))
+
+
+def rank_average(certainties: NDArray) -> NDArray[np.float64]:
+    """Return the mean rank of each row over several columns, scaled to (0, 1]; higher is more certain.
+
+    Args:
+        certainties: shape (C, N), higher is more certain in every one.
+
+    >>> rank_average(np.array([[1.0, 2.0], [5.0, 9.0]])).tolist()
+    [0.5, 1.0]
+    """
+    return np.mean([ranks(column) for column in certainties], axis=0) / np.shape(certainties)[1]
+
+
+def entropy(weights: NDArray) -> NDArray[np.float64]:
+    """Return the entropy of each row's distribution, in nats; higher is less agreed.
+
+    Args:
+        weights: votes or probabilities, shape (N, C), >= 0; a row of zeros gives NaN.
+
+    >>> entropy(np.array([[5, 0], [1, 1]])).round(4).tolist()
+    [0.0, 0.6931]
+    """
+    weights = np.asarray(weights, np.float64)
+    total = weights.sum(1, keepdims=True)
+    share = np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)
+    log = np.log(share, out=np.zeros_like(share), where=~(share <= 0))
+    return 0.0 - (share * log).sum(1)  # and not -0.0

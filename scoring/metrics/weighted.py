@@ -1,0 +1,145 @@
+"""The rank measures of a weighted sample: what a bootstrap needs, without sorting again.
+
+A resample of N rows with repeats is a count for each row, and every measure here takes such counts and gives exactly
+what it would give on the rows written out. The order is found once; after that a resample costs one cumulative sum.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class RankOrder:
+    """One score, sorted once, the most certain first.
+
+    Args:
+        certainty: higher is more certain, shape (N,), without NaN.
+
+    Attributes:
+        order: rows from the highest certainty to the lowest, shape (N,).
+    """
+
+    def __init__(self, certainty: NDArray) -> None:
+        certainty = np.asarray(certainty, np.float64)
+        if np.isnan(certainty).any():
+            raise ValueError("certainty must be without NaN")
+        self.order = np.argsort(-certainty, kind="stable").astype(np.int32)
+        ordered = certainty[self.order]
+        differs = ordered[1:] != ordered[:-1]
+        self._starts: NDArray[np.int64] | None = None  # where each run of equal values begins, if any are equal
+        if not differs.all():
+            self._starts = np.concatenate([[0], np.flatnonzero(differs) + 1])
+
+    def ones(self) -> NDArray[np.int64]:
+        """Return the counts of the sample as it is."""
+        return np.ones(len(self.order), np.int64)
+
+    def sort(self, rows: NDArray) -> Floats:
+        """Return values of each row, shape (N, M), in this order, as float64."""
+        return np.ascontiguousarray(np.asarray(rows)[self.order], np.float64)
+
+    def _runs(self, values: Floats) -> Floats:
+        """Sum over each run of equal values."""
+        return values if self._starts is None else np.add.reduceat(values, self._starts, axis=0)
+
+    def midranks(self, counts: NDArray) -> Floats:
+        """Return half-open ranks of each row in row order: equal scores share the middle of the places they take."""
+        weight = self._runs(counts[self.order].astype(np.float64))
+        until = weight.cumsum()
+        middle = until - weight / 2
+        if self._starts is not None:
+            lengths = np.diff(self._starts, append=len(self.order))
+            middle = np.repeat(middle, lengths)
+        out = np.empty(len(self.order))
+        out[self.order] = middle
+        return out
+
+    def auroc(self, counts: NDArray, targets: Floats) -> Floats:
+        """Return the AUROC of certainty against M targets.
+
+        Args:
+            counts: of each row, shape (N,), whole numbers >= 0.
+            targets: 0 or 1, shape (N, M), in this order (see ``sort``).
+
+        Returns:
+            Shape (M,); NaN where all targets are alike.
+        """
+        return self.auroc_and_aurc(counts, targets, None)[0]
+
+    def aurc(self, counts: NDArray, wrong: Floats, sums: Floats) -> Floats:
+        """Return the area under the risk-coverage curve of M predictions; lower is better.
+
+        Args:
+            counts: of each row, shape (N,), whole numbers >= 0.
+            wrong: 0 or 1, shape (N, M), in this order.
+            sums: ``harmonic_sums`` of at least the sum of counts.
+        """
+        return self.auroc_and_aurc(counts, 1 - wrong, sums)[1]
+
+    def auroc_and_aurc(self, counts: NDArray, right: Floats, sums: Floats | None) -> tuple[Floats, Floats]:
+        """Return AUROC and AURC of M predictions that are right (1) or wrong (0), from one pass.
+
+        An error at place p of n adds 1/k to every k >= p, thus (H(n) - H(p - 1)) / n in all, with H the harmonic
+        numbers; within a run of equal scores that is averaged over the places of the run.
+        """
+        drawn = counts[self.order].astype(np.float64)
+        weight = self._runs(drawn)
+        until = weight.cumsum()
+        total = until[-1]
+        if self._starts is None:
+            true = drawn @ right
+            middle_sum = ((until - weight / 2) * drawn) @ right
+        else:
+            true_runs = self._runs(drawn[:, None] * right)
+            true = true_runs.sum(0)
+            middle_sum = (until - weight / 2) @ true_runs
+        false = total - true
+        with np.errstate(divide="ignore", invalid="ignore"):
+            area = 1 - (middle_sum - true**2 / 2) / (true * false)
+        if sums is None:
+            return area, np.full_like(area, np.nan)
+        places = sums[until.astype(np.int64)]
+        inside = np.diff(places, prepend=0.0)  # sum over the run's places of H(place - 1)
+        harmonic_total = sums[int(total) + 1] - sums[int(total)]
+        if self._starts is None:
+            spent = inside.sum() - inside @ right
+        else:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                each = np.where(weight > 0, inside / weight, 0.0)
+            spent = inside.sum() - each @ true_runs
+        return area, (false * harmonic_total - spent) / total
+
+    def accuracy_at(self, counts: NDArray, right: Floats, coverage: NDArray) -> Floats:
+        """Return the accuracy of the most certain share of the sample, shape (K, M).
+
+        Args:
+            counts: of each row, shape (N,).
+            right: 0 or 1, shape (N, M), in this order.
+            coverage: shares, shape (K,), in (0, 1].
+        """
+        drawn = counts[self.order].astype(np.float64)
+        until = np.concatenate([[0.0], self._runs(drawn).cumsum()])
+        wanted = np.asarray(coverage) * until[-1]
+        correct = self._runs(drawn[:, None] * right).cumsum(0)
+        columns = [np.interp(wanted, until, np.concatenate([[0.0], column])) / wanted for column in correct.T]
+        return np.stack(columns, 1)
+
+
+def harmonic_sums(n: int) -> Floats:
+    """Return S(x) for x = 0 .. n + 1, the sum of the harmonic numbers H(t) over t < x.
+
+    >>> harmonic_sums(2).round(2).tolist()
+    [0.0, 0.0, 1.0, 2.5]
+    """
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, n + 1))])  # H(0) .. H(n)
+    return np.concatenate([[0.0], np.cumsum(harmonic)])
+
+
+def weighted_spearman(x: RankOrder, y: RankOrder, counts: NDArray) -> float:
+    """Return the rank correlation of two scores on a sample with counts; NaN if either is constant there."""
+    a, b = x.midranks(counts), y.midranks(counts)
+    total = counts.sum()
+    a, b = a - (counts @ a) / total, b - (counts @ b) / total
+    scale = np.sqrt((counts @ a**2) * (counts @ b**2))
+    return float(counts @ (a * b) / scale) if scale > 0 else float("nan")
