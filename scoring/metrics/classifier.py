@@ -1,0 +1,134 @@
+"""A linear classifier on embeddings, and what it says of rows that it was not fitted on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+BLOCK_NUMBERS = 8_000_000  # logits held at a time, 32 MB
+MOST_ROWS = 50_000  # rows that one classifier is fitted on; more change little and cost much
+
+
+@dataclass(frozen=True)
+class LinearClassifier:
+    """Class scores x @ weight + bias, for x of shape (N, D), weight (D, C), bias (C,)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """Return class scores, shape (N, C)."""
+        return rows @ self.weight + self.bias
+
+
+def fit_linear(rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, steps: int = 200) -> LinearClassifier:
+    """Fit a multinomial logistic regression by L-BFGS, from zero; the same input gives the same fit.
+
+    It minimises sum_i CE(logits_i, label_i) + |W|^2 / (2 c) over the rows after centring and one common scale that
+    gives their features unit variance on average; the bias is free.
+
+    Args:
+        rows: shape (N, D), float32 or float64.
+        labels: shape (N,), int64, in [0, n_classes).
+        n_classes: C; a class without rows is never predicted.
+        c: inverse strength of the penalty, > 0.
+        steps: most steps; it stops before when no entry of the gradient of the mean loss exceeds 1e-5.
+    """
+    mean = rows.mean(0)
+    scale = float((rows - mean).square().mean().sqrt()) or 1.0
+    absent = torch.bincount(labels, minlength=n_classes) == 0
+    weight = torch.zeros(rows.shape[1], n_classes, dtype=rows.dtype, requires_grad=True)
+    bias = torch.zeros(n_classes, dtype=rows.dtype, requires_grad=True)
+    size = max(1, BLOCK_NUMBERS // max(n_classes, rows.shape[1]))
+    optimizer = torch.optim.LBFGS(
+        [weight, bias], max_iter=steps, tolerance_grad=1e-5, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+    )
+
+    @torch.no_grad()
+    def closure() -> Tensor:
+        """Set the gradient of the mean loss, block by block, and return the loss."""
+        loss = (weight.square().sum() / (2 * c * len(rows))).double()
+        weight.grad, bias.grad = weight / (c * len(rows)), torch.zeros_like(bias)
+        for start in range(0, len(rows), size):
+            x, y = (rows[start : start + size] - mean) / scale, labels[start : start + size]
+            log_p = (x @ weight + bias).masked_fill_(absent, -torch.inf).log_softmax(1)
+            loss -= log_p.gather(1, y[:, None]).sum(dtype=torch.float64) / len(rows)
+            slope = log_p.exp_()
+            slope[torch.arange(len(y)), y] -= 1
+            weight.grad.addmm_(x.T, slope, alpha=1 / len(rows))
+            bias.grad += slope.sum(0) / len(rows)
+        return loss
+
+    optimizer.step(closure)
+    final = weight.detach() / scale
+    return LinearClassifier(final, (bias.detach() - mean @ final).masked_fill(absent, -torch.inf))
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What classifiers say of rows that they were not fitted on.
+
+    Attributes:
+        label: shape (N,), int64.
+        entropy: of the predicted distribution, nats, shape (N,), float64; higher is less certain.
+    """
+
+    label: Tensor
+    entropy: NDArray[np.float64]
+
+
+def cross_validate(
+    rows: Tensor, labels: Tensor, *, folds: int = 5, seed: int = 0, groups: Tensor | None = None
+) -> Predictions:
+    """Predict every row by a linear classifier that was fitted on the other folds.
+
+    Args:
+        rows: embeddings, shape (N, D).
+        labels: shape (N,), int64, >= 0.
+        folds: parts, 2 <= folds <= N; each class is spread over them evenly (see ``spread_folds``).
+        seed: of the folds, and of the ``MOST_ROWS`` rows that a classifier is fitted on where there are more.
+        groups: shape (N,), int64; rows of one group, such as exact duplicates, share a fold.
+
+    Raises:
+        ValueError: if folds is out of range.
+    """
+    if not 2 <= folds <= len(rows):
+        raise ValueError(f"folds must be between 2 and {len(rows)}, got {folds}")
+    fold = spread_folds(labels, folds, seed=seed, groups=groups)
+    n_classes = int(labels.max()) + 1
+    found, entropy = torch.zeros(len(rows), dtype=torch.long), torch.zeros(len(rows), dtype=torch.float64)
+    size = max(1, BLOCK_NUMBERS // n_classes)
+    generator = torch.Generator().manual_seed(seed)
+    for number in range(folds):
+        train = torch.nonzero(fold != number).flatten()
+        if len(train) > MOST_ROWS:
+            train = train[torch.randperm(len(train), generator=generator)[:MOST_ROWS].sort().values]
+        classifier = fit_linear(rows[train], labels[train], n_classes)
+        for at in torch.nonzero(fold == number).flatten().split(size):
+            log_p = classifier.logits(rows[at]).double().log_softmax(1)
+            found[at] = log_p.argmax(1)
+            entropy[at] = torch.special.entr(log_p.exp()).sum(1)
+    return Predictions(found, entropy.numpy())
+
+
+def spread_folds(labels: Tensor, folds: int, *, seed: int, groups: Tensor | None = None) -> Tensor:
+    """Return a fold for each row, shape (N,): every class is dealt out in turn, after a shuffle.
+
+    Args:
+        labels: shape (N,), int64.
+        folds: how many, >= 2.
+        seed: of the shuffle.
+        groups: shape (N,), int64; all rows of a group go where its lowest row goes.
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    order = order[labels[order].argsort(stable=True)]  # class by class, shuffled inside
+    fold = torch.empty(len(labels), dtype=torch.long)
+    fold[order] = torch.arange(len(labels)) % folds
+    if groups is not None:
+        lead = torch.full((int(groups.max()) + 1,), len(labels)).scatter_reduce_(
+            0, groups, torch.arange(len(labels)), "amin"
+        )
+        fold = fold[lead[groups]]
+    return fold

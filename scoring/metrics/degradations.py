@@ -1,0 +1,131 @@
+"""Worse versions of an image, of stated strength, and the sharpness baseline.
+
+Every change takes RGB images of one size, shape (N, 3, S, S), float32 in [0, 255], and gives the same shape and range.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Change = Callable[[Tensor, torch.Generator], Tensor]
+
+BLUR_SHARE = 0.03  # sigma of the blur, as a share of the side
+NOISE_LEVELS = 25.0  # standard deviation of the noise, in grey levels of 256
+JITTER = 0.4  # brightness, contrast and saturation change by up to this share
+
+
+def crop(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a square with a tenth to a half of the area, at a random place, at full size again."""
+    shares = 0.1 + 0.4 * torch.rand(len(images), generator=generator)
+    return _random_squares(images, shares, generator)
+
+
+def random_crop(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a square with 5 to 100 % of the area, at a random place, at full size again."""
+    shares = 0.05 + 0.95 * torch.rand(len(images), generator=generator)
+    return _random_squares(images, shares, generator)
+
+
+def _random_squares(images: Tensor, shares: Tensor, generator: torch.Generator) -> Tensor:
+    side = images.shape[-1]
+    out = torch.empty_like(images)
+    for number, (image, share) in enumerate(zip(images, shares.tolist(), strict=True)):
+        part = max(1, int(side * math.sqrt(share)))
+        x, y = (int(torch.randint(side - part + 1, (), generator=generator)) for _ in "xy")
+        out[number] = resize(image[None, :, y : y + part, x : x + part], side)[0]
+    return out
+
+
+def center_crops(images: Tensor, fractions: Tensor) -> Tensor:
+    """Return the central square of each image whose side is a fraction of the image's, at full size again.
+
+    Args:
+        images: shape (N, 3, S, S).
+        fractions: of the side, shape (N,), in (0, 1].
+
+    Source: the crop test of Kirchhof et al. 2023, "URL", which draws the fraction from 0.1 to 0.75.
+    """
+    side = images.shape[-1]
+    out = torch.empty_like(images)
+    for number, fraction in enumerate(fractions.tolist()):
+        part = min(side, max(1, round(side * fraction)))
+        at = (side - part) // 2
+        out[number] = resize(images[number : number + 1, :, at : at + part, at : at + part], side)[0]
+    return out
+
+
+def resize(images: Tensor, side: int) -> Tensor:
+    """Return images at side x side, by an antialiased bicubic resize."""
+    if images.shape[-2:] == (side, side):
+        return images.float()
+    return F.interpolate(images.float(), (side, side), mode="bicubic", antialias=True).clamp(0, 255)
+
+
+def blur(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the images blurred by a Gaussian of 3 % of the side; the border is weighted by what lies inside."""
+    side = images.shape[-1]
+    at = torch.arange(side, dtype=torch.float32)
+    kernel = torch.exp(-0.5 * ((at[:, None] - at[None, :]) / (BLUR_SHARE * side)).square())
+    kernel = kernel / kernel.sum(1, keepdim=True)
+    return kernel @ images.float() @ kernel.T
+
+
+def noise(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the images with Gaussian noise of 25 grey levels."""
+    return (images + NOISE_LEVELS * torch.randn(images.shape, generator=generator)).clamp(0, 255)
+
+
+def grey_box(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the images with a mid-grey square over a quarter of the area, at a random place."""
+    out = images.float().clone()
+    half = images.shape[-1] // 2
+    for image in out:
+        x, y = (int(torch.randint(images.shape[-1] - half + 1, (), generator=generator)) for _ in "xy")
+        image[:, y : y + half, x : x + half] = 127.5
+    return out
+
+
+def grayscale(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the luma (ITU-R BT.601) in all three channels."""
+    weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
+    return (images * weights).sum(1, keepdim=True).expand(-1, 3, -1, -1).contiguous()
+
+
+def color_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the images with brightness, contrast and saturation scaled by 0.6 to 1.4 each, in this order."""
+    factors = 1 + JITTER * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
+    out = (images * factors[0]).clamp(0, 255)
+    mean = grayscale(out, generator).mean((1, 2, 3), keepdim=True)
+    out = (mean + (out - mean) * factors[1]).clamp(0, 255)
+    gray = grayscale(out, generator)
+    return (gray + (out - gray) * factors[2]).clamp(0, 255)
+
+
+WORSE: dict[str, Change] = {  # a trustworthy score calls these less certain
+    "crop": crop,
+    "blur": blur,
+    "noise": noise,
+    "grey box": grey_box,
+}
+AUGMENTATIONS: dict[str, Change] = {  # the rows of VI-SimSiam's Table 3, beside those above
+    "colour jitter": color_jitter,
+    "greyscale": grayscale,
+    "random crop": random_crop,
+}
+
+
+def laplacian_variance(images: Tensor) -> Tensor:
+    """Return the variance of the Laplacian, the usual sharpness score; higher is sharper.
+
+    Args:
+        images: shape (N, 3, H, W), H and W >= 3, in [0, 255].
+
+    Returns:
+        Shape (N,), float32, squared grey levels.
+    """
+    gray = images.float().mean(1, keepdim=True)
+    kernel = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]]).view(1, 1, 3, 3)
+    return F.conv2d(gray, kernel).flatten(1).var(1)

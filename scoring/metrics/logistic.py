@@ -1,0 +1,113 @@
+"""Logistic regression of being right on one score: does certainty go with correctness, and how steeply."""
+
+from dataclasses import dataclass
+from math import erfc, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_STEPS = 50
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """log(p / (1 - p)) = intercept + coefficient * x, by maximum likelihood.
+
+    Attributes:
+        coefficient: for one unit of x; positive says that the chance grows with x.
+        intercept: at x = 0.
+        error: standard error of the coefficient (Wald).
+        p: two-sided p value of the coefficient being 0 (Wald).
+        converged: False where a threshold on x separates the two classes, or one is absent; then all are NaN.
+    """
+
+    coefficient: float
+    intercept: float
+    error: float
+    p: float
+    converged: bool
+
+
+def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
+    """Fit the chance of y on x, without a penalty.
+
+    Args:
+        x: shape (N,), finite, not constant.
+        y: shape (N,), bool.
+
+    Raises:
+        ValueError: if x is not finite, or the shapes differ.
+
+    Source: the fit of Nakamura et al. 2023, arXiv:2203.11437, appendix C; Newton steps on the standardised score.
+    """
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if x.shape != y.shape or x.ndim != 1 or not np.isfinite(x).all():
+        raise ValueError(f"x and y must both have shape (N,), and x be finite; got {x.shape} and {y.shape}")
+    failed = LogisticFit(np.nan, np.nan, np.nan, np.nan, False)
+    spread = x.std() if len(x) else 0.0
+    if not spread > 0 or separates(x, y > 0):
+        return failed
+    z = (x - x.mean()) / spread
+    beta = np.array([np.log(y.mean() / (1 - y.mean())), 0.0])
+    for _ in range(MOST_STEPS):
+        gradient, information = _newton_terms(z, y, beta)
+        step = np.linalg.solve(_matrix(information), gradient)
+        beta = beta + step
+        if np.abs(step).max() < 1e-10:
+            break
+    _, information = _newton_terms(z, y, beta)
+    error = float(np.sqrt(np.linalg.inv(_matrix(information))[1, 1]))
+    coefficient = beta[1] / spread
+    return LogisticFit(
+        float(coefficient),
+        float(beta[0] - coefficient * x.mean()),
+        error / float(spread),
+        two_sided(float(beta[1]) / error),
+        True,
+    )
+
+
+def separates(x: NDArray, y: NDArray) -> bool:
+    """Return whether some threshold on x tells the classes apart without error (or one is absent): no finite fit."""
+    if y.all() or not y.any():
+        return True
+    return bool(x[y].min() >= x[~y].max() or x[~y].min() >= x[y].max())
+
+
+def one_step_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
+    """Return what each row adds to the gradient and information at the fit, shape (N, 5).
+
+    Sums of these rows, weighted by the counts of a resample, give its fit to first order by ``one_step``: one product
+    in place of a fit. The difference to the full fit vanishes as 1/N.
+    """
+    x = np.asarray(x, np.float64)
+    chance = _chance(fit.intercept + fit.coefficient * x)
+    rest, curve = np.asarray(y, np.float64) - chance, chance * (1 - chance)
+    return np.stack([rest, rest * x, curve, curve * x, curve * x * x], 1)
+
+
+def one_step(fit: LogisticFit, sums: NDArray) -> float:
+    """Return the coefficient after one Newton step from the fit, given the sums of a resample, shape (5,)."""
+    (g0, g1, h00, h01, h11) = sums
+    determinant = h00 * h11 - h01 * h01
+    return float(fit.coefficient + (h00 * g1 - h01 * g0) / determinant) if determinant > 0 else float("nan")
+
+
+def two_sided(z: float) -> float:
+    """Return the chance that a standard normal number is at least |z| away from 0."""
+    return erfc(abs(z) / sqrt(2))
+
+
+def _chance(logit: Floats) -> Floats:
+    return 0.5 * (1 + np.tanh(logit / 2))
+
+
+def _newton_terms(z: Floats, y: Floats, beta: Floats) -> tuple[Floats, Floats]:
+    chance = _chance(beta[0] + beta[1] * z)
+    rest, curve = y - chance, chance * (1 - chance)
+    return np.array([rest.sum(), rest @ z]), np.array([curve.sum(), curve @ z, (curve * z) @ z])
+
+
+def _matrix(information: Floats) -> Floats:
+    return np.array([[information[0], information[1]], [information[1], information[2]]])

@@ -1,0 +1,131 @@
+"""How sure a number is: percentile bootstraps over rows, alone or paired, and permutation tests."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """A number and the bounds between which 95 % (or another share) of its resamples lie."""
+
+    value: float
+    low: float
+    high: float
+
+
+def resamples(n: int, *, repeats: int, seed: int) -> Iterator[Counts]:
+    """Yield how often each of n rows is drawn when n are drawn with repeats, shape (N,) each, ``repeats`` times.
+
+    The same seed gives the same resamples, so measures of several columns on the same rows are paired.
+    """
+    generator = np.random.default_rng(seed)
+    kind = np.int32 if n < 2**31 else np.int64
+    for _ in range(repeats):
+        yield np.bincount(generator.integers(0, n, n, dtype=kind), minlength=n)
+
+
+def resample(
+    statistic: Callable[[Counts], NDArray], n: int, *, repeats: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return a statistic of resamples.
+
+    Args:
+        statistic: counts of each row, shape (N,) -> values, shape (K,).
+        n: rows, >= 1.
+        repeats: resamples, >= 1.
+        seed: of the resampling.
+
+    Returns:
+        Shape (repeats, K).
+    """
+    return np.stack([np.asarray(statistic(counts), np.float64) for counts in resamples(n, repeats=repeats, seed=seed)])
+
+
+def percentiles(samples: NDArray, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the bounds between which a share ``level`` of the resamples lies, for each column.
+
+    Args:
+        samples: shape (R, K); NaN (a resample of one class only) is left out, and a column of NaN alone gives NaN.
+        level: in (0, 1).
+    """
+    low, high = np.full(samples.shape[1], np.nan), np.full(samples.shape[1], np.nan)
+    known = ~np.isnan(samples).all(0)
+    if known.any():
+        bounds = [(1 - level) / 2, (1 + level) / 2]
+        low[known], high[known] = np.nanquantile(samples[:, known], bounds, axis=0)
+    return low, high
+
+
+def bootstrap(
+    statistic: Callable[[NDArray[np.int64]], float], n: int, *, repeats: int = 1000, level: float = 0.95, seed: int = 0
+) -> tuple[float, float]:
+    """Return the percentile interval of any statistic under resampling of rows.
+
+    For the measures here ``resample`` with their weighted forms is many times faster: it sorts nothing again.
+
+    Args:
+        statistic: rows (with repeats) -> value.
+        n: rows.
+        repeats: resamples.
+        level: share of the resamples inside the interval.
+        seed: of the resampling.
+    """
+    generator = np.random.default_rng(seed)
+    values = [statistic(generator.integers(0, n, n)) for _ in range(repeats)]
+    low, high = percentiles(np.array(values, np.float64)[:, None], level)
+    return float(low[0]), float(high[0])
+
+
+def permutation_test(
+    statistic: Callable[[NDArray], NDArray], y: NDArray, *, repeats: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return the chance that shuffled targets score at least as high as the real ones: one-sided p values.
+
+    The null hypothesis is that x and y are unrelated; a small p says that the score is above what luck gives.
+
+    Args:
+        statistic: y, in any order of its values, -> scores, shape (K,); higher is a closer relation.
+        y: targets, shape (N,).
+        repeats: shuffles M.
+        seed: of the shuffles.
+
+    Returns:
+        (1 + number of shuffles that score as high or higher) / (1 + M), shape (K,); never below 1 / (1 + M).
+
+    Source: Nakamura et al. 2023, arXiv:2203.11437, appendix J; the real order counts as one of the shuffles.
+    """
+    generator = np.random.default_rng(seed)
+    real = np.asarray(statistic(y), np.float64)
+    slack = 1e-12 * np.maximum(1.0, np.abs(real))  # sums in another order differ in their last digits
+    reached = np.ones(real.shape)
+    for _ in range(repeats):
+        reached += np.asarray(statistic(generator.permutation(y))) >= real - slack
+    return np.where(np.isnan(real), np.nan, reached / (1 + repeats))
+
+
+def permutation_test_linear(x: NDArray, y: NDArray, *, repeats: int = 1000, seed: int = 0) -> NDArray[np.float64]:
+    """Return ``permutation_test`` of every score that grows with sum_i x_i y_i while x and y keep their values.
+
+    AUROC (x the ranks of the score, y the target), both correlations (x and y ranks, or values) and the coefficient
+    of a logistic regression of a binary y on x are such scores, so their p values are these, at the cost of a
+    product a shuffle.
+
+    Args:
+        x: shape (K, N), or (N,) for one.
+        y: shape (N,), bool or float.
+        repeats: shuffles.
+        seed: of the shuffles.
+
+    Returns:
+        One-sided p values, shape (K,).
+    """
+    x = np.atleast_2d(np.asarray(x, np.float64))
+    scale = x.std(1, keepdims=True)
+    x = np.divide(x - x.mean(1, keepdims=True), scale, out=np.zeros_like(x), where=scale > 0)
+    y = np.asarray(y, np.float64) - np.mean(y)
+    found = permutation_test(lambda shuffled: x @ shuffled / len(y), y, repeats=repeats, seed=seed)
+    return np.where(scale[:, 0] > 0, found, np.nan)
