@@ -6,7 +6,7 @@ For the sphere in M dimensions, with v = M/2 - 1 and q = kappa^2, two functions 
     ratio(q)       R = I_{v+1}(kappa) / (kappa I_v(kappa)) = 2 dG/dq,                   R(0) = 1/M
 
 Both are smooth in q down to q = 0, so that nothing divides by kappa and gradients stay finite there. They are computed
-at an order w = v + n >= 20, where the uniform (Debye) expansion is exact to rounding, and brought down by the
+at an order w = v + n >= 14, where the uniform (Debye) expansion is good to 1e-13, and brought down by the
 recurrence R_{j-1} = 1 / (2j + q R_j), which is I_{j-1} = I_{j+1} + (2j/kappa) I_j and forgets errors on its way.
 (A direct I_v underflows: in float64 below kappa = 12.8 for M = 512, below 658 for M = 2048.)
 
@@ -16,12 +16,14 @@ Source: NIST DLMF 10.41.3 and 10.41.10 (uniform expansion), 10.29.1 (recurrence)
 import math
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-EXPANSION_ORDER = 20.0  # the lowest order at which the expansion is used
-MAX_TERMS = 13  # of the expansion; fewer at a higher order
+EXPANSION_ORDER = 14.0  # the lowest order at which the expansion is used
+MAX_TERMS = 13  # of the expansion; fewer at a higher order, where they fall below
+NEGLIGIBLE = Fraction(1, 10**18)
 
 
 @cache
@@ -59,7 +61,8 @@ def _expansion(order: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     for j, polynomial in enumerate(_debye_polynomials(), start=1):
         for power, c in enumerate(polynomial):
             total[power] += c * scale**j
-        if max(abs(sum(polynomial)), abs(polynomial[j])) * scale**j < Fraction(1, 10**18):
+        at_ends = abs(sum(polynomial, Fraction(0))) + abs(polynomial[j])  # kappa = 0, and kappa without bound
+        if at_ends * scale**j < NEGLIGIBLE:
             break
     while total[-1] == 0:
         total.pop()
@@ -129,13 +132,13 @@ class _LogSeries(torch.autograd.Function):
         return _series_and_ratio(q, dim)
 
     @staticmethod
-    def setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple, output: tuple) -> None:
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
         q, ctx.dim = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(q, output[1])
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
         q, value = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is itself to be differentiated
             value = ratio(q, ctx.dim)

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from scoring.distributions.bessel import log_series, ratio
+from scoring.distributions.vmf_quantiles import credible_cosine
 from scoring.distributions.vmf_sampler import sample
 
 __all__ = [
+    "credible_cosine",
     "entropy",
     "kl",
     "kl_to_uniform",

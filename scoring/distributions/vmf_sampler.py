@@ -1,49 +1,69 @@
-"""Samples of the von Mises-Fisher distribution, with gradients to its mean direction and its concentration.
+"""Samples of the von Mises-Fisher distribution, with exact gradients to its mean direction and its concentration.
 
 A sample is z = w mu + sqrt(1 - w^2) v with a tangent v drawn uniformly. The cosine w comes from Wood's rejection, in
-coordinates where it is plain: with x0 = (1-b)/(1+b), b the exact b = (M-1) / (2 kappa + sqrt(4 kappa^2 + (M-1)^2)),
-and t the cosine of a uniform direction, the proposal is w = (x0 + t) / (1 + x0 t), and it is accepted with probability
-exp(-(M-1) (log(1+y) - y/(1+y))), y = x0 t. That is never below 0.65 on average, for any M and kappa.
+coordinates where it is plain: with x0 = (1-b)/(1+b), b the exact (M-1) / (2 kappa + sqrt(4 kappa^2 + (M-1)^2)), and t
+the cosine of a uniform direction, the proposal is w = (x0 + t) / (1 + x0 t), and it is accepted with probability
+exp(-(M-1) (log(1+y) - y/(1+y))), y = x0 t: on average between 0.65 and 1, for any M and kappa.
 
-Source: Wood 1994, "Simulation of the von Mises Fisher distribution"; Ulrich 1984 for the cosine of a uniform direction.
+Gradients are those of implicit reparametrisation. Turning mu carries the tangent along without a twist, and raising
+kappa moves w by dw/dkappa = -(dF/dkappa)/p at a fixed value of its distribution function F (`vmf_gradient`), so
+that the rejection adds no bias: a pathwise derivative through the accepted proposal would.
+
+Source: Wood 1994, "Simulation of the von Mises Fisher distribution"; Ulrich 1984 for the cosine of a uniform
+direction; Figurnov et al. 2018, arXiv:1805.08498, for implicit reparametrisation.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-ROUNDS = 24  # at most 0.35^24 = 1e-11 of the cosines are still undecided then; they keep their last proposal
+from scoring.distributions.vmf_gradient import motion_over_sine_squared
+
 NARROW = 8  # below this many dimensions the tangent can lose digits in float32
+ROUNDS, PROPOSALS = 4, 4  # without a look at the outcome: 16 proposals each, and 0.35^16 = 5e-8 stay undecided
+PATIENCE = 100  # rounds with a look, each over what is still undecided; 0.35^100 never happens
 
 
-def sample(mu: Tensor, kappa: Tensor, n: int, *, generator: torch.Generator | None = None) -> Tensor:
+def sample(mu: Tensor, kappa: Tensor, n: int, generator: torch.Generator | None = None) -> Tensor:
     """Draw ``n`` unit vectors from each distribution, differentiable in ``mu`` and ``kappa``.
+
+    On the CPU what was rejected is drawn again until nothing is. Elsewhere nothing may wait for an outcome, so that a
+    step can be captured in a CUDA graph: each cosine is the first accepted of 16 proposals, or the last of them where
+    none is, which changes the distribution by less than 5e-8 (total variation). The tables for the gradient are made
+    at the first backward pass for a dimension and a device: run one before the capture.
 
     Args:
         mu: mean directions, unit vectors, shape (*batch, M), floating.
         kappa: concentrations, broadcastable to (*batch), >= 0; inf returns ``mu`` itself.
-        n: samples of each.
+        n: samples of each, >= 0.
         generator: where the random numbers come from; without one, torch's own for the device.
 
     Returns:
-        Shape (n, *batch, M), in the dtype and on the device of ``mu``.
+        Shape (n, *batch, M), in the dtype and on the device of ``mu``. Cosines are drawn in float64, tangents in
+        float32 (float64 for M < 8 or a float64 ``mu``). The gradient to ``mu`` is tangent to the sphere; that to
+        ``kappa`` has a relative error below 1e-3, and below 1e-7 from M = 128 on. Differentiable once.
 
     Raises:
-        ValueError: if M < 2, a kappa is negative, or ``kappa`` does not broadcast to the batch of ``mu``.
+        ValueError: if M < 2, ``n`` or a kappa is negative, or ``kappa`` does not broadcast to the batch of ``mu``.
     """
-    dim, batch = _checked_shapes(mu, kappa)
-    work = mu.dtype if mu.dtype == torch.float64 else torch.float32
-    with torch.no_grad():
-        cosine, sine = _draw_cosine(kappa.double().expand(batch), dim, n, generator)
-    wide = torch.float64 if dim < NARROW else work
+    batch, dim = _check(mu, kappa, n)
+    kappa = kappa.double().expand(batch)
+    x0, sine_scale = proposal_constants(kappa.detach(), dim)
+    t = _draw(x0, n, dim, generator)
+    wide = torch.float64 if dim < NARROW else torch.promote_types(mu.dtype, torch.float32)
     noise = torch.randn(n, *batch, dim, dtype=wide, device=mu.device, generator=generator)
-    return _assemble(mu.to(wide), cosine.to(wide), sine.to(wide), noise).to(mu.dtype)
+    direction = mu.to(wide)
+    if wide != mu.dtype:  # what is a unit vector in the lower precision is not one in the higher
+        direction = torch.nn.functional.normalize(direction, dim=-1)
+    return _Assemble.apply(direction, kappa, x0, sine_scale, t, noise).to(mu.dtype)
 
 
-def _checked_shapes(mu: Tensor, kappa: Tensor) -> tuple[int, torch.Size]:
-    if mu.ndim < 1 or mu.shape[-1] < 2:
-        raise ValueError(f"mu must have shape (*batch, M) with M >= 2, got {tuple(mu.shape)}")
+def _check(mu: Tensor, kappa: Tensor, n: int) -> tuple[torch.Size, int]:
+    if mu.ndim < 1 or mu.shape[-1] < 2 or not mu.is_floating_point():
+        raise ValueError(f"mu must have shape (*batch, M) with M >= 2, floating, got {tuple(mu.shape)} {mu.dtype}")
     batch = mu.shape[:-1]
     try:
         fits = torch.broadcast_shapes(kappa.shape, batch) == batch
@@ -51,42 +71,101 @@ def _checked_shapes(mu: Tensor, kappa: Tensor) -> tuple[int, torch.Size]:
         fits = False
     if not fits:
         raise ValueError(f"kappa must broadcast to the batch {tuple(batch)} of mu, got {tuple(kappa.shape)}")
+    if n < 0:
+        raise ValueError(f"n must be >= 0 samples, got {n}")
     if kappa.device.type == "cpu" and (kappa < 0).any():
         raise ValueError(f"kappa must be >= 0, got {kappa.min().item():g} among {kappa.numel()} values")
-    return mu.shape[-1], batch
+    return batch, mu.shape[-1]
 
 
-def _uniform_cosine(
-    shape: tuple[int, ...], dim: int, device: torch.device, generator: torch.Generator | None
-) -> Tensor:
-    """Return first coordinates of uniform directions, float64: r cos(angle) with r^2 = 1 - u^(2/(M-2))."""
-    angle = torch.rand(shape, dtype=torch.float64, device=device, generator=generator)
-    cosine = torch.cos(2 * math.pi * angle)
-    if dim > 2:
-        u = torch.rand(shape, dtype=torch.float64, device=device, generator=generator)
-        cosine = cosine * torch.expm1(torch.log(u) * (2 / (dim - 2))).neg().sqrt()
-    return cosine.clamp(min=-1 + 1e-15)
-
-
-def _draw_cosine(kappa: Tensor, dim: int, n: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+def proposal_constants(kappa: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Return x0 and sqrt(1 - x0^2), the latter without cancellation; NaN for a negative kappa."""
     b = (dim - 1) / (2 * kappa + (4 * kappa.square() + (dim - 1) ** 2).sqrt())
-    x0 = (1 - b) / (1 + b)
-    shape = (n, *kappa.shape)
-    t = torch.zeros(shape, dtype=torch.float64, device=kappa.device)
-    accepted = torch.zeros(shape, dtype=torch.bool, device=kappa.device)
-    for _ in range(ROUNDS):
-        proposal = _uniform_cosine(shape, dim, kappa.device, generator)
-        y = x0 * proposal
-        height = torch.rand(shape, dtype=torch.float64, device=kappa.device, generator=generator)
-        t = torch.where(accepted, t, proposal)
-        accepted |= torch.log(height) <= (dim - 1) * (y / (1 + y) - torch.log1p(y))
-        if kappa.device.type == "cpu" and accepted.all():
+    b = torch.where(kappa < 0, torch.nan, b)
+    return (1 - b) / (1 + b), 2 * b.sqrt() / (1 + b)
+
+
+def _uniform_cosine(shape: torch.Size, dim: int, like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return first coordinates of uniform directions: r cos(angle) with r^2 = 1 - u^(2/(M-2))."""
+    angle = torch.rand(shape, dtype=like.dtype, device=like.device, generator=generator)
+    cosine = angle.mul_(2 * math.pi).cos_()
+    if dim > 2:
+        u = torch.rand(shape, dtype=like.dtype, device=like.device, generator=generator)
+        cosine *= u.log_().mul_(2 / (dim - 2)).expm1_().neg_().sqrt_()
+    return cosine.clamp_(min=-1 + 1e-15)
+
+
+def _propose(x0: Tensor, dim: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Return one proposal t for every element of x0, and whether it is accepted."""
+    t = _uniform_cosine(x0.shape, dim, x0, generator)
+    y = x0 * t
+    height = torch.rand(x0.shape, dtype=x0.dtype, device=x0.device, generator=generator).log_()
+    return t, height <= (dim - 1) * (y / (1 + y) - y.log1p())
+
+
+def _draw(x0: Tensor, n: int, dim: int, generator: torch.Generator | None) -> Tensor:
+    """Return the accepted t, shape (n, *batch), float64."""
+    x0 = x0.expand(n, *x0.shape)
+    return _draw_by_looking(x0, dim, generator) if x0.device.type == "cpu" else _draw_blindly(x0, dim, generator)
+
+
+def _draw_by_looking(x0: Tensor, dim: int, generator: torch.Generator | None) -> Tensor:
+    t, accepted = _propose(x0, dim, generator)
+    drawn, x0, pending = t.view(-1), x0.reshape(-1), (~accepted).view(-1).nonzero().squeeze(1)
+    for _ in range(PATIENCE):
+        if len(pending) == 0:
             break
-    below = 1 + x0 * t
-    return (x0 + t) / below, 2 * b.sqrt() / (1 + b) * (1 - t.square()).clamp(min=0).sqrt() / below
+        drawn[pending], accepted = _propose(x0[pending], dim, generator)
+        pending = pending[~accepted]
+    return t
 
 
-def _assemble(mu: Tensor, cosine: Tensor, sine: Tensor, noise: Tensor) -> Tensor:
-    tangent = noise - (noise * mu).sum(-1, keepdim=True) * mu
-    tangent = tangent / tangent.norm(dim=-1, keepdim=True)
-    return cosine.unsqueeze(-1) * mu + sine.unsqueeze(-1) * tangent
+def _draw_blindly(x0: Tensor, dim: int, generator: torch.Generator | None) -> Tensor:
+    t, done = torch.zeros_like(x0), torch.zeros_like(x0, dtype=torch.bool)
+    for _ in range(ROUNDS):
+        proposals, accepted = _propose(x0.expand(PROPOSALS, *x0.shape), dim, generator)
+        first = accepted.byte().argmax(0, keepdim=True)
+        t = torch.where(done, t, proposals.gather(0, first).squeeze(0))
+        done |= accepted.any(0)
+    return t
+
+
+class _Assemble(torch.autograd.Function):
+    """z = w mu + sqrt(1-w^2) v, with the gradients of implicit reparametrisation.
+
+    Writing dw/dkappa = (1-w^2) phi, dz/dkappa . g = phi (g.mu - w g.z), which divides by nothing; and a tangent that
+    is carried along a turn of mu gives the gradient w g - (g.mu) z, less its part along mu.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        mu: Tensor,
+        kappa: Tensor,
+        x0: Tensor,
+        sine_scale: Tensor,
+        t: Tensor,
+        noise: Tensor,
+    ) -> Tensor:
+        below = 1 + x0 * t
+        cosine = ((x0 + t) / below).to(mu.dtype)
+        sine = (sine_scale * (1 - t.square()).clamp(min=0).sqrt() / below).to(mu.dtype)
+        noise.addcmul_((noise * mu).sum(-1, keepdim=True), mu, value=-1)
+        scale = sine / noise.norm(dim=-1)
+        z = noise.mul_(scale.unsqueeze(-1)).addcmul_(cosine.unsqueeze(-1), mu)
+        ctx.save_for_backward(mu, kappa, x0, t, cosine, z)
+        return z
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        mu, kappa, x0, t, cosine, z = ctx.saved_tensors
+        along = (grad * mu).sum(-1)  # g.mu, shape (n, *batch)
+        grad_mu = grad_kappa = None
+        if ctx.needs_input_grad[0]:
+            grad_mu = (cosine.unsqueeze(-1) * grad).addcmul_(along.unsqueeze(-1), z, value=-1).sum(0)
+            grad_mu = grad_mu - (grad_mu * mu).sum(-1, keepdim=True) * mu
+        if ctx.needs_input_grad[1]:
+            phi = motion_over_sine_squared(t, x0, mu.shape[-1])
+            grad_kappa = (phi * (along - cosine * (grad * z).sum(-1))).sum(0).to(kappa.dtype)
+        return grad_mu, grad_kappa, None, None, None, None
