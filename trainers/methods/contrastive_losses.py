@@ -7,7 +7,7 @@ Source: Kirchhof et al. 2023 (MCInfoNCE), eq. 5-7, 54 and 55.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,12 +17,11 @@ from torch.utils.checkpoint import checkpoint
 from scoring.distributions import vmf
 from trainers.methods.contrast import Contrast
 
-Denominator = Literal["eq7", "authors", "negatives"]
 BLOCK_CPU = 2**19  # numbers in a block, 2 MB: it stays in the cache
 BLOCK_GPU = 2**27  # 512 MB: few large launches
 
 
-def infonce(mu: Tensor, contrast: Contrast, *, kappa_pos: float, denominator: Denominator = "eq7") -> Tensor:
+def infonce(mu: Tensor, contrast: Contrast, *, kappa_pos: float, denominator: str = "eq7") -> Tensor:
     """Return InfoNCE of point embeddings, the limit of MCInfoNCE for kappa = inf; lower where positives are nearer.
 
     Args:
@@ -44,7 +43,7 @@ def mcinfonce(
     *,
     kappa_pos: float,
     samples: int,
-    denominator: Denominator = "eq7",
+    denominator: str = "eq7",
     cross: bool = False,
     generator: torch.Generator | None = None,
     block: int | None = None,
@@ -89,7 +88,7 @@ def mcinfonce_of_samples(
     contrast: Contrast,
     *,
     kappa_pos: float,
-    denominator: Denominator = "eq7",
+    denominator: str = "eq7",
     cross: bool = False,
     block: int | None = None,
 ) -> Tensor:
@@ -121,7 +120,7 @@ def elk(
     contrast: Contrast,
     *,
     kappa_pos: float,
-    denominator: Denominator = "eq7",
+    denominator: str = "eq7",
     block: int | None = None,
 ) -> Tensor:
     """Return contrastive ELK: InfoNCE with the log expected likelihood of two distributions in place of the cosine.
@@ -223,7 +222,7 @@ def _check(z: Tensor, contrast: Contrast) -> None:
         raise ValueError(f"expected draws of {contrast.weights.shape[1]} items (S, B, M), got {tuple(z.shape)}")
 
 
-def _log_ratio(positive: Tensor, negative: Tensor, log_total: Tensor, denominator: Denominator) -> Tensor:
+def _log_ratio(positive: Tensor, negative: Tensor, log_total: Tensor, denominator: str) -> Tensor:
     """Return log( e^positive / D ) from the log of the weighted sum over the negatives and the log of its weights."""
     if denominator == "eq7":
         return positive - torch.logaddexp(positive, negative) + log_total
