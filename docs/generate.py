@@ -34,6 +34,11 @@ EXTRAS: dict[str, str] = {
 PAPERS: dict[str, str] = {
     "visimsiam": "Nakamura et al. 2023, arXiv:2203.11437",
     "simsiam": "Chen & He 2021, arXiv:2011.10566",
+    "losspred": "Kirchhof et al. 2024, arXiv:2402.16569",
+    "mcinfonce": "Kirchhof et al. 2023, arXiv:2302.02865",
+    "infonce": "van den Oord et al. 2018, arXiv:1807.03748",
+    "hib": "Oh et al. 2019, arXiv:1810.00319",
+    "elk": "Kirchhof et al. 2022, arXiv:2207.03784",
     "supervised": "",
 }
 

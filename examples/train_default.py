@@ -70,7 +70,7 @@ def main() -> None:
     if not model.exists():
         data = [str(arguments.folder / f"tinyimagenet_train_{part}.parquet") for part in "ab"]
         curate(
-            *("train", "visimsiam", *data, "-o", str(model), "--init", str(trunk), "--freeze", "trunk", *common),
+            *("train", "visimsiam", *data, "-o", str(model), "--backbone", str(trunk), "--freeze", *common),
             *("--epochs", str(arguments.epochs), "--lr", "0.1", "--small-size", "32", "--n-small", "4", "--half"),
             *("--latent-dim", "512", "--predictor-every", "1", "--blur-sigma", "8", "--corrupt", "0.3"),
         )

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from scoring.errors import InputError
+from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
 
 
 def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, Any] | None = None) -> nn.Module:
@@ -36,7 +37,7 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"the published weights of {name!r} could not be fetched ({text}); "
-            "check the network, or train from --init CHECKPOINT"
+            "check the network, or start from a checkpoint that you have"
         ) from None
 
 
@@ -56,6 +57,35 @@ def size_options(name: str, size: int) -> dict[str, Any]:
     except TypeError:
         return {"img_size": size}
     return options
+
+
+def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Preprocessing:
+    """Return how images were prepared for the weights that timm publishes for a model.
+
+    Args:
+        backbone: from ``create_backbone``.
+        size: side of what the model is to see; by default what the weights were made for. The resize before the
+            crop keeps its proportion to it.
+
+    Raises:
+        InputError: if timm's record asks for what ``Preprocessing`` cannot say, such as pictures that are not square.
+    """
+    record = timm.data.resolve_model_data_config(backbone)
+    channels, height, width = record["input_size"]
+    if channels != 3 or height != width:
+        raise InputError(
+            f"its weights are for images of {channels} x {height} x {width}; expected 3 x N x N, use another"
+        )
+    side = size or height
+    interpolation = record["interpolation"] if record["interpolation"] in INTERPOLATIONS else INTERPOLATIONS[0]
+    # timm resizes the short side to floor(size / crop_pct), then cuts the middle out
+    return Preprocessing(
+        size=side,
+        resize=max(side, int(side / record["crop_pct"])),
+        interpolation=interpolation,
+        mean=record["mean"],
+        std=record["std"],
+    )
 
 
 def feature_width(backbone: nn.Module) -> int:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,12 @@ def find_checkpoint(name: str | Path) -> Path:
 
 
 def save_checkpoint(
-    path: Path, model: ScoringModel, card: Mapping[str, Any], *, dtype: torch.dtype = torch.float32
+    path: Path,
+    model: ScoringModel,
+    card: Mapping[str, Any],
+    *,
+    dtype: torch.dtype = torch.float32,
+    exact: Sequence[str] = (),
 ) -> str:
     """Write a model and its card; the file appears whole or not at all.
 
@@ -59,14 +64,16 @@ def save_checkpoint(
         model: what to save; floating weights are stored as ``dtype``.
         card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence``, and what a reader should know.
         dtype: float16 halves the file; the weights are read back as float32.
+        exact: starts of the names of weights that keep float32 where ``dtype`` would lose a bit of them.
 
     Returns:
         The digest that names the model in every table that it scores.
     """
-    tensors = {
-        name: (value.to(dtype) if value.is_floating_point() else value).detach().cpu().contiguous()
-        for name, value in model.state_dict().items()
-    }
+    tensors = {}
+    for name, value in model.state_dict().items():
+        stored = value.to(dtype) if value.is_floating_point() else value
+        keeps = not name.startswith(tuple(exact)) or torch.equal(stored.to(value.dtype), value)
+        tensors[name] = (stored if keeps else value).detach().cpu().contiguous()
     lost = [name for name, value in tensors.items() if value.is_floating_point() and not value.isfinite().all()]
     if lost:
         raise InputError(f"{path} was not written: {lost[0]} ({len(lost)} in all) does not fit {dtype}; store float32")

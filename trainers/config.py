@@ -8,6 +8,12 @@ from scoring.errors import InputError
 SCHEDULES = ("constant", "cosine")
 FREEZE = ("nothing", "batchnorm", "trunk")
 PREDICTORS = ("direct", "mlp")
+OPTIMIZERS = ("sgd", "adamw")
+KAPPAS = ("head", "norm")
+POSITIVES = ("views", "labels")
+DENOMINATORS = ("eq7", "authors", "negatives")
+FORMS = ("ranking", "l2")
+TASKS = ("cross-entropy", "brier", "margin")
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,31 @@ class Contrastive:
     """What the contrastive methods share; the defaults are paper B's where it gives a value (Kirchhof et al. 2023)."""
 
     kappa: str = "head"  # "head": from the features by a head of its own; "norm": the length of the projection
+    kappa_init: float = 16.0  # about where kappa starts
     positives: str = "views"  # "views" of one image, or images of one class ("labels")
+    negatives: int = 0  # how many an anchor is compared with, drawn anew each step; 0: all that the batch has
     samples: int = 16  # Monte Carlo draws of an image
+    cross: bool = True  # all pairs of two images' draws, not only those of the same number as in equation 7
+    denominator: str = "eq7"  # of the ratio: equation 7, the "authors'" code, or the "negatives" alone (equation 5)
     kappa_pos: float = 16.0  # concentration of positives around one another: 1 / temperature
     phases: float = 0.0  # share of the steps in which mu alone learns; kappa alone learns in the others; 0 is jointly
+    hib_a: float = 2.0  # slope and
+    hib_b: float = 1.0  # offset of HIB's chance of a match
+
+    def __post_init__(self) -> None:
+        choices = {"kappa": KAPPAS, "positives": POSITIVES, "denominator": DENOMINATORS}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        for name in ("kappa_init", "kappa_pos", "hib_a"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} of a contrastive method must be above 0, got {getattr(self, name)}")
+        if not 1 <= self.samples <= 4096:
+            raise InputError(f"samples must be between 1 and 4096 draws of an image, got {self.samples}")
+        if self.negatives < 0:
+            raise InputError(f"negatives must be at least 1, or 0 for the whole batch, got {self.negatives}")
+        if not 0 <= self.phases < 1:
+            raise InputError(f"phases is the share of steps for mu, in [0, 1), got {self.phases}")
 
 
 @dataclass(frozen=True)
@@ -53,8 +80,25 @@ class LossPrediction:
 
     form: str = "ranking"  # "ranking" of pairs by their loss, or "l2" distance to the loss
     task: str = "cross-entropy"  # the loss that is predicted
+    loss_column: str = ""  # a column of the data that holds the loss, computed elsewhere; then there is no classifier
     margin: float = 0.1  # of the ranking
-    weight: float = 1.0  # of the head's loss beside the task's
+    weight: float = 1.0  # of the head's loss beside the classifier's
+    folds: int = 5  # classifiers; an image's loss is of the one that did not learn from it; 1: all learn from all
+    stop_gradient: bool = True  # whether the backbone is out of the head's reach; always, for the ranking
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("form", FORMS), ("task", TASKS)):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if not 1 <= self.folds <= 100:
+            raise InputError(f"folds must be between 1 (no cross-fitting) and 100, got {self.folds}")
+        for name in ("margin", "weight"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} of the loss prediction must be above 0, got {getattr(self, name)}")
+        if self.form == "ranking" and not self.stop_gradient:
+            raise InputError(
+                "the ranking loss always stops its gradient before the backbone; use --form l2, or stop it"
+            )
 
 
 @dataclass(frozen=True)
@@ -71,7 +115,9 @@ class TrainConfig:
     lr: float = 0.1
     schedule: str = "constant"
     warmup: float = 0.0  # share of all steps over which the rate rises from 0
-    momentum: float = 0.9
+    optimizer: str = "sgd"
+    momentum: float = 0.9  # of SGD
+    betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
     weight_decay: float = 1e-4
     latent_dim: int = 2048
     hidden_dim: int = 512
@@ -95,7 +141,8 @@ class TrainConfig:
             raise InputError(f"lr must be above 0, got {self.lr}")
         if not 0 <= self.warmup < 1:
             raise InputError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
-        for name, allowed in (("schedule", SCHEDULES), ("freeze", FREEZE), ("predictor", PREDICTORS)):
+        choices = {"schedule": SCHEDULES, "freeze": FREEZE, "predictor": PREDICTORS, "optimizer": OPTIMIZERS}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 

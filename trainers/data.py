@@ -24,12 +24,19 @@ class TrainingSet:
         labels: int64, shape (N,), or None.
         classes: the label that each number stands for.
         failures: status -> how many images could not be used for it.
+        losses: float64, shape (N,), what the user computed for each image, or None.
     """
 
     pixels: Tensor
     labels: Tensor | None
     classes: list[str]
     failures: dict[str, int]
+    losses: Tensor | None = None
+
+    @property
+    def n(self) -> int:
+        """How many images there are."""
+        return len(self.pixels)
 
 
 def load_training_set(
@@ -37,23 +44,27 @@ def load_training_set(
     labels: Sequence[object] | None,
     *,
     n: int,
-    size: int,
+    preprocessing: Preprocessing,
+    losses: Sequence[float | None] | None = None,
     workers: int | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> TrainingSet:
-    """Decode every image to ``size`` x ``size`` and hold it in memory; a broken one is left out and counted.
+    """Decode every image as the model will see it and hold it in memory; a broken one is left out and counted.
 
     Args:
         readers: one callable an image, which returns its bytes or raises an error with a ``status``.
         labels: one an image, or None.
         n: number of images.
-        size: side of what is held; the centre square of each image.
+        preprocessing: of the model to be trained; views are drawn from the square that it cuts out.
+        losses: what the user computed, one an image, or None.
         workers: decoding threads; by default one a core.
         report: told how many images are done.
 
     Raises:
-        InputError: if the images do not fit in the memory that is free, or fewer than two can be used.
+        InputError: if the images do not fit in the memory that is free, fewer than two can be used, or one that can
+            be used lacks a label or a loss.
     """
+    size = preprocessing.size
     need, free = n * 3 * size * size, free_memory()
     if free is not None and need > 0.8 * free:
         raise InputError(
@@ -63,9 +74,7 @@ def load_training_set(
     pixels = np.empty((n, size, size, 3), np.uint8)
     kept: list[int] = []
     failures: dict[str, int] = {}
-    for row, image in enumerate(
-        _decode_all(readers, Preprocessing(size=size, resize=size), workers or os.cpu_count() or 1)
-    ):
+    for row, image in enumerate(decode_all(readers, preprocessing, workers or os.cpu_count() or 1)):
         if isinstance(image, str) or image.pixels is None:
             status = image if isinstance(image, str) else image.status
             failures[status] = failures.get(status, 0) + 1
@@ -77,14 +86,38 @@ def load_training_set(
         kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
         raise InputError(f"training needs at least 2 readable images, got {len(kept)} of {n}{kinds}; give more")
     held = torch.from_numpy(pixels[: len(kept)]).permute(0, 3, 1, 2)
-    if labels is None:
-        return TrainingSet(held, None, [], failures)
-    used = [labels[row] for row in kept]
-    if any(label is None for label in used):
-        raise InputError(f"{sum(label is None for label in used)} of {len(used)} images have no label; drop them first")
-    classes = sorted(set(used), key=lambda label: (str(type(label)), label))
+    numbers, classes = (None, []) if labels is None else number_labels([labels[row] for row in kept])
+    values = None if losses is None else loss_tensor([losses[row] for row in kept])
+    return TrainingSet(held, numbers, classes, failures, values)
+
+
+def number_labels(labels: Sequence[object]) -> tuple[Tensor, list[str]]:
+    """Return the number of each label, shape (N,), int64, and the label that each number stands for.
+
+    Raises:
+        InputError: if a label is missing.
+    """
+    missing = sum(label is None for label in labels)
+    if missing:
+        raise InputError(f"{missing} of {len(labels)} images have no label; drop them first")
+    classes = sorted(set(labels), key=lambda label: (str(type(label)), label))
     number = {label: at for at, label in enumerate(classes)}
-    return TrainingSet(held, torch.tensor([number[label] for label in used]), [str(c) for c in classes], failures)
+    return torch.tensor([number[label] for label in labels]), [str(label) for label in classes]
+
+
+def loss_tensor(losses: Sequence[float | None]) -> Tensor:
+    """Return losses as a tensor, shape (N,), float64.
+
+    Raises:
+        InputError: if one is missing or not a finite number.
+    """
+    values = torch.tensor([float("nan") if loss is None else float(loss) for loss in losses], dtype=torch.float64)
+    wrong = int((~values.isfinite()).sum())
+    if wrong:
+        raise InputError(
+            f"{wrong} of {len(values)} images have no finite loss (null, NaN or infinite); drop them first"
+        )
+    return values
 
 
 def free_memory() -> int | None:
@@ -100,7 +133,7 @@ def free_memory() -> int | None:
     return min(found, default=None)
 
 
-def _decode_all(
+def decode_all(
     readers: Iterable[Callable[[], bytes]], preprocessing: Preprocessing, workers: int
 ) -> Iterator[DecodedImage | str]:
     """Yield one decoded image a reader, in order; a status where the bytes could not be read."""

@@ -5,22 +5,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from scoring.backbones import create_backbone, size_options
 from scoring.errors import InputError
-from scoring.images import Preprocessing
-from scoring.model import ModelSpec, ScoringModel
+from scoring.model import ScoringModel
 from scoring.runner import is_out_of_memory
-from trainers.augment import Draw, view
+from trainers.build import build, make_optimizer, set_mode
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
 from trainers.methods import METHODS
-from trainers.methods.method import Method, Step
-from trainers.state import Done, load_state, save_state
+from trainers.methods.method import Batch, Method
+from trainers.state import Done, load_state, note_divergence, save_state
+from trainers.views import ImageViews, Views
 
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 
@@ -35,56 +34,6 @@ class Progress:
     measures: dict[str, float]
     images_per_second: float
     warning: str | None
-
-
-def build(
-    config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None, pretrained: bool = False
-) -> tuple[ScoringModel, Method]:
-    """Return a fresh model and the modules of its method; the same seed gives the same weights.
-
-    Args:
-        config: the recipe.
-        n_classes: for methods that read labels.
-        init: a model whose backbone to start from; it must be the recipe's.
-        pretrained: start from the weights that timm publishes.
-
-    Raises:
-        InputError: if the backbone cannot read views of the recipe's sizes.
-    """
-    kind = METHODS[config.method]
-    if init is not None and init.spec.backbone != config.backbone:
-        raise InputError(f"the checkpoint to start from holds {init.spec.backbone!r}, the recipe {config.backbone!r}")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        options = init.spec.backbone_options if init else size_options(config.backbone, config.size)
-        backbone = init.backbone if init else create_backbone(config.backbone, pretrained=pretrained, options=options)
-        head = kind.head(config)
-        heads = {} if head is None else {config.method: head}
-        preprocessing = Preprocessing(size=config.size, resize=config.size)
-        model = ScoringModel(ModelSpec(config.backbone, options, heads, preprocessing), backbone=backbone)
-        method = kind(model.width, config, n_classes)
-    sizes = [config.size, config.small_size] if kind.multi_crop and config.n_small else [config.size]
-    for size in sizes:
-        _try_size(model, size)
-    return model, method
-
-
-@torch.inference_mode()
-def _try_size(model: ScoringModel, size: int) -> None:
-    """Read one empty view, so that a backbone that cannot says so before any image is decoded."""
-    name = model.spec.backbone
-    try:
-        features = model.eval().features(torch.zeros(1, 3, size, size))
-    except (AssertionError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"{name} cannot read views of {size} pixels ({reason}); choose --size and --small-size that it takes, "
-            "or --n-small 0"
-        ) from None
-    if features.shape != (1, model.width):
-        raise InputError(
-            f"{name} gives features of shape {tuple(features.shape)}, expected (1, {model.width}): use another"
-        )
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
@@ -126,22 +75,25 @@ def train(
         The model, on the CPU and in evaluation mode, and the mean measures of the last epoch.
 
     Raises:
-        InputError: if ``state`` belongs to another run, the loss is no longer finite, or memory runs out.
+        InputError: if the data do not suffice for the recipe, ``state`` belongs to another run, the loss is no longer
+            finite (the last good state is kept), or memory runs out.
     """
+    require_enough(config, data)
     model, method = start or build(config, len(data.classes))
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = True
         torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
-    optimizer = _optimizer(config, model, method)
-    identity = {**config.to_json(), "images": len(data.pixels), "classes": data.classes, **(origin or {})}
-    done = load_state(state, identity, both, optimizer)
-    _set_mode(config, model, method)
+    optimizer = make_optimizer(config, model, method)
+    identity = {**config.to_json(), "images": data.n, "classes": data.classes, **(origin or {})}
+    keeper = Keeper(state, identity, both, optimizer, save_every)
+    set_mode(config, model, method)
     backbone = torch.compile(model.backbone) if compiled else model.backbone
     try:
+        views = ImageViews(config, data, model, method, backbone=backbone, device=device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            measures = _all_steps(config, data, both, backbone, optimizer, done, identity, state, save_every, report)
+            measures = _all_steps(config, data, views, model, method, keeper, report)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -152,28 +104,47 @@ def train(
     return model.cpu().eval(), measures
 
 
+def require_enough(config: TrainConfig, data: TrainingSet) -> None:
+    """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
+    if data.n < config.batch_size:
+        raise InputError(
+            f"expected at least one batch of {config.batch_size} images, got {data.n}; give more images, or lower "
+            f"--batch-size to {data.n} or less"
+        )
+    kind = METHODS[config.method]
+    column = kind.reads_losses(config)
+    if column is not None and data.losses is None:
+        raise InputError(f"{config.method} is to predict the losses in {column!r}, and the data have none; add them")
+    if not kind.reads_labels(config):
+        return
+    if data.labels is None:
+        raise InputError(f"{config.method} needs labels, and the data have none; give a column of classes with --label")
+    if len(data.classes) < 2:
+        raise InputError(
+            f"{config.method} needs labels of at least 2 classes, and all {data.n} images are of class "
+            f"{data.classes[0]!r}; give another column with --label, or more images"
+        )
+
+
 def _all_steps(
     config: TrainConfig,
     data: TrainingSet,
-    both: nn.ModuleDict,
-    backbone: Callable[[Tensor], Tensor],
-    optimizer: torch.optim.SGD,
-    done: Done,
-    identity: dict[str, Any],
-    state: Path,
-    save_every: float,
+    views: Views,
+    model: ScoringModel,
+    method: Method,
+    keeper: "Keeper",
     report: Callable[[Progress], None],
 ) -> dict[str, float]:
-    model, method = cast(ScoringModel, both["model"]), cast(Method, both["method"])
     device = next(model.parameters()).device
-    pixels = data.pixels.to(device)
-    labels = None if data.labels is None else data.labels.to(device)
-    per_epoch = len(batches(len(pixels), config.batch_size, epoch=0, seed=config.seed))
+    head = dict(model.heads.items()).get(config.method)
+    labels, losses = (None if values is None else values.to(device) for values in (data.labels, data.losses))
+    optimizer, done = keeper.optimizer, keeper.done
+    per_epoch = len(batches(data.n, config.batch_size, epoch=0, seed=config.seed))
     steps = config.epochs * per_epoch
     of_epoch, of_window = Sums(done.sums, done.n), Sums()
-    saved = reported = time.monotonic()
+    reported = time.monotonic()
     for epoch in range(done.step // per_epoch, config.epochs):
-        for at, rows in enumerate(batches(len(pixels), config.batch_size, epoch=epoch, seed=config.seed)):
+        for at, rows in enumerate(batches(data.n, config.batch_size, epoch=epoch, seed=config.seed)):
             step = epoch * per_epoch + at
             if step < done.step:
                 continue
@@ -184,10 +155,11 @@ def _all_steps(
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
             rows = rows.to(device)
-            of_rows = None if labels is None else labels[rows]
-            result = _forward(config, model, method, backbone, pixels[rows], of_rows, step)
+            method.before_step(Batch(rows, None if losses is None else losses[rows], step / steps))
+            features = views(rows, epoch=epoch, step=step)
+            result = method(features, head, None if labels is None else labels[rows])
             if not result.loss.isfinite():
-                raise InputError(f"the loss is {result.loss.item()} at step {step}; expected a number: lower --lr")
+                keeper.stop(step, f"the loss is {result.loss.item()}", config.lr)
             optimizer.zero_grad(set_to_none=True)
             result.loss.backward()
             optimizer.step()
@@ -202,10 +174,52 @@ def _all_steps(
                 speed = of_window.n * len(rows) / max(now - reported, 1e-9)
                 report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
-            if now - saved > save_every or last:
-                save_state(state, identity, both, optimizer, Done(step + 1, of_epoch.totals(), of_epoch.n))
-                saved = time.monotonic()
+            if last or keeper.is_due(now):
+                keeper.keep(Done(step + 1, of_epoch.totals(), of_epoch.n), now, config.lr)
     return of_epoch.means()
+
+
+class Keeper:
+    """Keeps the state of a run on disk every so often, and says where to go on when the run must stop.
+
+    Args:
+        path: of the state; one that is there is loaded.
+        identity: what the run is made of.
+        modules: everything with weights.
+        optimizer: whose memory belongs to the state.
+        every: seconds between two states.
+    """
+
+    def __init__(
+        self, path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer, every: float
+    ) -> None:
+        self.path, self.identity, self.modules, self.optimizer, self.every = path, identity, modules, optimizer, every
+        self.done = load_state(path, identity, modules, optimizer)
+        self._saved = time.monotonic()
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it is time to save."""
+        return now - self._saved > self.every
+
+    def keep(self, done: Done, now: float, rate: float) -> None:
+        """Save the state; never one with weights that are not numbers, which ends the run as ``stop`` does."""
+        if not all(value.isfinite().all() for value in self.modules.parameters()):
+            self.stop(done.step - 1, "the weights are no longer finite", rate)
+        save_state(self.path, self.identity, self.modules, self.optimizer, done)
+        self._saved = now
+
+    def stop(self, step: int, what: str, rate: float) -> NoReturn:
+        """Raise the ``InputError`` of a run that diverged; the last good state stays, and takes a lower rate."""
+        kept = note_divergence(self.path, step)
+        if kept is None:
+            raise InputError(
+                f"{what} at step {step}, with lr {rate:g}; expected a number. No state was kept yet: start anew with a "
+                "lower --lr"
+            )
+        raise InputError(
+            f"{what} at step {step}, with lr {rate:g}; expected a number. The last good state, of step {kept}, is kept "
+            f"in {self.path}: repeat the command with a lower --lr to go on from there"
+        )
 
 
 class Sums:
@@ -244,59 +258,3 @@ def warn(measures: dict[str, float]) -> str | None:
             f"kappa has fallen to {measures['kappa']:.2g} and may not come back; lower --lr, or use --predictor direct"
         )
     return None
-
-
-def _forward(
-    config: TrainConfig,
-    model: ScoringModel,
-    method: Method,
-    backbone: Callable[[Tensor], Tensor],
-    images: Tensor,
-    labels: Tensor | None,
-    step: int,
-) -> Step:
-    draw = Draw(len(images), images.device, config.seed * 1_000_003 + step)
-    recipe = config.augmentation
-    standard = [view(images, config.size, recipe.scale, recipe, draw) for _ in range(method.n_standard)]
-    n_small = config.n_small if method.multi_crop else 0
-    small = [view(images, config.small_size, recipe.small_scale, recipe, draw) for _ in range(n_small)]
-    features = []
-    autocast = torch.autocast(images.device.type, torch.bfloat16, enabled=config.precision == "bf16")
-    with autocast:
-        for group in (standard, small):  # one pass for each resolution
-            if group:
-                stacked = model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)
-                features.append(backbone(stacked).float())
-    together = torch.cat(features)  # (V * N, D)
-    heads = dict(model.heads.items())
-    return method(together.view(-1, len(images), together.shape[1]), heads.get(config.method), labels)
-
-
-def _set_mode(config: TrainConfig, model: ScoringModel, method: Method) -> None:
-    model.train()
-    method.train()
-    if config.freeze == "nothing":
-        return
-    for module in model.backbone.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.eval()
-    if config.freeze == "trunk":
-        model.backbone.eval().requires_grad_(False)
-
-
-def _optimizer(config: TrainConfig, model: ScoringModel, method: Method) -> torch.optim.SGD:
-    if config.freeze == "trunk":
-        model.backbone.requires_grad_(False)
-    trunk = [p for p in model.backbone.parameters() if p.requires_grad]
-    rest = [*model.heads.parameters(), *method.parameters()]
-    groups: list[dict[str, Any]] = []
-    for parameters, share in ((trunk, config.trunk_lr), (rest, 1.0)):
-        # biases and normalisation scales are not decayed: they set no direction
-        for decay, chosen in (
-            (True, [p for p in parameters if p.ndim > 1]),
-            (False, [p for p in parameters if p.ndim < 2]),
-        ):
-            if chosen:
-                weight_decay = config.weight_decay if decay else 0.0
-                groups.append({"params": chosen, "weight_decay": weight_decay, "share": share})
-    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)

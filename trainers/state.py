@@ -1,4 +1,4 @@
-"""The state of a run that was cut off: weights, momentum and step in one safetensors file."""
+"""The state of a run that was cut off: weights, the optimiser's memory and the step in one safetensors file."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+
+REMEMBERED = "optimizer."
 
 
 @dataclass
@@ -22,49 +24,47 @@ class Done:
         step: steps done.
         sums: name -> sum of a measure over the steps of the current epoch.
         n: steps that the sums are over.
+        diverged: the step at which the loss was no longer finite, where the run ended so; it can go on from here
+            with a lower learning rate.
     """
 
     step: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     n: int = 0
+    diverged: int | None = None
 
 
 def save_state(
-    path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.SGD, done: Done
+    path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer, done: Done
 ) -> None:
     """Write everything that the next step needs; random numbers are functions of seed and step, and need no room."""
     tensors = {f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()}
-    for at, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        momentum = optimizer.state.get(parameter, {}).get("momentum_buffer")
-        if momentum is not None:
-            tensors[f"momentum.{at}"] = momentum.detach().cpu().contiguous()
-    header = {"identity": json.dumps(identity, sort_keys=True), "done": json.dumps(asdict(done))}
-    with AtomicFile(path, overwrite=True) as file:
-        file.write(save(tensors, header))
+    for at, parameter in enumerate(_parameters(optimizer)):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"{REMEMBERED}{at}.{name}"] = value.detach().cpu().contiguous()
+    _write(path, identity, done, tensors)
 
 
-def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.SGD) -> Done:
+def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer) -> Done:
     """Restore a run, and return how far it had come; nowhere, where there is no state.
 
     Args:
         path: of the state.
         identity: what the run is made of: recipe, data, start; it must be what the state was saved with.
         modules: whose weights to restore.
-        optimizer: whose momentum to restore.
+        optimizer: whose memory (momentum and the like) to restore.
 
     Raises:
         InputError: if the state is of another run (the first difference is named), or damaged.
     """
     if not path.exists():
         return Done()
-    try:
-        with safe_open(path, "pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
-        before, done = json.loads(header["identity"]), Done(**json.loads(header["done"]))
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is not the state of a training run ({error}); remove it to start anew") from None
+    before, done, tensors = _read(path)
     wanted = json.loads(json.dumps(identity))
+    if done.diverged is not None:
+        _require_lower_rate(path, before, wanted, done.diverged)
+        before["lr"] = wanted["lr"]
     for name in {**wanted, **before}:
         if before.get(name) != wanted.get(name):
             raise InputError(
@@ -74,8 +74,49 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
             )
     prefix = "module."
     modules.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    for at, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        if f"momentum.{at}" in tensors:
-            buffer = tensors[f"momentum.{at}"].to(parameter.device)
-            optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(buffer)
+    for at, parameter in enumerate(_parameters(optimizer)):
+        start = f"{REMEMBERED}{at}."
+        for name, value in ((k.removeprefix(start), v) for k, v in tensors.items() if k.startswith(start)):
+            # what belongs to each weight lies where and as the weight does; a count of steps stays on the CPU
+            is_count = name == "step"
+            optimizer.state[parameter][name] = value if is_count else torch.empty_like(parameter).copy_(value)
+    done.diverged = None
     return done
+
+
+def note_divergence(path: Path, step: int) -> int | None:
+    """Note in a state that the run diverged after it, and return the step it holds; None where there is no state."""
+    if not path.exists():
+        return None
+    identity, done, tensors = _read(path)
+    done.diverged = step
+    _write(path, identity, done, tensors)
+    return done.step
+
+
+def _require_lower_rate(path: Path, before: dict[str, Any], wanted: dict[str, Any], step: int) -> None:
+    if not wanted["lr"] < before["lr"]:
+        raise InputError(
+            f"{path} holds a run that diverged at step {step} with lr {before['lr']:g}; expected a lower --lr to go on "
+            f"from its last good state, got {wanted['lr']:g}; or remove the file to start anew"
+        )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Done, dict[str, Tensor]]:
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+        return json.loads(header["identity"]), Done(**json.loads(header["done"])), tensors
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is not the state of a training run ({error}); remove it to start anew") from None
+
+
+def _write(path: Path, identity: dict[str, Any], done: Done, tensors: dict[str, Tensor]) -> None:
+    header = {"identity": json.dumps(identity, sort_keys=True), "done": json.dumps(asdict(done))}
+    with AtomicFile(path, overwrite=True) as file:
+        file.write(save(tensors, header))
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

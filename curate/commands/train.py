@@ -2,61 +2,103 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from curate.commands import options
 from curate.commands.progress import TrainBar
 from curate.commands.report import say
 
-OWN = "by default the method's own"
+if TYPE_CHECKING:
+    from scoring.model import ScoringModel
+    from trainers.config import TrainConfig
+    from trainers.start import Start
+
+Line = Callable[[str], None]
+
+
+def own(help: str, **named: Any) -> Any:
+    """Return an option whose default is the method's own; the help names it where the methods agree."""
+    return typer.Option(help=f"{help}.", show_default=False, **named)
 
 
 def run(
-    method: Annotated[str, typer.Argument(help="visimsiam, simsiam, or supervised (cross-entropy on labels).")],
+    method: Annotated[
+        str,
+        typer.Argument(
+            help="visimsiam, mcinfonce, infonce, hib, elk, simsiam, losspred, or supervised (cross-entropy on labels)."
+        ),
+    ],
     data: Annotated[list[str], typer.Argument(help="Images, from anything that `curate score` reads.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, NAME.safetensors.")],
-    backbone: Annotated[
-        str | None, typer.Option(help="Any timm model; by default resnet18, or what --init holds.", show_default=False)
-    ] = None,
-    pretrained: Annotated[bool, typer.Option(help="Start from the weights that timm publishes.")] = False,
-    init: Annotated[
-        str | None, typer.Option(help="Start from the backbone of this checkpoint.", show_default=False)
-    ] = None,
-    label: Annotated[str, typer.Option(help="Column with the class, for supervised training.")] = "label",
-    label_from_folder: Annotated[
-        bool, typer.Option("--label-from-folder", help="Take the first sub-folder's name as the class.")
-    ] = False,
-    size: Annotated[int, typer.Option(help="Side of a view in pixels, and of what the model scores.")] = 224,
-    small_size: Annotated[int, typer.Option(help="Side of a low-resolution view in pixels.")] = 96,
-    n_small: Annotated[int, typer.Option(min=0, help="Low-resolution views an image.")] = 6,
-    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
-    batch_size: Annotated[int, typer.Option(help="Images a step.")] = 512,
-    lr: Annotated[float | None, typer.Option(help=f"Learning rate; {OWN}.", show_default=False)] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"constant or cosine; {OWN}.", show_default=False)] = None,
-    warmup: Annotated[
-        float | None, typer.Option(help=f"Share of all steps over which the rate rises; {OWN}.", show_default=False)
-    ] = None,
-    latent_dim: Annotated[int, typer.Option(help="Width of the space in which views predict one another.")] = 2048,
-    hidden_dim: Annotated[int, typer.Option(help="Width of the hidden layer of projector and predictor.")] = 512,
-    predictor: Annotated[str, typer.Option(help="direct (DirectPred) or mlp (SimSiam).")] = "direct",
-    predictor_every: Annotated[int, typer.Option(help="Steps between two decompositions for a direct predictor.")] = 10,
+    backbone: options.Backbone = None,
     freeze: Annotated[
-        str, typer.Option(help="nothing, batchnorm (its statistics) or trunk (the backbone).")
-    ] = "nothing",
-    trunk_lr: Annotated[float, typer.Option(help="The backbone's rate as a share of --lr.")] = 1.0,
-    scale: Annotated[
-        float | None, typer.Option(help="Least share of the area in a standard view.", show_default=False)
+        bool,
+        typer.Option("--freeze", help="Train the head alone: embeddings and the heads there are stay as they are."),
+    ] = False,
+    freeze_batchnorm: Annotated[
+        bool, typer.Option("--freeze-batchnorm", help="Hold the backbone's batch statistics; its weights move.")
+    ] = False,
+    label: options.Label = "label",
+    label_from_folder: options.LabelFromFolder = False,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Side of a view in pixels; by default the backbone's, or 224.", show_default=False),
     ] = None,
-    blur_sigma: Annotated[
-        float | None, typer.Option(help="Most blur, in pixels on a side of 224.", show_default=False)
+    small_size: Annotated[int | None, own("Side of a low-resolution view in pixels (96)")] = None,
+    n_small: Annotated[int | None, own("Low-resolution views an image (6)", min=0)] = None,
+    epochs: Annotated[int | None, own("Passes over the images (100)")] = None,
+    batch_size: Annotated[int | None, own("Images a step (512)")] = None,
+    optimizer: Annotated[str | None, own("sgd or adamw")] = None,
+    lr: Annotated[float | None, own("Learning rate")] = None,
+    schedule: Annotated[str | None, own("constant or cosine")] = None,
+    warmup: Annotated[float | None, own("Share of all steps over which the rate rises")] = None,
+    weight_decay: Annotated[float | None, own("Weight decay (1e-4)")] = None,
+    latent_dim: Annotated[int | None, own("Width of the space in which views are compared")] = None,
+    hidden_dim: Annotated[int | None, own("Width of the hidden layer of projector and predictor (512)")] = None,
+    predictor: Annotated[str | None, own("direct (DirectPred) or mlp (SimSiam)")] = None,
+    predictor_every: Annotated[int | None, own("Steps between two decompositions for a direct predictor (10)")] = None,
+    trunk_lr: Annotated[float | None, own("The backbone's rate as a share of --lr (1)")] = None,
+    kappa: Annotated[str | None, own("mcinfonce, hib, elk: kappa from a head, or the norm of the projection")] = None,
+    positives: Annotated[
+        str | None, own("mcinfonce, infonce, hib, elk: views of an image, or images with equal labels")
     ] = None,
-    corrupt: Annotated[
-        float | None, typer.Option(help="Chance of noise, and of a grey box, on a view.", show_default=False)
+    negatives: Annotated[
+        int | None, own("mcinfonce, infonce, elk, hib: how many an image is compared with; 0: the whole batch")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
+    samples: Annotated[int | None, own("mcinfonce, hib: Monte Carlo draws of an image")] = None,
+    kappa_pos: Annotated[
+        float | None, own("mcinfonce, infonce, hib, elk: concentration of positives, 1 / temperature")
+    ] = None,
+    phases: Annotated[
+        float | None, own("mcinfonce, hib, elk: share of the steps for mu alone, then kappa alone; 0: jointly")
+    ] = None,
+    form: Annotated[str | None, own("losspred: ranking (of pairs) or l2 (distance)")] = None,
+    task: Annotated[str | None, own("losspred: the loss to predict: cross-entropy, brier or margin")] = None,
+    margin: Annotated[float | None, own("losspred: margin of the ranking (0.1)")] = None,
+    weight: Annotated[float | None, own("losspred: weight of the head's loss beside the classifier's (1)")] = None,
+    folds: Annotated[
+        int | None, own("losspred: classifiers; an image's loss is of one that did not learn from it (5)")
+    ] = None,
+    stop_gradient: Annotated[
+        bool | None,
+        typer.Option(
+            "--stop-gradient/--no-stop-gradient",
+            help="losspred l2: keep the head off the backbone.",
+            show_default=False,
+        ),
+    ] = None,
+    loss_column: options.LossColumn = None,
+    scale: options.Scale = None,
+    jitter: options.Jitter = None,
+    gray: options.Gray = None,
+    blur: options.Blur = None,
+    blur_sigma: options.BlurSigma = None,
+    corrupt: options.Corrupt = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
     compile: Annotated[
         bool | None,
         typer.Option(
@@ -66,76 +108,45 @@ def run(
     half: Annotated[bool, typer.Option(help="Store the weights as float16.")] = False,
     licence: Annotated[str, typer.Option(help="Licence of the training data, for the model card.")] = "not stated",
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",
-    limit: Annotated[int | None, typer.Option(help="Use the first N images only.", show_default=False)] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing checkpoint.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
+    limit: options.Limit = None,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Train a model on your own images.
+    """Train a model on your own images, or a head on a model that you trust.
 
-    Killed, the run goes on when you repeat the command, from a state of at most a minute before. Defaults are
-    those of the VI-SimSiam paper (appendix B). For small images or a CPU, use smaller sizes and --init.
+    Killed, the run goes on when you repeat the command, from a state of at most a minute before. What you leave out
+    is as in the method's paper. For small images or a CPU, start from a backbone that learned from labels.
 
     Example:
 
     \b
         curate train visimsiam photos/ -o mine.safetensors --backbone resnet18 --epochs 200
         curate train supervised photos/ --label-from-folder -o trunk.safetensors --size 64 --epochs 16
-        curate train visimsiam photos/ -o mine.safetensors --size 64 --small-size 32 --init trunk.safetensors
+        curate train visimsiam photos/ -o one.safetensors --small-size 32 --backbone trunk.safetensors --freeze
+        curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze
     """
-    import torch
-
-    from scoring.atomic import require_folder
-    from scoring.checkpoint import load_model, save_checkpoint
-    from scoring.errors import InputError
+    typed = dict(locals())
+    from scoring.checkpoint import save_checkpoint
     from scoring.lookup import lookup
     from scoring.runner import select_device, select_precision
-    from trainers.config import TrainConfig
-    from trainers.loop import build, train
+    from trainers.build import build
+    from trainers.loop import train
     from trainers.methods import METHODS
+    from trainers.start import find_start
 
     kind = lookup(METHODS, method, kind="method")
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
-    if out.suffix != ".safetensors":
-        raise InputError(f"expected a checkpoint name that ends in .safetensors, got {out}")
-    require_folder(out)
-    if init is not None and pretrained:
-        raise InputError("--init and --pretrained are two places to start from; give one")
-    beginning = None if init is None else load_model(init)
-    held = None if beginning is None else beginning[0].spec.backbone
+    check_out(out, overwrite)
     where = select_device(device)
-    given = {"lr": lr, "schedule": schedule, "warmup": warmup}
-    own: dict[str, Any] = {**kind.defaults, **{name: value for name, value in given.items() if value is not None}}
-    own["augmentation"] = _augmentation(own, scale, blur_sigma, corrupt)
-    config = TrainConfig(
-        method=method,
-        backbone=backbone or held or "resnet18",
-        size=size,
-        small_size=small_size,
-        n_small=n_small,
-        epochs=epochs,
-        batch_size=batch_size,
-        latent_dim=latent_dim,
-        hidden_dim=hidden_dim,
-        predictor=predictor,
-        predictor_every=predictor_every,
-        freeze=freeze,
-        trunk_lr=trunk_lr,
-        seed=seed,
-        precision=select_precision(precision, where),
-        **own,
-    )
     line = (lambda text: None) if quiet else say
+    start = find_start(backbone, size=size)
+    config = _recipe(typed, start, precision=select_precision(precision, where))
     if where.type == "cpu":
-        line("training on the CPU: this is slow; small images, a small backbone and --init help")
-    build(config, 2, init=beginning and beginning[0])  # what cannot be built says so before an hour of decoding
-    images, manifest = _load(data, label if kind.needs_labels else None, size, limit, label_from_folder, line)
-    made_of = {"data": manifest.description, "images": len(images.pixels), "recipe": config.to_json(), "note": note}
-    origin = {"data": manifest.digest, "init": None, "pretrained": pretrained}
-    if beginning is not None:
-        made_of["init"] = {name: beginning[1][name] for name in ("method", "digest", "training")}
-        origin["init"] = beginning[1]["digest"]
-    start = build(config, len(images.classes), init=beginning and beginning[0], pretrained=pretrained)
+        line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
+    model, _ = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
+    _say_heads(config, start, model, line)
+    images, manifest = _images(kind, config, typed, model, line)
+    made_of = {"data": manifest.description, "images": images.n, "recipe": config.to_json(), "note": note}
+    origin = {"data": manifest.digest, "start": start.about.get("digest", start.about)}
     state = out.with_name(f".{out.name}.state")
     if state.exists():
         line(f"going on from {state}")
@@ -145,64 +156,84 @@ def run(
             images,
             state=state,
             device=where,
-            start=start,
+            start=build(config, len(images.classes), init=start.model),
             origin=origin,
             compiled=where.type == "cuda" if compile is None else compile,
             report=bar.update,
         )
-    card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
-    digest = save_checkpoint(out, model, card, dtype=torch.float16 if half else torch.float32)
+    card = {
+        "method": method,
+        "training": {**made_of, "start": start.about},
+        "metrics": measures,
+        "data_licence": licence,
+    }
+    import torch
+
+    exact = exact_parts(config, model) if half else []
+    digest = save_checkpoint(out, model, card, dtype=torch.float16 if half else torch.float32, exact=exact)
     state.unlink(missing_ok=True)
     line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
     line(f"model {digest[:12]}: {out}")
 
 
-def _augmentation(own: dict[str, Any], scale: float | None, blur_sigma: float | None, corrupt: float | None) -> Any:
-    from dataclasses import replace
-
-    from trainers.config import Augmentation
-
-    recipe = own.get("augmentation", Augmentation())
-    if scale is not None:
-        recipe = replace(recipe, scale=(scale, 1.0))
-    if blur_sigma is not None:
-        recipe = replace(recipe, blur_sigma=(0.1, blur_sigma))
-    return recipe if corrupt is None else replace(recipe, corrupt=corrupt)
-
-
-def _load(
-    data: list[str],
-    label: str | None,
-    size: int,
-    limit: int | None,
-    label_from_folder: bool,
-    line: Callable[[str], None],
-) -> tuple[Any, Any]:
-    from curate.manifest import SourceOptions, open_manifest
-    from curate.manifest.names import some
+def check_out(out: Path, overwrite: bool) -> None:
+    """Raise ``InputError`` unless a checkpoint can be written there."""
+    from scoring.atomic import require_folder
     from scoring.errors import InputError
-    from trainers.data import load_training_set
 
-    manifest = open_manifest(
-        data[0] if len(data) == 1 else data, SourceOptions(limit=limit, label_from_folder=label_from_folder)
-    )
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
+    if out.suffix != ".safetensors":
+        raise InputError(f"expected a checkpoint name that ends in .safetensors, got {out}")
+    require_folder(out)
+
+
+def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
+    """Return the prefixes of the weights that must be stored without loss: those that were not to change."""
+    if config.freeze != "trunk":
+        return []
+    return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
+
+
+def _recipe(typed: dict[str, Any], start: "Start", *, precision: str) -> "TrainConfig":
+    from dataclasses import fields
+
+    from curate.commands.recipe import AUGMENTATION, SECTIONS, recipe
+    from trainers.config import TrainConfig
+
+    known = {field.name for field in fields(TrainConfig)} | {*SECTIONS, *AUGMENTATION}
+    values = {name: value for name, value in typed.items() if name in known and name not in ("method", "freeze")}
+    freeze = "trunk" if typed["freeze"] else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
+    size = start.size(typed["size"], frozen=typed["freeze"])
+    values |= {"backbone": start.backbone, "size": size, "precision": precision, "freeze": freeze}
+    return recipe(typed["method"], values)
+
+
+def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:
+    """Say which heads of the start stay and which do not."""
+    before = [] if start.model is None else list(start.model.spec.heads)
+    kept = [name for name in before if name in model.heads and name != config.method]
+    if kept:
+        line(f"kept as they are: {', '.join(kept)}")
+    if config.freeze == "trunk" and config.method in before:
+        line(f"the head {config.method} is trained anew")
+    gone = [name for name in before if name not in kept and name != config.method]
+    if gone:
+        line(f"left behind, since the backbone moves: {', '.join(gone)}; --freeze keeps them")
+
+
+def _images(kind: Any, config: "TrainConfig", typed: dict[str, Any], model: "ScoringModel", line: Line) -> Any:
+    from curate.commands.dataset import labels_of, load_images, losses_of, open_source
+    from scoring.errors import InputError
+
+    manifest = open_source(typed["data"], typed["limit"], typed["label_from_folder"])
     line(manifest.description)
-    labels = None
-    if label is not None:
-        if label not in manifest.schema.names:
-            columns = ", ".join(manifest.schema.names)
-            raise InputError(
-                f"supervised training needs labels, and there is no column {label!r} (columns: {columns}); "
-                "name one with --label, or use --label-from-folder"
-            )
-        labels = manifest.rows(0, manifest.n_rows).column(label).to_pylist()
-        if all(value is None for value in labels):
-            raise InputError(
-                f"supervised training needs labels, and none of {len(labels):,} images has one in {label!r}; "
-                "expected a sub-folder for each class, or another column (--label)"
-            )
-    images = load_training_set(manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, size=size)
-    if images.failures:
-        kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(images.failures.items()))
-        line(f"left out {some(sum(images.failures.values()), 'image')} that cannot be read: {kinds}")
-    return images, manifest
+    labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(config) else None
+    column = kind.reads_losses(config)
+    losses = None if column is None else losses_of(manifest, column)
+    if 2 <= manifest.n_rows < config.batch_size:
+        raise InputError(
+            f"expected at least one batch of {config.batch_size} images, got {manifest.n_rows}; give more images, or "
+            f"lower --batch-size to {manifest.n_rows} or less"
+        )
+    return load_images(manifest, model.spec.preprocessing, labels, losses, line), manifest

@@ -84,7 +84,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line_by_every_command_that_take
             ["models", file],
             ["info", file],
             ["score", tmp_path / "photos", "-o", tmp_path / "s.parquet", "--model", file],
-            ["train", "visimsiam", tmp_path / "photos", "-o", tmp_path / "m.safetensors", "--init", file],
+            ["train", "visimsiam", tmp_path / "photos", "-o", tmp_path / "m.safetensors", "--backbone", file],
         ):
             result = run(*args)
             assert result.exit_code == 1, args

@@ -130,9 +130,13 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
     assert refused.exit_code == 1
     assert "holds an unfinished run with lr = 0.1, this one has 0.5" in refused.stderr
     steps = []
-    monkeypatch.setattr(
-        trainers.loop, "_forward", lambda *a, real=trainers.loop._forward: steps.append(a[-1]) or real(*a)
-    )
+    views = trainers.loop.ImageViews.__call__
+
+    def counted(self, rows, *, epoch, step):
+        steps.append(step)
+        return views(self, rows, epoch=epoch, step=step)
+
+    monkeypatch.setattr(trainers.loop.ImageViews, "__call__", counted)
     result = run(*args)
     assert result.exit_code == 0, result.output
     assert f"going on from {state}" in result.stderr
@@ -162,14 +166,14 @@ def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos
     assert not [name for name in columns if name.startswith(("kappa_", "unc_"))]
 
 
-def test_init_starts_from_a_trunk_and_the_card_says_which(trained, photos, tmp_path):
+def test_a_checkpoint_as_backbone_is_where_a_run_starts_and_the_card_says_which(photos, tmp_path):
     trunk, out = tmp_path / "trunk.safetensors", tmp_path / "mine.safetensors"
     assert run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TINY).exit_code == 0
-    result = run("train", "visimsiam", photos, "-o", out, "--init", trunk, "--freeze", "trunk", *TINY)
+    result = run("train", "visimsiam", photos, "-o", out, "--backbone", trunk, "--freeze", *TINY[2:])
     assert result.exit_code == 0, result.output
     before, after = tensors(trunk), tensors(out)
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("backbone."))
-    assert read_header(out)["training"]["init"]["digest"] == read_header(trunk)["digest"]
+    assert read_header(out)["training"]["start"]["digest"] == read_header(trunk)["digest"]
 
 
 def test_half_stores_half_the_bytes_and_scores_alike(trained, photos, tmp_path):

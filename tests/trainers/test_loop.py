@@ -189,7 +189,10 @@ def test_a_start_of_another_architecture_is_refused():
 
 
 def test_a_lack_of_memory_names_what_to_lower(blobs, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_forward", lambda *a: (_ for _ in ()).throw(RuntimeError("CUDA error: out of memory")))
+    def full(*args, **named):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(loop.ImageViews, "__call__", full)
     with pytest.raises(InputError, match="lower --batch-size"):
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
 

@@ -22,6 +22,21 @@ class Step:
     measures: dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Which images come next.
+
+    Attributes:
+        rows: number of each image within the data, shape (N,), int64; the same image keeps its number.
+        losses: what the user computed for each, shape (N,), float64, or None.
+        share: of all steps, how many are done, in [0, 1).
+    """
+
+    rows: Tensor
+    losses: Tensor | None = None
+    share: float = 0.0
+
+
 class Method(nn.Module):
     """A loss, and the modules that only training needs.
 
@@ -44,6 +59,19 @@ class Method(nn.Module):
     def head(cls, config: TrainConfig) -> HeadSpec | None:
         """Return the shape of the head that it trains and that the model keeps, or None."""
         return None
+
+    @classmethod
+    def reads_labels(cls, config: TrainConfig) -> bool:
+        """Return whether the data must have labels under this recipe."""
+        return cls.needs_labels
+
+    @classmethod
+    def reads_losses(cls, config: TrainConfig) -> str | None:
+        """Return the column of the data that holds a loss for each image, or None."""
+        return None
+
+    def before_step(self, batch: Batch) -> None:
+        """Take note of which images come next; most have no need to."""
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss of a batch.

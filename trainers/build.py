@@ -1,0 +1,129 @@
+"""The modules of a run: the model, the method's own, and the optimiser; what is frozen, and what is kept."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from scoring.backbones import create_backbone, size_options
+from scoring.errors import InputError
+from scoring.images import Preprocessing
+from scoring.model import ModelSpec, ScoringModel
+from trainers.config import TrainConfig
+from trainers.methods import METHODS
+from trainers.methods.method import Method
+
+
+def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None) -> tuple[ScoringModel, Method]:
+    """Return a model to train and the modules of its method; the same seed gives the same fresh weights.
+
+    A frozen trunk keeps its preprocessing and the heads that it has; they stay as they are, to the bit. Where the
+    trunk moves, its old heads would read features that they do not know, and are left behind.
+
+    Args:
+        config: the recipe.
+        n_classes: for methods that read labels.
+        init: a model to start from, whose modules are taken over, not copied; its backbone must be the recipe's.
+
+    Raises:
+        InputError: if the backbone cannot read views of the recipe's sizes.
+        ValueError: if a frozen start is for another size than the recipe.
+    """
+    kind = METHODS[config.method]
+    if init is not None and init.spec.backbone != config.backbone:
+        raise InputError(f"the checkpoint to start from holds {init.spec.backbone!r}, the recipe {config.backbone!r}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        if init is None:
+            options = size_options(config.backbone, config.size)
+            backbone = create_backbone(config.backbone, options=options)
+            preprocessing = Preprocessing(size=config.size, resize=config.size)
+        else:
+            options, backbone, preprocessing = init.spec.backbone_options, init.backbone, _preprocessing(config, init)
+        kept = kept_heads(config, init)
+        head = kind.head(config)
+        heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
+        model = ScoringModel(ModelSpec(config.backbone, options, heads, preprocessing), backbone=backbone)
+        for name in kept:
+            model.heads[name] = init.heads[name]  # type: ignore[union-attr]
+        method = kind(model.width, config, n_classes)
+    sizes = [config.size, config.small_size] if kind.multi_crop and config.n_small else [config.size]
+    for size in sizes:
+        _try_size(model, size)
+    return model, method
+
+
+def kept_heads(config: TrainConfig, init: ScoringModel | None) -> list[str]:
+    """Return which heads of the start stay: all but the one to be trained anew, on a frozen trunk; none on another."""
+    if init is None or config.freeze != "trunk":
+        return []
+    return [name for name in init.spec.heads if name != config.method]
+
+
+def _preprocessing(config: TrainConfig, init: ScoringModel) -> Preprocessing:
+    own = init.spec.preprocessing
+    if config.size == own.size:
+        return own
+    if config.freeze == "trunk":
+        raise ValueError(f"a frozen backbone for {own.size} pixels cannot be trained on views of {config.size}")
+    return replace(own, size=config.size, resize=config.size)
+
+
+@torch.inference_mode()
+def _try_size(model: ScoringModel, size: int) -> None:
+    """Read one empty view, so that a backbone that cannot says so before any image is decoded."""
+    name = model.spec.backbone
+    try:
+        features = model.eval().features(torch.zeros(1, 3, size, size))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{name} cannot read views of {size} pixels ({reason}); choose --size and --small-size that it takes, "
+            "or --n-small 0"
+        ) from None
+    if features.shape != (1, model.width):
+        raise InputError(
+            f"{name} gives features of shape {tuple(features.shape)}, expected (1, {model.width}): use another"
+        )
+
+
+def set_mode(config: TrainConfig, model: ScoringModel, method: Method) -> None:
+    """Put what is trained into training mode, and what is frozen or kept into evaluation mode."""
+    model.train()
+    method.train()
+    for name, head in model.heads.items():
+        if name != config.method:
+            head.eval().requires_grad_(False)
+    if config.freeze == "nothing":
+        return
+    for module in model.backbone.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+    if config.freeze == "trunk":
+        model.backbone.eval().requires_grad_(False)
+
+
+def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method) -> torch.optim.Optimizer:
+    """Return the optimiser over what is trained: the trunk unless it is frozen, the method's head and its modules."""
+    if config.freeze == "trunk":
+        model.backbone.requires_grad_(False)
+    trunk = [p for p in model.backbone.parameters() if p.requires_grad]
+    heads = dict(model.heads.items())
+    own = list(heads[config.method].parameters()) if config.method in heads else []
+    rest = [*own, *method.parameters()]
+    if not trunk and not rest:
+        raise InputError(f"{config.method} on a frozen backbone has nothing to train; leave out --freeze")
+    groups: list[dict[str, Any]] = []
+    for parameters, share in ((trunk, config.trunk_lr), (rest, 1.0)):
+        # biases and normalisation scales are not decayed: they set no direction
+        for decay, chosen in (
+            (True, [p for p in parameters if p.ndim > 1]),
+            (False, [p for p in parameters if p.ndim < 2]),
+        ):
+            if chosen:
+                weight_decay = config.weight_decay if decay else 0.0
+                groups.append({"params": chosen, "weight_decay": weight_decay, "share": share})
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas)
+    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)

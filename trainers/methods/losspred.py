@@ -1,0 +1,207 @@
+"""Loss prediction: a head that says how large the loss of a task will be on an image.
+
+The task is classification by a linear classifier on the features, or whatever gave the losses in the user's column.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.errors import InputError
+from scoring.heads import HeadSpec, UncertaintyHeadSpec
+from trainers.config import Augmentation, TrainConfig
+from trainers.methods.method import Batch, Method, Step
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return -log p of the right class in nats, shape (N,), from logits (N, C) and labels (N,)."""
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def brier(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the squared distance of the probabilities from the right answer, shape (N,), in [0, 2]."""
+    return (logits.softmax(1) - F.one_hot(labels, logits.shape[1])).square().sum(1)
+
+
+def margin(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return 1 minus the lead of the right class over the best other one, shape (N,), in [0, 2]; 1 at a draw."""
+    probabilities = logits.softmax(1)
+    right = probabilities.gather(1, labels[:, None]).squeeze(1)
+    others = probabilities.scatter(1, labels[:, None], -1.0)
+    return 1 - (right - others.amax(1))
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # to add a task loss, add a line, and its name in config.py
+    "cross-entropy": cross_entropy,
+    "brier": brier,
+    "margin": margin,
+}
+
+
+def l2_loss(predicted: Tensor, loss: Tensor) -> Tensor:
+    """Return the mean squared distance of prediction and loss; the loss is a constant.
+
+    Args:
+        predicted: uncertainties, shape (N,), in the unit of the loss.
+        loss: of the task, shape (N,).
+
+    Raises:
+        ValueError: if the shapes differ.
+
+    Source: Kirchhof et al. 2023 (URL), appendix B.9, eq. 8; Kirchhof et al. 2024, eq. 2.
+    """
+    _same_shape(predicted, loss)
+    return (predicted - loss.detach().to(predicted.dtype)).square().mean()
+
+
+def ranking_loss(predicted: Tensor, loss: Tensor, *, gap: float = 0.1, leeway: float = 0.0) -> Tensor:
+    """Return how far pairs are from the order of their losses; 0 where each is right by ``gap`` or more.
+
+    Of images 2i and 2i+1 the one with the larger loss is to be the more uncertain by at least ``gap``:
+    L = mean max(0, gap - s (u_2i - u_2i+1)), s = 1 where the loss of 2i is larger, else -1. A tie is thus -1, as in
+    the paper; since the order within a batch is random, ties pull in neither direction on average. An odd image at
+    the end has no partner and sits out.
+
+    Args:
+        predicted: uncertainties, shape (N,), N >= 2, in random order.
+        loss: of the task, shape (N,); only its order counts, and no gradient flows through it.
+        gap: margin, in the unit of the uncertainty.
+        leeway: losses that differ by no more than this ask for no order (s = 0).
+
+    Raises:
+        ValueError: if the shapes differ, or there is no pair.
+
+    Source: Kirchhof et al. 2024 (Pretrained Visual Uncertainties), eq. 3-5. As printed, eq. 3 multiplies the margin
+    by s and rewards the wrong order; this is the loss of Yoo & Kweon 2019, eq. 2, which it adopts.
+
+    >>> ranking_loss(torch.tensor([1.0, 0.2]), torch.tensor([3.0, 0.5])).item()
+    0.0
+    """
+    _same_shape(predicted, loss)
+    if len(predicted) < 2:
+        raise ValueError(f"a ranking needs at least 2 images, got {len(predicted)}")
+    even = len(predicted) // 2 * 2
+    more = loss[0:even:2].detach() - loss[1:even:2].detach()
+    sign = torch.where(more > 0, 1.0, -1.0)
+    if leeway > 0:
+        sign = torch.where(more.abs() < leeway, 0.0, sign)
+    lead = predicted[0:even:2] - predicted[1:even:2]
+    return (gap - sign.to(lead.dtype) * lead).clamp(min=0).mean()
+
+
+def fold_of(rows: Tensor, folds: int, seed: int) -> Tensor:
+    """Return the fold of each image, shape (N,), in [0, folds): a hash of its number and the seed.
+
+    Whatever epoch, view or batch an image comes in, its fold is the same.
+    """
+    mixed = rows + ((seed + 1) * 0x9E3779B97F4A7C1 & 0x3FFFFFFFFFFFFFFF)  # splitmix64, cut so that no sign gets in
+    for shift, factor in ((30, 0x3F58476D1CE4E5B9), (27, 0x14D049BB133111EB)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & 0x7FFFFFFFFFFFFFFF
+    return (mixed ^ (mixed >> 31)) % folds
+
+
+class LossPred(Method):
+    """A head that predicts the loss of a classifier, or any loss that you computed: by rank, or by value."""
+
+    needs_labels = True
+    n_standard = 1
+    multi_crop = False
+    defaults: ClassVar = {
+        "optimizer": "adamw",
+        "betas": (0.8, 0.95),
+        "lr": 1e-3,
+        "schedule": "cosine",
+        "warmup": 0.05,
+        "augmentation": Augmentation(scale=(0.08, 1.0), jitter=0.4, gray=0.0, blur=0.0),
+    }
+
+    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
+        super().__init__(width, config, n_classes)
+        self.recipe, self.seed, self.n_classes = config.losspred, config.seed, n_classes
+        if self.recipe.loss_column:
+            if config.freeze != "trunk" and self.recipe.stop_gradient:
+                raise InputError(
+                    f"the losses in {self.recipe.loss_column!r} teach the head alone and nothing would teach the "
+                    "backbone; add --freeze, or let gradients through with --form l2 --no-stop-gradient"
+                )
+            self.classifier = None
+        else:
+            self.classifier = nn.Linear(width, self.recipe.folds * n_classes)
+        self._batch: Batch | None = None
+
+    @classmethod
+    def head(cls, config: TrainConfig) -> HeadSpec:
+        """Return the published perceptron: two hidden layers of 512."""
+        return UncertaintyHeadSpec()
+
+    @classmethod
+    def reads_labels(cls, config: TrainConfig) -> bool:
+        """Return whether a classifier is to be trained."""
+        return not config.losspred.loss_column
+
+    @classmethod
+    def reads_losses(cls, config: TrainConfig) -> str | None:
+        """Return the column with the user's own losses, if there is one."""
+        return config.losspred.loss_column or None
+
+    def before_step(self, batch: Batch) -> None:
+        """Take note of the images' numbers, which decide their folds, and of the user's losses."""
+        self._batch = batch
+
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
+        """Return the classifiers' cross-entropy and, weighted, the head's loss.
+
+        Views of an image count as images of their own; the order of a batch is random, so neighbours make pairs.
+        """
+        if head is None:
+            raise ValueError("loss prediction needs an uncertainty head")
+        n_views, n = features.shape[:2]
+        flat = features.flatten(0, 1)
+        predicted = head(flat.detach() if self.recipe.stop_gradient else flat)  # (V * N,)
+        measures: dict[str, Tensor] = {}
+        batch = self._batch or Batch(torch.arange(n, device=flat.device))
+        if self.classifier is None:
+            if batch.losses is None:
+                raise ValueError("the recipe names a column of losses, and the batch has none")
+            task, total = batch.losses.repeat(n_views), flat.new_zeros(())
+        else:
+            if labels is None:
+                raise ValueError("loss prediction needs labels, or losses")
+            total, task, measures = self._classify(flat, labels.repeat(n_views), batch.rows.repeat(n_views))
+        if self.recipe.form == "ranking":
+            own = ranking_loss(predicted, task, gap=self.recipe.margin)
+        else:
+            own = l2_loss(predicted, task)
+        measures |= {"task": task.mean(), "unc": predicted.detach().mean(), "ordered": share_ordered(predicted, task)}
+        return Step(total + self.recipe.weight * own, measures)
+
+    def _classify(self, flat: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Return the classifiers' loss, each image's loss under the classifier of its own fold, and measures."""
+        folds = self.recipe.folds
+        logits = self.classifier(flat).view(len(flat), folds, self.n_classes)  # type: ignore[misc]
+        fold = fold_of(rows, folds, self.seed)
+        every = cross_entropy(logits.flatten(0, 1), labels.repeat_interleave(folds)).view(len(flat), folds)
+        learns = torch.ones_like(every)
+        if folds > 1:
+            learns.scatter_(1, fold[:, None], 0.0)  # the classifier of an image's own fold never learns from it
+        fit = (every * learns).sum() / learns.sum()
+        own = logits.detach()[torch.arange(len(flat), device=flat.device), fold]  # (V * N, C)
+        # float64: the losses of images that it is sure of would all be 0 in float32, and tie
+        task = LOSSES[self.recipe.task](own.double(), labels)
+        return fit, task, {"accuracy": (own.argmax(1) == labels).float().mean()}
+
+
+def share_ordered(predicted: Tensor, loss: Tensor) -> Tensor:
+    """Return the share of the pairs 2i and 2i+1 whose uncertainties are in the order of their losses, in [0, 1]."""
+    even = len(predicted) // 2 * 2
+    ours = predicted[0:even:2].detach() > predicted[1:even:2].detach()
+    return (ours == (loss[0:even:2] > loss[1:even:2])).float().mean()
+
+
+def _same_shape(predicted: Tensor, loss: Tensor) -> None:
+    if predicted.ndim != 1 or predicted.shape != loss.shape:
+        got = f"{tuple(predicted.shape)} and {tuple(loss.shape)}"
+        raise ValueError(f"prediction and loss must both have shape (N,), got {got}")
