@@ -59,7 +59,8 @@ def _chebyshev(x: Tensor, terms: int) -> Tensor:
 @cache
 def _table(dim: int, device: torch.device) -> tuple[Tensor, float]:
     """Return the Chebyshev coefficients of chi, float64, (terms in x0, terms in t), and the half-width of t."""
-    terms = 24 if dim < 32 else 16
+    # least smooth for small M near x0 = 1, t = -1, where a cosine hardly ever falls
+    terms = 48 if dim < 8 else 24 if dim < 32 else 16
     half_width = min(1.0, WIDTH / math.sqrt(dim))
     nodes = torch.cos(math.pi * (torch.arange(terms, dtype=torch.float64) + 0.5) / terms)
     values = torch.stack([_chi(half_width * nodes, x0, dim) for x0 in ((1 + nodes) / 2).tolist()])  # (x0, t)

@@ -44,7 +44,8 @@ def sample(mu: Tensor, kappa: Tensor, n: int, generator: torch.Generator | None 
     Returns:
         Shape (n, *batch, M), in the dtype and on the device of ``mu``. Cosines are drawn in float64, tangents in
         float32 (float64 for M < 8 or a float64 ``mu``). The gradient to ``mu`` is tangent to the sphere; that to
-        ``kappa`` has a relative error below 1e-3, and below 1e-7 from M = 128 on. Differentiable once.
+        ``kappa`` is interpolated: on average off by at most 3e-4 of itself for M = 2, 1e-4 from M = 3 on and 1e-7
+        from M = 64 on. Differentiable once.
 
     Raises:
         ValueError: if M < 2, ``n`` or a kappa is negative, or ``kappa`` does not broadcast to the batch of ``mu``.
@@ -153,6 +154,7 @@ class _Assemble(torch.autograd.Function):
         noise.addcmul_((noise * mu).sum(-1, keepdim=True), mu, value=-1)
         scale = sine / noise.norm(dim=-1)
         z = noise.mul_(scale.unsqueeze(-1)).addcmul_(cosine.unsqueeze(-1), mu)
+        ctx.mark_dirty(noise)
         ctx.save_for_backward(mu, kappa, x0, t, cosine, z)
         return z
 
