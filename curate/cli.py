@@ -13,8 +13,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from curate import __version__
+from curate.commands import evaluate, info, models, score, sheet, train, verify
 from curate.commands import filter as filter_command
-from curate.commands import info, models, score, sheet, train, verify
 from curate.commands.order import OrderedCommand
 from curate.commands.report import say
 from scoring.errors import InputError
@@ -90,6 +90,7 @@ app.command("score", no_args_is_help=True)(user_errors(score.run))
 app.command("filter", cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
 app.command("info", no_args_is_help=True)(user_errors(info.run))
 app.command("verify", no_args_is_help=True)(user_errors(verify.run))
+app.command("evaluate", no_args_is_help=True)(user_errors(evaluate.run))
 app.command("sheet", no_args_is_help=True)(user_errors(sheet.run))
 app.command("models")(user_errors(models.run))
 app.command("train", no_args_is_help=True)(user_errors(train.run))

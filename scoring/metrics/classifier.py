@@ -1,5 +1,7 @@
 """A linear classifier on embeddings, and what it says of rows that it was not fitted on."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 BLOCK_NUMBERS = 8_000_000  # logits held at a time, 32 MB
+SMALL = 2_000_000  # rows x classes below which one thread is the faster
 MOST_ROWS = 50_000  # rows that one classifier is fitted on; more change little and cost much
 
 
@@ -27,7 +30,7 @@ def fit_linear(rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, 
     """Fit a multinomial logistic regression by L-BFGS, from zero; the same input gives the same fit.
 
     It minimises sum_i CE(logits_i, label_i) + |W|^2 / (2 c) over the rows after centring and one common scale that
-    gives their features unit variance on average; the bias is free.
+    gives them a mean squared length of 1; the bias is free.
 
     Args:
         rows: shape (N, D), float32 or float64.
@@ -37,33 +40,60 @@ def fit_linear(rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, 
         steps: most steps; it stops before when no entry of the gradient of the mean loss exceeds 1e-5.
     """
     mean = rows.mean(0)
-    scale = float((rows - mean).square().mean().sqrt()) or 1.0
-    absent = torch.bincount(labels, minlength=n_classes) == 0
-    weight = torch.zeros(rows.shape[1], n_classes, dtype=rows.dtype, requires_grad=True)
-    bias = torch.zeros(n_classes, dtype=rows.dtype, requires_grad=True)
-    size = max(1, BLOCK_NUMBERS // max(n_classes, rows.shape[1]))
+    scale = float((rows - mean).square().sum(1).mean().sqrt()) or 1.0
+    problem = _Problem((rows - mean) / scale, labels, n_classes, penalty=1 / (c * len(rows)))
     optimizer = torch.optim.LBFGS(
-        [weight, bias], max_iter=steps, tolerance_grad=1e-5, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+        [problem.weight, problem.bias],
+        max_iter=steps,
+        tolerance_grad=1e-5,
+        tolerance_change=1e-9,
+        line_search_fn="strong_wolfe",
     )
+    with _few_threads(len(rows) * max(n_classes, 32)):
+        optimizer.step(problem.loss)
+    final = problem.weight.detach() / scale
+    return LinearClassifier(final, (problem.bias.detach() - mean @ final).masked_fill(problem.absent, -torch.inf))
+
+
+class _Problem:
+    """The mean loss of rows (N, D) under a weight (D, C) and bias (C,), and its gradient, block by block."""
+
+    def __init__(self, rows: Tensor, labels: Tensor, n_classes: int, *, penalty: float) -> None:
+        self.rows, self.labels, self.penalty = rows, labels, penalty
+        self.absent = torch.bincount(labels, minlength=n_classes) == 0
+        self.weight = torch.zeros(rows.shape[1], n_classes, dtype=rows.dtype, requires_grad=True)
+        self.bias = torch.zeros(n_classes, dtype=rows.dtype, requires_grad=True)
+        self.block = max(1, BLOCK_NUMBERS // n_classes)
 
     @torch.no_grad()
-    def closure() -> Tensor:
-        """Set the gradient of the mean loss, block by block, and return the loss."""
-        loss = (weight.square().sum() / (2 * c * len(rows))).double()
-        weight.grad, bias.grad = weight / (c * len(rows)), torch.zeros_like(bias)
-        for start in range(0, len(rows), size):
-            x, y = (rows[start : start + size] - mean) / scale, labels[start : start + size]
-            log_p = (x @ weight + bias).masked_fill_(absent, -torch.inf).log_softmax(1)
-            loss -= log_p.gather(1, y[:, None]).sum(dtype=torch.float64) / len(rows)
+    def loss(self) -> Tensor:
+        """Set the gradients and return the loss."""
+        n = len(self.rows)
+        pull = self.penalty * self.weight
+        loss = (self.weight * pull).sum(dtype=torch.float64) / 2
+        slope_sum = torch.zeros_like(self.bias)
+        for start in range(0, n, self.block):
+            x, y = self.rows[start : start + self.block], self.labels[start : start + self.block]
+            log_p = torch.addmm(self.bias, x, self.weight).masked_fill_(self.absent, -torch.inf).log_softmax(1)
+            loss -= log_p.gather(1, y[:, None]).sum(dtype=torch.float64) / n
             slope = log_p.exp_()
             slope[torch.arange(len(y)), y] -= 1
-            weight.grad.addmm_(x.T, slope, alpha=1 / len(rows))
-            bias.grad += slope.sum(0) / len(rows)
+            pull.addmm_(x.T, slope, alpha=1 / n)
+            slope_sum += slope.sum(0) / n
+        self.weight.grad, self.bias.grad = pull, slope_sum
         return loss
 
-    optimizer.step(closure)
-    final = weight.detach() / scale
-    return LinearClassifier(final, (bias.detach() - mean @ final).masked_fill(absent, -torch.inf))
+
+@contextmanager
+def _few_threads(size: int) -> Iterator[None]:
+    """Take one thread for small problems, where threads cost more than they bring."""
+    before = torch.get_num_threads()
+    if size < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

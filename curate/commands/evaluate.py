@@ -1,0 +1,184 @@
+"""``curate evaluate``: what the score columns are worth."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands.report import emit, say, show_table
+
+if TYPE_CHECKING:
+    from curate.measures.results import Evaluation, Measure
+    from scoring.metrics import Interval
+
+
+def run(
+    table: Annotated[Path, typer.Argument(help="Scored table (.parquet or a folder of parts).")],
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Column of classes, or FILE:COLUMN (.csv, .parquet), joined by key.", show_default=False),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="Score to measure; repeatable. By default every kappa_* and unc_*.", show_default=False),
+    ] = None,
+    votes: Annotated[
+        str | None,
+        typer.Option(help="Column of lists: how many people chose each class; or FILE:COLUMN.", show_default=False),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another scored table, to be told apart from this one.", show_default=False)
+    ] = None,
+    degrade: Annotated[int, typer.Option(min=0, help="Images to read again, make worse and score.")] = 0,
+    source: Annotated[
+        str | None, typer.Option(help="What was scored; by default the uris in the table.", show_default=False)
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Column of --source that holds the key.", show_default=False)] = None,
+    path_column: Annotated[
+        str | None, typer.Option(help="Column of --source that holds paths or URLs.", show_default=False)
+    ] = None,
+    image_column: Annotated[
+        str | None, typer.Option(help="Column of --source that holds image bytes.", show_default=False)
+    ] = None,
+    root: Annotated[
+        str | None, typer.Option(help="Where relative paths of --source start.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model for --degrade; by default the shipped one that scored the table.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option(help="For --degrade: auto, cpu, cuda or cuda:1.")] = "auto",
+    folds: Annotated[int, typer.Option(help="Of the linear classifier's cross-validation.")] = 5,
+    repeats: Annotated[int, typer.Option(help="Bootstrap resamples, and shuffles of permutation tests.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Of folds, resamples, samples and worse images.")] = 0,
+    sample: Annotated[
+        int | None,
+        typer.Option("--sample", "--limit", help="Measure N rows, chosen by a hash of their keys.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write everything to this .json file.", show_default=False)
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing report.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON on stdout.")] = False,
+) -> None:
+    """Measure what the score columns are worth, with intervals.
+
+    Against labels: R-AUROC, AUROC of kNN and linear classifier, abstained accuracy. Against votes, another table, and
+    worse versions of the images where you ask for them. Every number has a 95 % bootstrap interval.
+
+    Example:
+
+    \b
+        curate evaluate scores.parquet --labels label
+        curate evaluate scores.parquet --labels truth.csv:class --votes votes.parquet:counts -o report.json
+        curate evaluate scores.parquet --labels label --degrade 2000 --source photos/
+        curate evaluate scores.parquet --against other.parquet
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
+    from curate.evaluate import EvaluateSettings, evaluate
+    from curate.manifest import SourceOptions
+    from scoring.errors import InputError
+
+    if out is not None and out.suffix.lower() != ".json":
+        raise InputError(f"expected a report name that ends in .json, got {out}")
+    if out is not None and out.exists() and not overwrite:
+        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
+    settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device)
+    found = evaluate(
+        table,
+        labels=labels,
+        votes=votes,
+        against=against,
+        columns=column or (),
+        source=source,
+        options=SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column),
+        model=model,
+        settings=settings,
+        announce=say,
+    )
+    if out is not None:
+        _write(found, out, overwrite=overwrite)
+    if json_:
+        emit(found.to_json())
+    else:
+        _report(found)
+    if out is not None:
+        say(f"report: {out}")
+
+
+def _write(found: "Evaluation", out: Path, *, overwrite: bool) -> None:
+    import json
+
+    from scoring.atomic import AtomicFile
+
+    with AtomicFile(out, overwrite=overwrite) as file:
+        file.write(json.dumps(found.to_json(), indent=1, ensure_ascii=True).encode() + b"\n")
+
+
+def _report(found: "Evaluation") -> None:
+    say(f"{found.used:,} of {found.rows:,} rows measured: {found.table}")
+    for reason, n in found.left_out.items():
+        say(f"  left out: {n:,} {reason}")
+    shared = [measure for measure in found.measures if measure.values and set(measure.values) == {"embedding"}]
+    if shared:
+        show_table([[_title(one), _cell(one.values["embedding"])] for one in shared], header=("measure", "embedding"))
+        say("")
+    for section in _sections([measure for measure in found.measures if measure.values and measure not in shared]):
+        columns = [column for column in found.columns if any(column in one.values for one in section)]
+        lines = [[_title(one), *(_cell(one.values.get(column)) for column in columns)] for one in section]
+        show_table(lines, header=("measure", *columns))
+        say("")
+    said: set[str] = set()
+    for measure in found.measures:
+        if measure.missing or measure.meaning not in said:
+            said.add(measure.meaning)
+            for line in _sentences(measure):
+                say(line)
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+def _sections(measures: "list[Measure]") -> "list[list[Measure]]":
+    """Return runs of measures that share columns: one table each."""
+    sections: list[list[Measure]] = []
+    for measure in measures:
+        if sections and set(measure.values) <= set(sections[-1][0].values):
+            sections[-1].append(measure)
+        else:
+            sections.append([measure])
+    return sections
+
+
+def _title(measure: "Measure") -> str:
+    return measure.name + {"higher": " ↑", "lower": " ↓"}.get(measure.better, "")
+
+
+def _cell(interval: "Interval | None") -> str:
+    if interval is None or interval.value != interval.value:
+        return "-"
+    return f"{_number(interval.value)} [{_number(interval.low)}, {_number(interval.high)}]"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def _sentences(measure: "Measure") -> list[str]:
+    """Return what a measure means, which way is better, and which column is ahead of which."""
+    if measure.missing:
+        return [f"{measure.name}: not measured, for {measure.missing}"]
+    better = f"; {measure.better} is better" if measure.better else ""
+    lines = [f"{_title(measure)}: {measure.meaning}{better} (n = {measure.n:,})"]
+    gaps = measure.differences
+    if gaps:
+        clear = [gap.second for gap in gaps if gap.interval.low > 0 or gap.interval.high < 0]
+        level = [gap.second for gap in gaps if gap.second not in clear]
+        words = [f"ahead of {', '.join(clear)}"] if clear else []
+        words += [f"not clearly ahead of {', '.join(level)}"] if level else []
+        lines.append(f"  {gaps[0].first} is {' and '.join(words)}")
+    worst = max(measure.p.values(), default=0.0)
+    if measure.p and worst > 0.01:
+        shown = ", ".join(f"{column} {p:.3f}" for column, p in measure.p.items() if p > 0.01)
+        lines.append(f"  could be luck (permutation test, p): {shown}")
+    return lines

@@ -1,0 +1,163 @@
+"""Numbers with their intervals: what every measure gives, and how it is written as JSON."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics import Interval, percentiles, resample
+
+Floats = NDArray[np.float64]
+EMBEDDING = "embedding"  # the column of measures that are of the embedding and not of a score
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one column is than another on the same resamples; an interval without 0 tells them apart."""
+
+    first: str
+    second: str
+    interval: Interval
+
+
+@dataclass
+class Measure:
+    """One measure of every column.
+
+    Attributes:
+        name: short, for a table.
+        better: ``higher``, ``lower``, or empty where neither is.
+        meaning: one sentence.
+        n: rows (or images) that it is of; 0 where it could not be had.
+        values: column -> value and bounds.
+        p: column -> one-sided p value of a permutation test, where there is one.
+        differences: of the best column against every other one.
+        missing: why there are no values; empty where there are.
+    """
+
+    name: str
+    better: str
+    meaning: str
+    n: int = 0
+    values: dict[str, Interval] = field(default_factory=dict)
+    p: dict[str, float] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    missing: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a number that does not exist is null."""
+        record: dict[str, Any] = {"name": self.name, "better": self.better, "meaning": self.meaning, "n": self.n}
+        if self.missing:
+            return {**record, "missing": self.missing}
+        record["values"] = {column: _numbers(interval) for column, interval in self.values.items()}
+        if self.p:
+            record["permutation_p"] = {column: _number(p) for column, p in self.p.items()}
+        if self.differences:
+            record["differences"] = [
+                {"column": one.first, "minus": one.second, **_numbers(one.interval)} for one in self.differences
+            ]
+        return record
+
+
+@dataclass
+class Evaluation:
+    """What ``curate evaluate`` found.
+
+    Attributes:
+        table: the file.
+        rows: rows in the table.
+        used: rows that the measures are of.
+        left_out: reason -> rows.
+        columns: the scores, in the order shown, baselines last.
+        measures: in the order shown.
+        curves: name of a prediction -> abstained accuracy: column -> one entry a coverage.
+        settings: what decides the numbers: folds, repeats, seed, ...
+        notes: sentences for people.
+    """
+
+    table: str
+    rows: int
+    used: int
+    left_out: dict[str, int]
+    columns: list[str]
+    measures: list[Measure] = field(default_factory=list)
+    curves: dict[str, dict[str, list[dict[str, float | None]]]] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        record = {name: value for name, value in self.__dict__.items() if name != "measures"}
+        return {**record, "measures": [measure.to_json() for measure in self.measures]}
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _numbers(interval: Interval) -> dict[str, float | None]:
+    return {name: _number(value) for name, value in zip(Interval._fields, interval, strict=True)}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A measure before its values are known: name, better, meaning; see ``Measure``."""
+
+    name: str
+    better: str
+    meaning: str
+
+    def without(self, why: str) -> Measure:
+        """Return the measure with the reason that it has no values."""
+        return Measure(self.name, self.better, self.meaning, missing=why)
+
+
+def measured(
+    shapes: Sequence[Shape],
+    columns: Sequence[str],
+    statistic: Callable[[NDArray[np.int64]], Floats],
+    n: int,
+    *,
+    repeats: int,
+    seed: int,
+) -> list[Measure]:
+    """Return measures with intervals, and with the paired differences of the best column to the others.
+
+    Args:
+        shapes: K measures.
+        columns: C columns.
+        statistic: counts of n rows -> values, shape (C, K); all ones is the sample itself.
+        n: rows.
+        repeats: resamples.
+        seed: of the resampling: the same for every column, which pairs them.
+    """
+    shape = (len(columns), len(shapes))
+    values = np.asarray(statistic(np.ones(n, np.int64)), np.float64).reshape(shape)
+    samples = resample(lambda counts: statistic(counts).reshape(-1), n, repeats=repeats, seed=seed)
+    low, high = (bound.reshape(shape) for bound in percentiles(samples))
+    samples = samples.reshape(-1, *shape)
+    measures = []
+    for k, about in enumerate(shapes):
+        intervals = {
+            column: Interval(float(values[c, k]), float(low[c, k]), float(high[c, k]))
+            for c, column in enumerate(columns)
+        }
+        differences = _differences(columns, values[:, k], samples[:, :, k], about.better)
+        measures.append(Measure(about.name, about.better, about.meaning, n, intervals, differences=differences))
+    return measures
+
+
+def _differences(columns: Sequence[str], values: Floats, samples: Floats, better: str) -> list[Difference]:
+    known = np.flatnonzero(~np.isnan(values))
+    if not better or len(known) < 2:
+        return []
+    best = int(known[np.argmax(values[known] if better == "higher" else -values[known])])
+    found = []
+    for other in known.tolist():
+        if other != best:
+            low, high = percentiles((samples[:, best] - samples[:, other])[:, None])
+            gap = Interval(float(values[best] - values[other]), float(low[0]), float(high[0]))
+            found.append(Difference(columns[best], columns[other], gap))
+    return found
