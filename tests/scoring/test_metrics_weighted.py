@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import scipy.stats
+import sklearn.metrics
+
+from scoring import metrics
+
+
+def sample(seed, n=200, values=None):
+    generator = np.random.default_rng(seed)
+    score = generator.normal(size=n) if values is None else generator.integers(0, values, n) / 3
+    right = generator.random(n) < 1 / (1 + np.exp(-score))
+    return score, right, np.bincount(generator.integers(0, n, n), minlength=n)
+
+
+def slow_aurc(score, right):
+    """The definition, averaged over random orders of equal scores."""
+    generator = np.random.default_rng(0)
+    areas = []
+    for _ in range(400):
+        order = np.lexsort((generator.random(len(score)), -score))
+        wrong = 1.0 - right[order]
+        areas.append(np.mean(np.cumsum(wrong) / np.arange(1, len(score) + 1)))
+    return np.mean(areas), np.std(areas) / 20
+
+
+@pytest.mark.parametrize("values", [None, 5], ids=["distinct", "tied"])
+@pytest.mark.parametrize("seed", range(3))
+def test_weighted_measures_are_those_of_the_rows_written_out(seed, values):
+    score, right, counts = sample(seed, values=values)
+    other = np.random.default_rng(seed + 9).integers(0, 4, len(score)) - score
+    order = metrics.RankOrder(score)
+    rows = np.repeat(np.arange(len(score)), counts)
+    targets = np.stack([right, ~right], 1)
+    area, cost = order.auroc_and_aurc(counts, order.sort(targets), metrics.harmonic_sums(len(score)))
+    assert area[0] == pytest.approx(sklearn.metrics.roc_auc_score(right[rows], score[rows]), abs=1e-12)
+    assert area[1] == pytest.approx(1 - area[0], abs=1e-12)
+    assert cost[0] == pytest.approx(metrics.aurc(score[rows], right[rows]), abs=1e-12)
+    rank = metrics.weighted_spearman(order, metrics.RankOrder(other), counts)
+    assert rank == pytest.approx(scipy.stats.spearmanr(score[rows], other[rows]).statistic, abs=1e-12)
+
+
+@pytest.mark.parametrize("values", [None, 4], ids=["distinct", "tied"])
+def test_aurc_is_the_mean_over_orders_of_equal_scores(values):
+    score, right, _ = sample(5, n=60, values=values)
+    mean, error = slow_aurc(score, right)
+    assert metrics.aurc(score, right) == pytest.approx(mean, abs=4 * error + 1e-12)
+
+
+def test_a_perfect_order_has_no_excess_and_a_constant_score_the_error_rate():
+    right = np.arange(5000) >= 1000
+    assert metrics.excess_aurc(np.arange(5000.0), right) == pytest.approx(0, abs=(1 + np.log(5000)) / 5000)
+    assert metrics.aurc(np.zeros(5000), right) == pytest.approx(0.2, abs=1e-12)
+
+
+def test_least_aurc_is_the_published_formula_and_zero_without_errors():
+    assert metrics.least_aurc(0.3) == pytest.approx(0.3 + 0.7 * np.log(0.7))
+    assert metrics.least_aurc(np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
+
+
+def test_abstained_accuracy_is_that_of_the_surest_rows():
+    score, right, _ = sample(2, n=100)
+    surest = right[np.argsort(-score)]
+    got = metrics.abstained_accuracy(score, right, np.array([0.1, 0.5, 1.0]))
+    assert got == pytest.approx([surest[:10].mean(), surest[:50].mean(), right.mean()])
+    tied = metrics.abstained_accuracy(np.zeros(100), right, np.array([0.2, 1.0]))
+    assert tied == pytest.approx([right.mean(), right.mean()])
+
+
+def test_only_the_order_of_a_score_counts():
+    score, right, counts = sample(7)
+    for change in (np.exp, np.cbrt):
+        a, b = metrics.RankOrder(score), metrics.RankOrder(change(score))
+        assert np.array_equal(a.auroc(counts, a.sort(right[:, None])), b.auroc(counts, b.sort(right[:, None])))
+
+
+def test_infinite_scores_have_their_place_and_nan_is_refused():
+    right = np.array([[True], [False], [True]])
+    order = metrics.RankOrder(np.array([np.inf, -np.inf, 0.0]))
+    assert order.auroc(order.ones(), order.sort(right)) == [1.0]
+    with pytest.raises(ValueError, match="without NaN"):
+        metrics.RankOrder(np.array([0.0, np.nan]))
+
+
+def test_targets_all_alike_have_no_auroc_in_a_resample():
+    order = metrics.RankOrder(np.arange(3.0))
+    assert np.isnan(order.auroc(np.array([3, 0, 0]), order.sort(np.array([[1], [0], [1]]))))[0]
+
+
+def test_resample_gives_the_intervals_of_a_sorting_bootstrap():
+    score, right, _ = sample(3, n=400)
+    order = metrics.RankOrder(score)
+    target = order.sort(right[:, None])
+    fast = metrics.resample(lambda counts: order.auroc(counts, target), 400, repeats=2000, seed=1)
+    low, high = metrics.percentiles(fast)
+    slow = metrics.bootstrap(lambda rows: metrics.auroc(score[rows], right[rows]), 400, repeats=1000, seed=2)
+    assert (low[0], high[0]) == pytest.approx(slow, abs=0.008)
+    assert np.array_equal(fast, metrics.resample(lambda c: order.auroc(c, target), 400, repeats=2000, seed=1))
+
+
+def test_percentiles_leave_out_what_is_not_a_number():
+    low, high = metrics.percentiles(np.array([[0.0, np.nan], [1.0, np.nan], [np.nan, np.nan]]), level=0.5)
+    assert (low[0], high[0]) == (0.25, 0.75)
+    assert np.isnan([low[1], high[1]]).all()
