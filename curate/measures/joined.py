@@ -40,13 +40,13 @@ def named_column(table: Table, name: str, option: str) -> pa.ChunkedArray:
     keys, values = _read(Path(file), column, option)
     table.require([KEY])
     ours = _as_text(table.read([KEY]).column(0))
-    at = pc.index_in(ours, value_set=keys)
+    at = pc.index_in(ours.combine_chunks(), value_set=keys)
     if at.null_count == len(at) and len(at):
         raise InputError(
             f"{option}: expected keys of {table.path} in {file}, got none in common (here {ours[0].as_py()!r}, "
             f"there {keys[0].as_py() if len(keys) else 'no rows'!r}); score with --key, or give the same keys there"
         )
-    return pa.chunked_array([values.take(at)]) if isinstance(values, pa.Array) else values.take(at)
+    return pa.chunked_array([values.take(at)])
 
 
 def _read(file: Path, column: str, option: str) -> tuple[pa.Array, pa.Array]:
@@ -73,8 +73,7 @@ def _read(file: Path, column: str, option: str) -> tuple[pa.Array, pa.Array]:
         )
     if file.suffix.lower() not in SEPARATORS:
         found = opened.read(list(dict.fromkeys([key, column])))
-    keys = _as_text(found.column(key)).combine_chunks()
-    values = found.column(column).combine_chunks()
+    keys, values = _as_text(found.column(key)).combine_chunks(), found.column(column).combine_chunks()
     if keys.null_count:
         raise InputError(f"{option}: expected a {key} in every row of {file}, got {keys.null_count:,} null; mend them")
     if len(pc.unique(keys)) < len(keys):

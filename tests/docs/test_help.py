@@ -17,6 +17,7 @@ CALLS = {
     "filter": ("curate.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
+    "evaluate": ("curate.evaluate.open_table", ["s.parquet", "--labels", "x"], ["none.parquet", "--labels", "x"]),
     "sheet": ("curate.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "train": ("scoring.runner.select_device", ["simsiam", "d", "-o", "m.safetensors"], ["no", "d", "-o", "m"]),
