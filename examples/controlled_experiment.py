@@ -1,0 +1,422 @@
+"""The controlled experiment of MCInfoNCE: do the losses recover posteriors that are known?
+
+    python examples/controlled_experiment.py [--reduced | --full] [--table 1] [--table 3] [--figure 3] [--seeds 4 5]
+
+A generator with known mu(x) and kappa(x) makes pairs of observations; an encoder learns mu and kappa from the pairs
+alone; then both are compared on new x. Prints tables 1 and 3 and the numbers of figure 3 of Kirchhof et al. 2023,
+"Probabilistic Contrastive Learning Recovers the Correct Aleatoric Uncertainty of Ambiguous Inputs", beside ours.
+`docs/controlled.md` has what we measured, and in what we differ from the paper and why.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from controlled_generator import Concentration, Generator, Pairs, network
+from torch import Tensor, nn
+
+from scoring.metrics import spearman
+from trainers.methods import contrastive_losses as losses
+from trainers.methods.contrast import Contrast, of_pairs
+
+INF = math.inf
+RANGES = {"ambiguous": (16.0, 32.0), "clear": (64.0, 128.0), "injective": (INF, INF)}
+START = (16.0, 32.0)  # of an encoder's kappa where the generator's is infinite
+
+# (location RMSE, location rank correlation, kappa RMSE, kappa rank correlation), each mean and standard error
+PAPER = {
+    ("mcinfonce", "ambiguous"): ("0.04 ± 0.00", "0.99 ± 0.00", "6.15 ± 0.61", "0.82 ± 0.04"),
+    ("mcinfonce", "clear"): ("0.05 ± 0.00", "0.98 ± 0.00", "125.02 ± 10.64", "0.64 ± 0.04"),
+    ("mcinfonce", "injective"): ("0.05 ± 0.01", "0.98 ± 0.00", "kappa -> inf", "-"),
+    ("hib", "ambiguous"): ("0.18 ± 0.02", "0.82 ± 0.03", "1e14 ± 1e14", "-0.02 ± 0.09"),
+    ("elk", "ambiguous"): ("0.02 ± 0.00", "1.00 ± 0.00", "21.70 ± 0.31", "0.92 ± 0.00"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run of the experiment. The defaults are the paper's (table 6, table 7, appendix B.3).
+
+    Attributes:
+        loss: mcinfonce, hib or elk.
+        ambiguity: which range of kappa(x) the generator has.
+        accept: how positives are found, see ``Generator``.
+        dim: D.
+        batch: pairs a step.
+        samples: Monte Carlo draws.
+        steps: batches, both phases together.
+        share: of the steps in which mu alone learns; kappa learns in the rest; 0 trains both throughout.
+        lr: Adam's, at the start.
+        schedule: "steps": a tenth after each quarter. "cosine": to 0 over each phase.
+        negatives: "bank": 32 other x for all anchors; "batch": all other items of the batch.
+        mu_negatives: the same for the phase of mu; "roll" is the paper's M = 0.
+        cross: all pairs of draws, see ``mcinfonce``.
+        denominator: see ``mcinfonce``.
+        width: of the middle layers of the encoder.
+        calm: start the encoder from centred inputs and outputs that fill the sphere; else as torch does.
+        pool: candidates for positives at a time.
+        evaluate: new x on which kappa is compared.
+        compare: how many of them all of whose pairs are compared in location.
+    """
+
+    loss: str = "mcinfonce"
+    ambiguity: str = "ambiguous"
+    accept: str = "exact"
+    dim: int = 10
+    batch: int = 512
+    samples: int = 512
+    steps: int = 100_000
+    share: float = 0.5
+    lr: float = 1e-4
+    schedule: str = "steps"
+    negatives: str = "bank"
+    mu_negatives: str = "roll"
+    cross: bool = False
+    denominator: str = "authors"
+    width: int = 500
+    calm: bool = False
+    pool: int = 4096
+    evaluate: int = 10_000
+    compare: int = 10_000
+    smoothing: int = 5000
+
+
+FULL = Setting()
+REDUCED = Setting(
+    batch=256,
+    samples=16,
+    steps=8000,
+    lr=2e-3,
+    schedule="cosine",
+    negatives="batch",
+    mu_negatives="batch",
+    cross=True,
+    denominator="eq7",
+    width=128,
+    calm=True,
+    pool=1024,
+    compare=2000,
+)
+BANK = 32
+KAPPA_POS = 20.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """How near an encoder came to the truth, on new x.
+
+    Attributes:
+        location_rmse: of mu(x1).mu(x2) over pairs.
+        location_error: mean absolute, which the authors' code prints as RMSE.
+        location_rank: Spearman, of the same.
+        kappa_rmse: of kappa(x).
+        kappa_error: mean absolute.
+        kappa_rank: Spearman.
+        kappa_mean: of the encoder.
+        seconds: for training.
+    """
+
+    location_rmse: float
+    location_error: float
+    location_rank: float
+    kappa_rmse: float
+    kappa_error: float
+    kappa_rank: float
+    kappa_mean: float
+    seconds: float
+
+
+Found = dict[str, list[Result]]
+SAMPLES = (1, 4, 16, 64, 256, 512)
+# what a loss needs otherwise (table 7): HIB and ELK learn mu and kappa together
+OWN: dict[str, dict[str, Any]] = {"mcinfonce": {}, "hib": {"share": 0.0}, "elk": {"share": 0.0}}
+
+
+class Encoder(nn.Module):
+    """mu(x) and kappa(x) from two networks that share nothing, six hidden layers each (appendix B.1)."""
+
+    def __init__(self, setting: Setting, low: float, high: float) -> None:
+        super().__init__()
+        edge = 10 * setting.dim
+        widths = [setting.dim, edge, *[setting.width] * 4, edge]
+        self.direction, net = network([*widths, setting.dim]), network([*widths, 1])
+        if setting.calm:
+            _calm(self.direction)
+            _calm(net)
+            _fill(self.direction)
+        self.kappa = Concentration(net, low, high)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mu, unit vectors (N, D), and kappa (N,)."""
+        return F.normalize(self.direction(x), dim=1), self.kappa(x)
+
+
+@torch.no_grad()
+def _calm(net: nn.Sequential) -> None:
+    """Keep the variance through the layers, and have the first one centre and scale x from [0, 1]."""
+    linear = [layer for layer in net if isinstance(layer, nn.Linear)]
+    for layer in linear:
+        nn.init.kaiming_normal_(layer.weight, a=0.01)
+        nn.init.zeros_(layer.bias)
+    linear[0].weight.mul_(math.sqrt(12))
+    linear[0].bias.copy_(-linear[0].weight.sum(1) / 2)
+
+
+@torch.no_grad()
+def _fill(net: nn.Sequential) -> None:
+    """Have the last layer give outputs of mean 0 and covariance 1, so that mu starts all over the sphere."""
+    last = net[-1]
+    out = net(torch.rand(4000, net[0].in_features))
+    values, vectors = torch.linalg.eigh(torch.cov(out.T))
+    whiten = (vectors / values.clamp(min=1e-6 * float(values[-1])).sqrt()) @ vectors.T
+    last.weight.copy_(whiten @ last.weight)
+    last.bias.copy_(whiten @ (last.bias - out.mean(0)))
+
+
+def loss_of(setting: Setting, phase: str, encoder: Encoder, pairs: Pairs) -> Tensor:
+    """Return the loss of a batch; in a phase of "mu" or "kappa" the other has no gradient."""
+    n, device = len(pairs.x), pairs.x.device
+    negatives = setting.mu_negatives if phase == "mu" else setting.negatives
+    bank = BANK if negatives == "bank" else 0
+    items = torch.cat([pairs.x, pairs.x_pos, torch.rand(bank, setting.dim, device=device)])
+    with torch.set_grad_enabled(phase != "kappa"):
+        mu = F.normalize(encoder.direction(items), dim=1)
+    with torch.set_grad_enabled(phase != "mu"):
+        kappa = encoder.kappa(items)
+    contrast = of_pairs(n, bank, negatives=negatives, device=device)
+    if pairs.odds is not None and not bank:
+        # the authors draw negatives of an anchor with one minus the chance of a positive; anchors have no such draw
+        odds = torch.cat([torch.zeros_like(pairs.odds), pairs.odds], dim=1)
+        contrast = Contrast(contrast.anchors, contrast.positives, contrast.weights * odds)
+    if setting.loss == "hib":
+        return losses.hib(mu, kappa, contrast, a=1.0, b=0.0, samples=setting.samples)
+    if setting.loss == "elk":
+        return losses.elk(mu, kappa, contrast, kappa_pos=KAPPA_POS, denominator=setting.denominator)
+    return losses.mcinfonce(
+        *(mu, kappa, contrast),
+        kappa_pos=KAPPA_POS,
+        samples=setting.samples,
+        denominator=setting.denominator,
+        cross=setting.cross,
+    )
+
+
+def rate(setting: Setting, step: int, steps: int) -> float:
+    """Return the learning rate at a step of a phase."""
+    if setting.schedule == "cosine":
+        return setting.lr * min(1.0, (step + 1) / 50) * 0.5 * (1 + math.cos(math.pi * step / steps))
+    return setting.lr * 0.1 ** (2 * step // steps)
+
+
+def train(
+    setting: Setting,
+    seed: int,
+    *,
+    device: torch.device,
+    graph: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Generator, Encoder, float]:
+    """Return the generator of a seed, the encoder that learned from it, and the seconds that took."""
+    torch.manual_seed(seed)
+    low, high = RANGES[setting.ambiguity]
+    generator = Generator(
+        *(low, high), dim=setting.dim, kappa_pos=KAPPA_POS, accept=setting.accept, smoothing=setting.smoothing
+    ).to(device)
+    encoder = Encoder(setting, *((low, high) if high < INF else START)).to(device)
+    begun = time.monotonic()
+    first = round(setting.steps * setting.share)
+    phases = [("mu", first), ("kappa", setting.steps - first)] if first else [("both", setting.steps)]
+    for number, (phase, steps) in enumerate(phases):
+        chosen = {"mu": encoder.direction, "kappa": encoder.kappa, "both": encoder}[phase]
+        parameters = list(chosen.parameters())
+        speed = torch.tensor(0.0, device=device)
+        optimizer = torch.optim.Adam(parameters, lr=speed, fused=True, capturable=device.type == "cuda")
+
+        def step(phase: str = phase, parameters: list[nn.Parameter] = parameters, optimizer=optimizer) -> Tensor:
+            pairs = generator.pairs(setting.batch, pool=setting.pool, patience=not graph)
+            loss = loss_of(setting, phase, encoder, pairs)
+            optimizer.zero_grad(set_to_none=False)
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            return loss.detach()
+
+        run = _captured(step) if graph else step
+        factor = 0.1 ** (number / 2) if setting.schedule == "steps" else 1.0  # as the authors' code has it
+        for at in range(steps):
+            speed.fill_(factor * rate(setting, at, steps))
+            loss = run()
+            if (at + 1) % max(1, steps // 5) == 0:
+                report(f"{phase} {at + 1}/{steps} loss {float(loss):.4f} {time.monotonic() - begun:.0f} s")
+    return generator, encoder, time.monotonic() - begun
+
+
+def _captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Return the step as a CUDA graph that is replayed; three steps run first, as the capture needs."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return loss
+
+    return replay
+
+
+@torch.no_grad()
+def evaluate(setting: Setting, generator: Generator, encoder: Encoder, seconds: float) -> Result:
+    """Return how near the encoder is to the generator, on x that are the same for every run."""
+    x = torch.rand(setting.evaluate, setting.dim, generator=torch.Generator().manual_seed(10**6))
+    x = x.to(next(encoder.parameters()).device)
+    (true_mu, true_kappa), (mu, kappa) = generator.posterior(x), encoder(x)
+    first, second = torch.tril_indices(setting.compare, setting.compare, -1)
+    true_cosine, cosine = (
+        (some[: setting.compare] @ some[: setting.compare].T).cpu()[first, second] for some in (true_mu, mu)
+    )
+    apart, off = (cosine - true_cosine).double(), (kappa - true_kappa).double()
+    known = math.isfinite(float(off.sum()))
+    return Result(
+        location_rmse=float(apart.square().mean().sqrt()),
+        location_error=float(apart.abs().mean()),
+        location_rank=spearman(cosine.numpy(), true_cosine.numpy()),
+        kappa_rmse=float(off.square().mean().sqrt()),
+        kappa_error=float(off.abs().mean()),
+        kappa_rank=spearman(kappa.cpu().numpy(), true_kappa.cpu().numpy()) if known else math.nan,
+        kappa_mean=float(kappa.double().mean()),
+        seconds=seconds,
+    )
+
+
+def run(setting: Setting, seeds: list[int], arguments: argparse.Namespace) -> list[Result]:
+    """Return the result of every seed, telling of each."""
+    results = []
+    for seed in seeds:
+
+        def say(line: str, seed: int = seed) -> None:
+            print(f"  {setting.loss} {setting.ambiguity} seed {seed}: {line}", flush=True)
+
+        device = torch.device(arguments.device)
+        trained = train(setting, seed, device=device, graph=arguments.graph, report=say)
+        results.append(evaluate(setting, *trained))
+        say(" ".join(f"{name} {value:.4g}" for name, value in asdict(results[-1]).items()))
+    return results
+
+
+def cell(values: list[float]) -> str:
+    """Return mean ± standard error, as the paper prints them."""
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return f"{statistics.fmean(values):.2f} ± {error:.2f}"
+
+
+def rows_of(name: str, setting: Setting, results: list[Result]) -> list[str]:
+    """Return our row of a table and the paper's below it."""
+    ours = [
+        cell([r.location_rmse for r in results]) + " (" + cell([r.location_error for r in results]) + ")",
+        cell([r.location_rank for r in results]),
+        cell([r.kappa_rmse for r in results]) + " (" + cell([r.kappa_error for r in results]) + ")",
+        cell([r.kappa_rank for r in results]),
+        cell([r.kappa_mean for r in results]),
+    ]
+    paper = [*PAPER[setting.loss, setting.ambiguity], ""]
+    return [f"| {name} | " + " | ".join(ours) + " |", "| paper | " + " | ".join(paper) + " |"]
+
+
+HEADER = [
+    "| | location RMSE (mean error) | rank | kappa RMSE (mean error) | rank | mean kappa |",
+    "| --- | --- | --- | --- | --- | --- |",
+]
+
+
+def table(number: int, base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], Found]:
+    """Run table 1 or 3; return its lines and the results by name."""
+    if number == 1:
+        wanted = {name: replace(base, ambiguity=name) for name in RANGES}
+    else:
+        wanted = {name: replace(base, loss=name, **OWN[name]) for name in ("hib", "elk", "mcinfonce")}
+    lines, found = [f"Table {number}, {len(seeds)} seeds ({', '.join(map(str, seeds))})", *HEADER], {}
+    for name, setting in wanted.items():
+        found[name] = run(setting, seeds, arguments)
+        lines += rows_of(name, setting, found[name])
+    return lines, found
+
+
+def figure(base: Setting, seeds: list[int], arguments: argparse.Namespace) -> tuple[list[str], Found]:
+    """Run figure 3, the number of samples; return its numbers as lines and the results by number."""
+    lines = [f"Figure 3, {len(seeds)} seeds ({', '.join(map(str, seeds))})"]
+    lines += ["| samples | kappa RMSE | kappa rank | mean kappa |", "| --- | --- | --- | --- |"]
+    found = {}
+    for samples in [count for count in SAMPLES if count <= base.samples]:
+        # in step, as in equation 7: the bias of few samples is what the figure shows
+        results = run(replace(base, samples=samples, cross=False), seeds, arguments)
+        found[str(samples)] = results
+        columns = [[getattr(r, name) for r in results] for name in ("kappa_rmse", "kappa_rank", "kappa_mean")]
+        lines.append(f"| {samples} | " + " | ".join(map(cell, columns)) + " |")
+    return [*lines, "paper: RMSE 4.55 with 16 samples, rank 0.77 with 4"], found
+
+
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    """Return what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--reduced", action="store_true", help="minutes on a CPU (the default)")
+    size.add_argument("--full", action="store_true", help="the paper's size: hours on a GPU")
+    parser.add_argument("--table", type=int, choices=(1, 3), action="append", default=[])
+    parser.add_argument("--figure", type=int, choices=(3,), action="append", default=[])
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[4, 5, 6, 7, 8], help="default: 4 5 6 7 8, the authors'"
+    )
+    parser.add_argument("--accept", choices=("exact", "eq53"), default="exact", help="how positives are found")
+    parser.add_argument("--steps", type=int, help="batches, both phases together")
+    parser.add_argument("--batch", type=int, help="pairs a step")
+    parser.add_argument("--samples", type=int, help="Monte Carlo draws")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--graph", action="store_true", help="replay each step as a CUDA graph; needs --device cuda")
+    parser.add_argument("--threads", type=int, default=2, help="of the CPU; default 2")
+    parser.add_argument("--out", type=Path, help="write settings and results as JSON")
+    arguments = parser.parse_args(words)
+    if arguments.graph and not arguments.device.startswith("cuda"):
+        parser.error("--graph needs --device cuda")
+    for name in ("steps", "batch", "samples"):
+        if getattr(arguments, name) is not None and getattr(arguments, name) < 2:
+            parser.error(f"--{name} must be at least 2, got {getattr(arguments, name)}")
+    if not arguments.table and not arguments.figure:
+        arguments.table = [1]
+    return arguments
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run what was asked for and print it beside the paper's numbers."""
+    arguments = parse(words)
+    torch.set_num_threads(arguments.threads)
+    changes = {name: getattr(arguments, name) for name in ("steps", "batch", "samples", "accept")}
+    base = replace(FULL if arguments.full else REDUCED, **{k: v for k, v in changes.items() if v is not None})
+    lines, found = [], {}
+    for number in arguments.table:
+        more, found[f"table {number}"] = table(number, base, arguments.seeds, arguments)
+        lines += more
+    if arguments.figure:
+        more, found["figure 3"] = figure(base, arguments.seeds, arguments)
+        lines += more
+    print("\n".join(lines))
+    if arguments.out:
+        record = {"setting": asdict(base), "seeds": arguments.seeds, "results": found}
+        arguments.out.write_text(json.dumps(record, default=asdict, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""A generative process whose posteriors are known: the data of `controlled_experiment.py`.
+
+An observation x is a point of [0, 1]^D, and its posterior over latents is vMF(mu(x), kappa(x)), where mu and kappa are
+small random networks. Positives are x+ whose latent lies around that of x as vMF(z, kappa_pos) says: by rejection.
+
+Source: Kirchhof et al. 2023 (MCInfoNCE), appendix B.1 and B.2. Where the authors' code does something that the text
+leaves out, it says so here: their generator is trained to spread over the sphere before anything else. Without that the
+construction of the text gives a cone (mean cosine 0.95 between two mu) in which even the location is not learned.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.distributions import vmf
+
+SPREAD = 0.5  # some pair of 1000 mu must have a cosine below this, or the generator is drawn again
+SMOOTHING_STEPS = 5000
+TABLE_POINTS = 2**20  # of log C over kappa; the nearest is taken, which is good to 1e-4 up to kappa = 128
+
+
+def network(widths: list[int]) -> nn.Sequential:
+    """Return linear layers of these widths with leaky ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [nn.Linear(before, after), nn.LeakyReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class Concentration(nn.Module):
+    """kappa(x) = exp(a softplus(net(x)) + c), where a and c make it span a range on 1000 points.
+
+    The text has 1 + exp(net(x)); this is the authors' code, which keeps the range whatever the net.
+    """
+
+    def __init__(self, net: nn.Sequential, low: float, high: float) -> None:
+        super().__init__()
+        self.net, self.infinite = net, math.isinf(high)
+        if self.infinite:
+            return
+        with torch.no_grad():
+            raw = F.softplus(net(torch.rand(1000, net[0].in_features)))
+        self.slope = math.log(high / low) / float(raw.max() - raw.min())
+        self.offset = math.log(high) - self.slope * float(raw.max())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return kappa, shape (N,), > 0, of x, shape (N, D)."""
+        if self.infinite:
+            return x.new_full((len(x),), torch.inf)
+        return torch.exp(self.slope * F.softplus(self.net(x)).squeeze(1) + self.offset)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Observations and their positives.
+
+    Attributes:
+        x: shape (N, D).
+        x_pos: shape (N, D).
+        odds: chance of each positive (column) to be a negative of each x (row), shape (N, N); None where it is 1.
+        given_up: of the pairs, how many found no positive and took the likeliest candidate; always 0 with patience.
+    """
+
+    x: Tensor
+    x_pos: Tensor
+    odds: Tensor | None
+    given_up: Tensor
+
+
+class Generator(nn.Module):
+    """The process: x uniform, and z given x as vMF(mu(x), kappa(x)).
+
+    Args:
+        low: least kappa(x); inf for a process in which x tells z.
+        high: largest kappa(x).
+        dim: D, of x and of z.
+        kappa_pos: concentration of the latent of a positive around that of its anchor.
+        accept: "exact": a candidate is accepted with chance proportional to vMF(z+; z, kappa_pos), equation 3, averaged
+            over its posterior. "eq53": z+ is drawn and accepted with the chance of equation 53, as the paper has it;
+            then a negative is accepted with one minus that, as in the authors' code, which ``Pairs.odds`` holds.
+        smoothing: steps that spread mu over the sphere; 0 for the construction as the text has it.
+    """
+
+    def __init__(
+        self,
+        low: float,
+        high: float,
+        *,
+        dim: int = 10,
+        kappa_pos: float = 20.0,
+        accept: str = "exact",
+        smoothing: int = SMOOTHING_STEPS,
+    ) -> None:
+        super().__init__()
+        if accept not in ("exact", "eq53"):
+            raise ValueError(f"accept must be exact or eq53, got {accept!r}")
+        self.dim, self.kappa_pos, self.accept = dim, kappa_pos, accept
+        self.direction, self.kappa = _spread_out(dim, low, high, smoothing)
+        self.requires_grad_(False)
+        uniform = vmf.log_normalizer(torch.zeros(()), dim)
+        self.log_ratio = float(uniform - vmf.log_normalizer(torch.tensor(kappa_pos), dim))  # log C(0)/C(kappa_pos)
+        self.top = (
+            1.0 if math.isinf(high) else 1.25 * high
+        )  # kappa(x) was fitted on 1000 points and goes a little beyond
+        self.longest = self.top + kappa_pos  # of kappa+ mu+ + kappa_pos z
+        grid = torch.linspace(0, self.longest, TABLE_POINTS, dtype=torch.float64)
+        self.register_buffer("log_c", vmf.log_normalizer(grid, dim).float())
+        at_top = vmf.log_normalizer(torch.tensor([self.top, self.longest]), dim)
+        self.bound = float(at_top[0] - at_top[1])  # of log C(kappa) - log C(kappa + kappa_pos)
+
+    def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mu, unit vectors (N, D), and kappa (N,) of x, shape (N, D)."""
+        return F.normalize(self.direction(x), dim=1), self.kappa(x)
+
+    def log_chance(self, z: Tensor, mu: Tensor, kappa: Tensor) -> Tensor:
+        """Return the log of the chance, at most 1, that a candidate is accepted: all pairs, shape (N, K).
+
+        The average of e^{kappa_pos (z.z+ - 1)} over z+ from vMF(mu, kappa) is C(kappa) / C(|kappa mu + kappa_pos z|)
+        up to a constant, and largest where mu is z and kappa at its top.
+
+        Args:
+            z: latents of the anchors, shape (N, D).
+            mu: of the candidates, shape (K, D).
+            kappa: of the candidates, shape (K,).
+        """
+        cosine = z @ mu.T
+        if self.kappa.infinite:
+            return self.kappa_pos * (cosine - 1)
+        length = (kappa.square() + self.kappa_pos**2 + 2 * kappa * self.kappa_pos * cosine).clamp(min=0).sqrt()
+        return (self._log_c(kappa) - self._log_c(length) - self.bound).clamp(max=0)
+
+    def _log_c(self, kappa: Tensor) -> Tensor:
+        at = (kappa * ((TABLE_POINTS - 1) / self.longest)).add_(0.5).clamp_(max=TABLE_POINTS - 1)
+        return self.log_c[at.long()]
+
+    @torch.no_grad()
+    def pairs(self, n: int, *, pool: int = 2048, patience: bool = True) -> Pairs:
+        """Draw ``n`` observations, each with a positive.
+
+        Candidates are uniform and shared by all anchors, each of which takes the first that it accepts. That leaves
+        every pair exactly distributed, while two anchors of a batch may share a positive.
+
+        Args:
+            n: pairs.
+            pool: candidates that are looked at together.
+            patience: draw pools until every anchor has a positive. Without it, as in a CUDA graph, there is one pool.
+        """
+        device = self.log_c.device
+        x = torch.rand(n, self.dim, device=device)
+        z = vmf.sample(*self.posterior(x), 1)[0]
+        x_pos, z_pos, found = self._candidates(z, pool)
+        while patience and not found.all():
+            rows = (~found).nonzero().squeeze(1)
+            x_pos[rows], z_pos[rows], found[rows] = self._candidates(z[rows], pool)
+        odds = torch.sigmoid(self.log_ratio - self.kappa_pos * (z @ z_pos.T)) if self.accept == "eq53" else None
+        return Pairs(x, x_pos, odds, (~found).sum())
+
+    def _candidates(self, z: Tensor, pool: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return for each latent an x, a latent or mu of it, and whether it was accepted or is only the likeliest."""
+        x = torch.rand(pool, self.dim, device=z.device)
+        mu, kappa = self.posterior(x)
+        if self.accept == "eq53":
+            mu = vmf.sample(mu, kappa, 1)[0]  # their latents
+            chance = torch.sigmoid(self.kappa_pos * (z @ mu.T) - self.log_ratio)
+        else:
+            chance = self.log_chance(z, mu, kappa).exp_()
+        accepted = torch.rand_like(chance) < chance
+        first, found = accepted.int().argmax(1), accepted.any(1)
+        chosen = torch.where(found, first, chance.argmax(1))
+        return x[chosen], mu[chosen], found
+
+
+def _spread_out(dim: int, low: float, high: float, smoothing: int) -> tuple[nn.Sequential, Concentration]:
+    for _ in range(1000):
+        direction = network([dim] * 4)
+        kappa = Concentration(network([dim, dim, 1]), low, high)
+        _smooth(direction, smoothing)
+        with torch.no_grad():
+            mu = F.normalize(direction(torch.rand(1000, dim)), dim=1)
+        if float((mu @ mu.T).min()) <= SPREAD:
+            return direction, kappa
+    raise RuntimeError(f"no generator in 1000 has two mu of a cosine below {SPREAD}; use another seed or dimension")
+
+
+def _smooth(direction: nn.Sequential, steps: int) -> None:
+    """Train mu so that 1 - cos/2 of two points comes near their distance, most of all for near points.
+
+    Source: the authors' code (its generator), restated; the text does not have it.
+    """
+    optimizer = torch.optim.Adam(direction.parameters(), lr=0.01)
+    first, second = torch.tril_indices(64, 64)
+    for _ in range(steps):
+        x = torch.rand(64, direction[0].in_features)
+        mu = F.normalize(direction(x), dim=1)
+        apart = 1 - (mu @ mu.T)[first, second] / 2
+        distance = torch.cdist(x, x)[first, second]
+        loss = ((distance - apart).square() * (math.sqrt(2) - apart.detach()) ** 4).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

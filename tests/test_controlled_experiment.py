@@ -1,0 +1,171 @@
+"""The generator of the controlled experiment is what it claims, and encoders learn its posteriors."""
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from scoring.distributions import vmf
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+import controlled_experiment as experiment
+from controlled_generator import Generator
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def generator():
+    torch.manual_seed(0)
+    return Generator(16.0, 32.0, dim=4, kappa_pos=8.0, smoothing=300)
+
+
+def test_kappa_spans_its_range(generator):
+    kappa = generator.posterior(torch.rand(1000, 4, generator=torch.Generator().manual_seed(1)))[1]
+    assert 12 < kappa.min() < 18
+    assert 28 < kappa.max() < 40
+
+
+def test_smoothing_spreads_mu_over_the_sphere():
+    x = torch.rand(500, 10, generator=torch.Generator().manual_seed(1))
+
+    def mean_cosine(steps):
+        torch.manual_seed(4)
+        mu = Generator(16.0, 32.0, smoothing=steps).posterior(x)[0]
+        return float((mu @ mu.T).mean())
+
+    assert mean_cosine(0) > 0.8  # what the text alone describes
+    assert abs(mean_cosine(500)) < 0.2
+
+
+def test_the_chance_of_acceptance_is_the_average_of_the_likelihood_over_the_posterior(generator):
+    x = torch.rand(3, 4, generator=torch.Generator().manual_seed(2))
+    mu, kappa = generator.posterior(x)
+    z = vmf.sample(mu[:2], kappa[:2], 1, generator=torch.Generator().manual_seed(3))[0]
+    ours = generator.log_chance(z, mu, kappa).exp()
+    latents = vmf.sample(mu, kappa, 200_000, generator=torch.Generator().manual_seed(4))
+    likelihood = torch.exp(8.0 * (torch.einsum("nd,skd->snk", z, latents) - 1))
+    ratio = ours / likelihood.mean(0)
+    error = likelihood.std(0) / likelihood.mean(0) / math.sqrt(200_000)
+    assert torch.allclose(ratio, ratio[0, 0].expand_as(ratio), rtol=float(8 * error.max()) + 1e-3)  # up to a constant
+    assert float(ours.max()) <= 1
+
+
+def test_accepted_positives_have_the_distribution_that_weighting_all_candidates_gives(generator):
+    torch.manual_seed(5)
+    n = 20_000
+    z = vmf.sample(*generator.posterior(torch.rand(1, 4)), 1)[0]
+    x_pos, _, found = generator._candidates(z.expand(n, 4), 512)
+    # anchors that share a pool are not independent: average over pools of one anchor each instead
+    means = torch.stack([generator._candidates(z, 512)[0][0] for _ in range(1500)])
+    candidates = torch.rand(200_000, 4)
+    weight = generator.log_chance(z, *generator.posterior(candidates)).exp()[0]
+    expected = (weight[:, None] * candidates).sum(0) / weight.sum()
+    assert found.float().mean() > 0.95
+    assert x_pos.shape == (n, 4)
+    assert ((means.mean(0) - expected).abs() < 4.5 * means.std(0) / math.sqrt(1500)).all()
+
+
+@pytest.mark.parametrize("accept", ["exact", "eq53"])
+def test_positives_are_nearer_than_chance_and_none_is_given_up(accept):
+    torch.manual_seed(6)
+    generator = Generator(16.0, 32.0, accept=accept, smoothing=500)
+    pairs = generator.pairs(200, pool=512)
+    mu, mu_pos = generator.posterior(pairs.x)[0], generator.posterior(pairs.x_pos)[0]
+    paired, chance = (mu * mu_pos).sum(1).mean(), (mu @ mu_pos.T).mean()
+    assert paired > chance + 0.3
+    assert int(pairs.given_up) == 0
+    assert (pairs.odds is None) == (accept == "exact")
+    if pairs.odds is not None:
+        assert pairs.odds.min() >= 0
+        assert pairs.odds.diagonal().mean() < pairs.odds.mean()  # a positive is rarely drawn as a negative
+
+
+def test_without_patience_there_is_one_pool_and_what_found_nothing_is_counted():
+    torch.manual_seed(7)
+    generator = Generator(16.0, 32.0, smoothing=200)
+    pairs = generator.pairs(64, pool=8, patience=False)
+    assert 0 < int(pairs.given_up) <= 64
+    assert pairs.x_pos.isfinite().all()
+
+
+def test_an_infinite_kappa_makes_mu_the_latent():
+    torch.manual_seed(8)
+    generator = Generator(math.inf, math.inf, dim=3, kappa_pos=5.0, smoothing=100)
+    mu, kappa = generator.posterior(torch.rand(5, 3))
+    assert kappa.isinf().all()
+    assert torch.allclose(generator.log_chance(mu, mu, kappa).diagonal(), torch.zeros(5), atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["mcinfonce", "hib", "elk"])
+def test_a_short_run_lowers_the_error_in_location(loss):
+    tiny = replace(
+        experiment.REDUCED, dim=4, batch=64, samples=4, steps=250, width=32, pool=512, smoothing=1000,
+        evaluate=300, compare=100, loss=loss,
+        **{"share": 0.8, **experiment.OWN[loss]},
+    )  # fmt: skip
+    trained = experiment.train(tiny, 0, device=CPU)
+    untrained = experiment.train(replace(tiny, steps=0), 0, device=CPU)
+    after, before = experiment.evaluate(tiny, *trained), experiment.evaluate(tiny, *untrained)
+    assert after.location_rank > before.location_rank + 0.2
+    assert math.isfinite(after.kappa_error)
+
+
+def test_a_seed_gives_the_same_encoder_twice():
+    tiny = replace(experiment.REDUCED, dim=3, batch=16, samples=2, steps=6, width=8, pool=256, smoothing=20)
+    states = [experiment.train(tiny, 3, device=CPU)[1].state_dict() for _ in range(2)]
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+def test_in_the_second_phase_mu_stays_as_it_is():
+    tiny = replace(experiment.REDUCED, dim=3, batch=16, samples=2, steps=8, width=8, pool=256, smoothing=20)
+    x = torch.rand(5, 3)
+    one = experiment.train(replace(tiny, steps=4, share=1.0), 3, device=CPU)[1](x)
+    both = experiment.train(replace(tiny, share=0.5), 3, device=CPU)[1](x)
+    assert torch.equal(one[0], both[0])
+    assert not torch.equal(one[1], both[1])
+
+
+def test_the_paper_size_is_the_paper_size():
+    full = experiment.FULL
+    assert (full.dim, full.batch, full.samples, full.steps, full.lr) == (10, 512, 512, 100_000, 1e-4)
+    assert (full.negatives, full.mu_negatives, full.denominator) == ("bank", "roll", "authors")
+    rates = [experiment.rate(full, step, 50_000) for step in (0, 24_999, 25_000, 49_999)]
+    assert rates == pytest.approx([1e-4, 1e-4, 1e-5, 1e-5])
+
+
+def test_the_tables_print_our_numbers_above_the_papers(capsys, tmp_path, monkeypatch):
+    made = experiment.Result(0.1, 0.05, 0.97, 3.0, 2.0, 0.5, 22.0, 1.0)
+    monkeypatch.setattr(experiment, "train", lambda *arguments, **keywords: (None, None, 1.0))
+    monkeypatch.setattr(experiment, "evaluate", lambda *arguments: made)
+    out = tmp_path / "results.json"
+    experiment.main(["--table", "1", "--table", "3", "--figure", "3", "--seeds", "4", "5", "--out", str(out)])
+    printed = capsys.readouterr().out
+    assert "| ambiguous | 0.10 ± 0.00 (0.05 ± 0.00) | 0.97 ± 0.00 | 3.00 ± 0.00 (2.00 ± 0.00) | 0.50 ± 0.00" in printed
+    assert "| paper | 0.04 ± 0.00 | 0.99 ± 0.00 | 6.15 ± 0.61 | 0.82 ± 0.04" in printed
+    assert "| paper | 0.02 ± 0.00 | 1.00 ± 0.00 | 21.70 ± 0.31 | 0.92 ± 0.00" in printed
+    assert "Figure 3, 2 seeds (4, 5)" in printed
+    assert '"kappa_rank": 0.5' in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [(["--graph"], "--graph needs --device cuda"), (["--steps", "1"], "--steps must be at least 2, got 1")],
+)
+def test_options_that_do_not_go_together_are_refused(words, complaint, capsys):
+    with pytest.raises(SystemExit):
+        experiment.parse(words)
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_step_can_be_replayed_as_a_cuda_graph():
+    tiny = replace(experiment.FULL, batch=64, samples=16, steps=40, width=64, pool=2048, smoothing=100, compare=200)
+    trained = experiment.train(tiny, 0, device=torch.device("cuda"), graph=True)
+    assert math.isfinite(experiment.evaluate(tiny, *trained).location_rank)
