@@ -21,8 +21,8 @@ from torch import Tensor
 from scoring import metrics
 from scoring.checkpoint import load_model
 from scoring.images import decode_rgb
+from scoring.metrics.degradations import WORSE, laplacian_variance
 from scoring.model import ScoringModel
-from trainers.augment import gaussian_blur
 
 Interval = tuple[float, float]
 
@@ -50,53 +50,6 @@ def score(model: ScoringModel, pixels: Tensor) -> tuple[Tensor, np.ndarray]:
     return torch.cat([one.embedding for one in outputs]), kappa.numpy()
 
 
-def crop(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a random tenth to half of the area, at full size again."""
-    out = []
-    for image in images:
-        side = image.shape[-1]
-        part = int(side * (0.1 + 0.4 * torch.rand((), generator=generator).item()) ** 0.5)
-        x, y = (int(torch.randint(side - part + 1, (), generator=generator)) for _ in "xy")
-        piece = image[:, y : y + part, x : x + part].float()[None]
-        out.append(torch.nn.functional.interpolate(piece, side, mode="bicubic", antialias=True)[0])
-    return torch.stack(out).clamp(0, 255)
-
-
-def blur(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the images blurred by a Gaussian of 3 % of the side."""
-    return gaussian_blur(images.float(), torch.full((len(images),), 0.03 * images.shape[-1]))
-
-
-def noise(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the images with Gaussian noise of 25 grey levels."""
-    return (images + 25 * torch.randn(images.shape, generator=generator)).clamp(0, 255)
-
-
-def gray_box(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the images with a mid-grey box over a quarter of the area, at a random place."""
-    out = images.float().clone()
-    half = images.shape[-1] // 2
-    for image in out:
-        x, y = (int(torch.randint(half + 1, (), generator=generator)) for _ in "xy")
-        image[:, y : y + half, x : x + half] = 127.5
-    return out
-
-
-WORSE: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
-    "crop": crop,
-    "blur": blur,
-    "noise": noise,
-    "grey box": gray_box,
-}
-
-
-def laplacian(pixels: Tensor) -> np.ndarray:
-    """Return the variance of the Laplacian, the usual sharpness score: a baseline for kappa."""
-    gray = pixels.float().mean(1, keepdim=True)
-    kernel = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]]).view(1, 1, 3, 3)
-    return torch.nn.functional.conv2d(gray, kernel).flatten(1).var(1).numpy()
-
-
 def evaluate(model: ScoringModel, data: Path, *, show: Callable[[str, float, Interval], None]) -> dict[str, float]:
     """Measure one model on everything."""
     found: dict[str, float] = {}
@@ -117,7 +70,7 @@ def evaluate(model: ScoringModel, data: Path, *, show: Callable[[str, float, Int
         embedding, kappa = score(model, pixels)
         right = (metrics.knn_predict(embedding, reference, known) == labels).numpy()
         same = metrics.recall_at_1(embedding, labels)
-        sharpness = laplacian(pixels)
+        sharpness = torch.cat([laplacian_variance(part) for part in pixels.split(1000)]).numpy()
         record(f"{name} kNN accuracy", len(right), lambda rows, right=right: float(right[rows].mean()))
         record(f"{name} recall@1", len(same), lambda rows, same=same: float(same[rows].mean()))
         for score_name, values in (("kappa", kappa), ("Laplacian", sharpness)):
@@ -133,10 +86,7 @@ def evaluate(model: ScoringModel, data: Path, *, show: Callable[[str, float, Int
             )
         if name == "CIFAR-10":
             counts = pq.read_table(data / "cifar10h_test_0-1999.parquet")
-            votes = np.array(counts["counts"].to_pylist(), float)
-            share = votes / votes.sum(1, keepdims=True)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                entropy = -np.where(share > 0, share * np.log(share), 0).sum(1)
+            entropy = metrics.entropy(np.array(counts["counts"].to_pylist(), float))
             ids = counts["id"].to_numpy()
             for score_name, values in (("kappa", kappa), ("Laplacian", sharpness)):
                 record(
@@ -145,7 +95,7 @@ def evaluate(model: ScoringModel, data: Path, *, show: Callable[[str, float, Int
                     lambda rows, v=values[ids], h=entropy: metrics.spearman(v[rows], -h[rows]),
                 )
         for kind, change in WORSE.items():
-            worse = change(pixels[:2000], torch.Generator().manual_seed(0))
+            worse = change(pixels[:2000].float(), torch.Generator().manual_seed(0))
             lower = score(model, worse)[1] < kappa[:2000]
             record(f"{name} kappa falls under {kind}", len(lower), lambda rows, lower=lower: float(lower[rows].mean()))
     return found
