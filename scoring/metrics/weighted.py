@@ -4,6 +4,8 @@ A resample of N rows with repeats is a count for each row, and every measure her
 what it would give on the rows written out. The order is found once; after that a resample costs one cumulative sum.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -119,11 +121,18 @@ class RankOrder:
             coverage: shares, shape (K,), in (0, 1].
         """
         drawn = counts[self.order].astype(np.float64)
-        until = np.concatenate([[0.0], self._runs(drawn).cumsum()])
-        wanted = np.asarray(coverage) * until[-1]
-        correct = self._runs(drawn[:, None] * right).cumsum(0)
-        columns = [np.interp(wanted, until, np.concatenate([[0.0], column])) / wanted for column in correct.T]
-        return np.stack(columns, 1)
+        weight = self._runs(drawn)
+        until = weight.cumsum()
+        wanted = np.asarray(coverage, np.float64) * until[-1]
+        cut = np.minimum(np.searchsorted(until, wanted), len(until) - 1)  # the run in which each share ends
+        inside = 1 - (until[cut] - wanted) / weight[cut]  # how much of that run is kept
+        starts = np.arange(len(drawn)) if self._starts is None else self._starts
+        begin, end = starts[cut], np.append(starts[1:], len(drawn))[cut]
+        ends = np.sort(np.concatenate([begin, end]))
+        pieces = [drawn[a:b] @ right[a:b] for a, b in pairwise([0, *ends.tolist()])]
+        correct = np.stack(pieces).cumsum(0)  # up to each of ends, (2K, M)
+        before, after = (correct[np.searchsorted(ends, at)] for at in (begin, end))
+        return (before + (after - before) * inside[:, None]) / wanted[:, None]
 
 
 def harmonic_sums(n: int) -> Floats:

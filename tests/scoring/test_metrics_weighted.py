@@ -102,3 +102,20 @@ def test_percentiles_leave_out_what_is_not_a_number():
     low, high = metrics.percentiles(np.array([[0.0, np.nan], [1.0, np.nan], [np.nan, np.nan]]), level=0.5)
     assert (low[0], high[0]) == (0.25, 0.75)
     assert np.isnan([low[1], high[1]]).all()
+
+
+@pytest.mark.parametrize("values", [None, 3], ids=["distinct", "tied"])
+def test_abstained_accuracy_of_counts_runs_straight_through_each_run_of_equal_scores(values):
+    score, right, counts = sample(11, n=80, values=values)
+    order = metrics.RankOrder(score)
+    coverage = np.array([0.01, 0.2, 0.37, 0.5, 0.99, 1.0])
+    got = order.accuracy_at(counts, order.sort(np.stack([right, ~right], 1)), coverage)
+    rows = np.repeat(np.arange(80), counts)
+    kept, correct = [0.0], [0.0]
+    for value in sorted(set(score[rows]), reverse=True):
+        alike = rows[score[rows] == value]
+        kept.append(kept[-1] + len(alike))
+        correct.append(correct[-1] + right[alike].sum())
+    wanted = coverage * len(rows)
+    assert got[:, 0] == pytest.approx(np.interp(wanted, kept, correct) / wanted, abs=1e-12)
+    assert got.sum(1) == pytest.approx(np.ones(6))
