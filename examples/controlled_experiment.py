@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from controlled_generator import Concentration, Generator, Pairs, network
+from controlled_generator import Encoder, Generator, Pairs
 from torch import Tensor, nn
 
 from scoring.metrics import spearman
@@ -140,47 +140,6 @@ SAMPLES = (1, 4, 16, 64, 256, 512)
 OWN: dict[str, dict[str, Any]] = {"mcinfonce": {}, "hib": {"share": 0.0}, "elk": {"share": 0.0}}
 
 
-class Encoder(nn.Module):
-    """mu(x) and kappa(x) from two networks that share nothing, six hidden layers each (appendix B.1)."""
-
-    def __init__(self, setting: Setting, low: float, high: float) -> None:
-        super().__init__()
-        edge = 10 * setting.dim
-        widths = [setting.dim, edge, *[setting.width] * 4, edge]
-        self.direction, net = network([*widths, setting.dim]), network([*widths, 1])
-        if setting.calm:
-            _calm(self.direction)
-            _calm(net)
-            _fill(self.direction)
-        self.kappa = Concentration(net, low, high)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mu, unit vectors (N, D), and kappa (N,)."""
-        return F.normalize(self.direction(x), dim=1), self.kappa(x)
-
-
-@torch.no_grad()
-def _calm(net: nn.Sequential) -> None:
-    """Keep the variance through the layers, and have the first one centre and scale x from [0, 1]."""
-    linear = [layer for layer in net if isinstance(layer, nn.Linear)]
-    for layer in linear:
-        nn.init.kaiming_normal_(layer.weight, a=0.01)
-        nn.init.zeros_(layer.bias)
-    linear[0].weight.mul_(math.sqrt(12))
-    linear[0].bias.copy_(-linear[0].weight.sum(1) / 2)
-
-
-@torch.no_grad()
-def _fill(net: nn.Sequential) -> None:
-    """Have the last layer give outputs of mean 0 and covariance 1, so that mu starts all over the sphere."""
-    last = net[-1]
-    out = net(torch.rand(4000, net[0].in_features))
-    values, vectors = torch.linalg.eigh(torch.cov(out.T))
-    whiten = (vectors / values.clamp(min=1e-6 * float(values[-1])).sqrt()) @ vectors.T
-    last.weight.copy_(whiten @ last.weight)
-    last.bias.copy_(whiten @ (last.bias - out.mean(0)))
-
-
 def loss_of(setting: Setting, phase: str, encoder: Encoder, pairs: Pairs) -> Tensor:
     """Return the loss of a batch; in a phase of "mu" or "kappa" the other has no gradient."""
     n, device = len(pairs.x), pairs.x.device
@@ -230,7 +189,8 @@ def train(
     generator = Generator(
         *(low, high), dim=setting.dim, kappa_pos=KAPPA_POS, accept=setting.accept, smoothing=setting.smoothing
     ).to(device)
-    encoder = Encoder(setting, *((low, high) if high < INF else START)).to(device)
+    begin = (low, high) if high < INF else START
+    encoder = Encoder(setting.dim, setting.width, *begin, calm=setting.calm).to(device)
     begun = time.monotonic()
     first = round(setting.steps * setting.share)
     phases = [("mu", first), ("kappa", setting.steps - first)] if first else [("both", setting.steps)]

@@ -1,4 +1,4 @@
-"""A generative process whose posteriors are known: the data of `controlled_experiment.py`.
+"""A generative process whose posteriors are known, and the encoder that is to find them.
 
 An observation x is a point of [0, 1]^D, and its posterior over latents is vMF(mu(x), kappa(x)), where mu and kappa are
 small random networks. Positives are x+ whose latent lies around that of x as vMF(z, kappa_pos) says: by rejection.
@@ -202,3 +202,44 @@ def _smooth(direction: nn.Sequential, steps: int) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+class Encoder(nn.Module):
+    """mu(x) and kappa(x) from two networks that share nothing, six hidden layers each (appendix B.1)."""
+
+    def __init__(self, dim: int, width: int, low: float, high: float, *, calm: bool) -> None:
+        super().__init__()
+        edge = 10 * dim
+        widths = [dim, edge, *[width] * 4, edge]
+        self.direction, net = network([*widths, dim]), network([*widths, 1])
+        if calm:
+            _calm(self.direction)
+            _calm(net)
+            _fill(self.direction)
+        self.kappa = Concentration(net, low, high)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mu, unit vectors (N, D), and kappa (N,)."""
+        return F.normalize(self.direction(x), dim=1), self.kappa(x)
+
+
+@torch.no_grad()
+def _calm(net: nn.Sequential) -> None:
+    """Keep the variance through the layers, and have the first one centre and scale x from [0, 1]."""
+    linear = [layer for layer in net if isinstance(layer, nn.Linear)]
+    for layer in linear:
+        nn.init.kaiming_normal_(layer.weight, a=0.01)
+        nn.init.zeros_(layer.bias)
+    linear[0].weight.mul_(math.sqrt(12))
+    linear[0].bias.copy_(-linear[0].weight.sum(1) / 2)
+
+
+@torch.no_grad()
+def _fill(net: nn.Sequential) -> None:
+    """Have the last layer give outputs of mean 0 and covariance 1, so that mu starts all over the sphere."""
+    last = net[-1]
+    out = net(torch.rand(4000, net[0].in_features))
+    values, vectors = torch.linalg.eigh(torch.cov(out.T))
+    whiten = (vectors / values.clamp(min=1e-6 * float(values[-1])).sqrt()) @ vectors.T
+    last.weight.copy_(whiten @ last.weight)
+    last.bias.copy_(whiten @ (last.bias - out.mean(0)))
