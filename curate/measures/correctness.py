@@ -25,6 +25,7 @@ from scoring.metrics import (
     resample,
 )
 from scoring.metrics.logistic import LogisticFit, one_step, one_step_terms
+from scoring.metrics.weighted import weighted_sums
 
 VOTERS = 20
 MOST_CLASSES = 2000  # for the linear classifier, whose cost grows with them
@@ -109,10 +110,15 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
 
 def accuracies(found: Correctness, *, repeats: int, seed: int) -> list[Measure]:
     """Return how often each prediction is right: measures of the embedding, not of a score."""
-    hits = np.stack(list(found.right.values()), 1).astype(np.float64)
+    hits = np.stack(list(found.right.values())).astype(np.float64)  # (P, N)
     shapes = [ACCURACY[name] for name in found.right]
     measures = measured(
-        shapes, [EMBEDDING], lambda counts: counts @ hits / counts.sum(), len(hits), repeats=repeats, seed=seed
+        shapes,
+        [EMBEDDING],
+        lambda counts: weighted_sums(hits, counts) / counts.sum(),
+        hits.shape[1],
+        repeats=repeats,
+        seed=seed,
     )
     return measures + [ACCURACY[name].without(why) for name, why in found.missing.items()]
 
@@ -133,10 +139,11 @@ def certainty_measures(
     orders = [RankOrder(certainty[column]) for column in columns]
     targets = [order.sort(right) for order in orders]
     sums = harmonic_sums(len(right))
+    hits = np.ascontiguousarray(right.T, np.float64)
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         """Shape (C, (4 + coverages) * P): AUROC, one minus AURC, AURC, excess, then accuracy at each coverage."""
-        floor = least_aurc(1 - counts @ right / counts.sum())
+        floor = least_aurc(1 - weighted_sums(hits, counts) / counts.sum())
         lines = []
         for order, target in zip(orders, targets, strict=True):
             area, cost = order.auroc_and_aurc(counts, target, sums)
@@ -224,10 +231,10 @@ def _fill_slopes(
     repeats: int,
     seed: int,
 ) -> None:
-    terms = np.concatenate([one_step_terms(scaled, right, fit) for fit, scaled in fits.values()], 1)
+    terms = np.concatenate([one_step_terms(scaled, right, fit).T for fit, scaled in fits.values()])  # (5 C, N)
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
-        sums = (counts @ terms).reshape(-1, 5)
+        sums = weighted_sums(terms, counts).reshape(-1, 5)
         return np.array([one_step(fit, line) for (fit, _), line in zip(fits.values(), sums, strict=True)])
 
     low, high = percentiles(resample(statistic, len(right), repeats=repeats, seed=seed))
@@ -246,13 +253,13 @@ def means(raw: Mapping[str, Floats], right: NDArray[np.bool_], *, repeats: int, 
     finite = {column: values for column, values in raw.items() if np.isfinite(values).all()}
     if not finite:
         return [shape.without("every column holds infinite values") for shape in MEANS]
-    values = np.stack(list(finite.values()), 1)
-    split = np.concatenate([values * right[:, None], values * ~right[:, None]], 1)
-    sides = np.stack([right, ~right], 1).astype(np.float64)
+    values = np.stack(list(finite.values()))  # (C, N)
+    split = np.concatenate([values * right, values * ~right])
+    sides = np.stack([right, ~right]).astype(np.float64)
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return ((counts @ split).reshape(2, -1) / (counts @ sides)[:, None]).T
+            return (weighted_sums(split, counts).reshape(2, -1) / weighted_sums(sides, counts)[:, None]).T
 
     return measured(MEANS, list(finite), statistic, len(right), repeats=repeats, seed=seed)
 

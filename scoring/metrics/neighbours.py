@@ -9,7 +9,6 @@ from scoring.metrics.duplicates import Groups, group_duplicates
 
 QUERIES = 2048  # rows at a time: the largest array is QUERIES x REFERENCES floats, 64 MB
 REFERENCES = 8_192
-CHUNK = 64  # similarities whose largest stands for them in the first round
 SLACK = 4  # candidates beyond k, for cosines that are too close to call
 CLOSE = 2e-6  # cosines nearer than this may be in the wrong order after a float32 product
 EXACT = 128  # rows at a time whose candidates are measured again
@@ -100,28 +99,11 @@ def _candidates(block: Tensor, references: Tensor, k: int, own: int | None) -> t
             stop = min(own + len(block), start + similarity.shape[1])
             rows = torch.arange(min(max(own, start), stop), stop)
             similarity[rows - own, rows - start] = -torch.inf
-        values, at = _top_of_chunks(similarity, min(k, similarity.shape[1]))
+        values, at = similarity.topk(min(k, similarity.shape[1]), dim=1)
         best, index = torch.cat([best, values], 1), torch.cat([index, at + start], 1)
         best, at = best.topk(min(k, best.shape[1]), dim=1)
         index = index.gather(1, at)
     return best, index
-
-
-def _top_of_chunks(similarity: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest of each row: they lie in the k chunks with the largest maxima, so most are never sorted."""
-    n_rows, width = similarity.shape
-    whole = width // CHUNK
-    if whole <= 2 * k:
-        values, at = similarity.topk(k, dim=1)
-        return values, at
-    chunks = similarity[:, : whole * CHUNK].view(n_rows, whole, CHUNK)
-    chunk = chunks.amax(2).topk(k, dim=1).indices  # (B, k)
-    at = (chunk.unsqueeze(2) * CHUNK + torch.arange(CHUNK)).view(n_rows, -1)
-    if whole * CHUNK < width:
-        rest = torch.arange(whole * CHUNK, width).expand(n_rows, -1)
-        at = torch.cat([at, rest], 1)
-    values, place = similarity.gather(1, at).topk(k, dim=1)
-    return values, at.gather(1, place)
 
 
 def _measured(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,12 +38,12 @@ class RankOrder:
         return np.ones(len(self.order), np.int64)
 
     def sort(self, rows: NDArray) -> Floats:
-        """Return values of each row, shape (N, M), in this order, as float64."""
-        return np.ascontiguousarray(np.asarray(rows)[self.order], np.float64)
+        """Return M values of each row, shape (N, M), as M lines in this order, shape (M, N), float64."""
+        return np.ascontiguousarray(np.asarray(rows).T[:, self.order], np.float64)
 
     def _runs(self, values: Floats) -> Floats:
         """Sum over each run of equal values."""
-        return values if self._starts is None else np.add.reduceat(values, self._starts, axis=0)
+        return values if self._starts is None else np.add.reduceat(values, self._starts, axis=-1)
 
     def midranks(self, counts: NDArray) -> Floats:
         """Return half-open ranks of each row in row order: equal scores share the middle of the places they take."""
@@ -62,7 +62,7 @@ class RankOrder:
 
         Args:
             counts: of each row, shape (N,), whole numbers >= 0.
-            targets: 0 or 1, shape (N, M), in this order (see ``sort``).
+            targets: 0 or 1, shape (M, N), in this order (see ``sort``).
 
         Returns:
             Shape (M,); NaN where all targets are alike.
@@ -74,7 +74,7 @@ class RankOrder:
 
         Args:
             counts: of each row, shape (N,), whole numbers >= 0.
-            wrong: 0 or 1, shape (N, M), in this order.
+            wrong: 0 or 1, shape (M, N), in this order.
             sums: ``harmonic_sums`` of at least the sum of counts.
         """
         return self.auroc_and_aurc(counts, 1 - wrong, sums)[1]
@@ -90,12 +90,12 @@ class RankOrder:
         until = weight.cumsum()
         total = until[-1]
         if self._starts is None:
-            true = drawn @ right
-            middle_sum = ((until - weight / 2) * drawn) @ right
+            true = weighted_sums(right, drawn)
+            middle_sum = weighted_sums(right, (until - weight / 2) * drawn)
         else:
-            true_runs = self._runs(drawn[:, None] * right)
-            true = true_runs.sum(0)
-            middle_sum = (until - weight / 2) @ true_runs
+            true_runs = self._runs(drawn * right)
+            true = true_runs.sum(1)
+            middle_sum = weighted_sums(true_runs, until - weight / 2)
         false = total - true
         with np.errstate(divide="ignore", invalid="ignore"):
             area = 1 - (middle_sum - true**2 / 2) / (true * false)
@@ -105,11 +105,11 @@ class RankOrder:
         inside = np.diff(places, prepend=0.0)  # sum over the run's places of H(place - 1)
         harmonic_total = sums[int(total) + 1] - sums[int(total)]
         if self._starts is None:
-            spent = inside.sum() - inside @ right
+            spent = inside.sum() - weighted_sums(right, inside)
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
                 each = np.where(weight > 0, inside / weight, 0.0)
-            spent = inside.sum() - each @ true_runs
+            spent = inside.sum() - weighted_sums(true_runs, each)
         return area, (false * harmonic_total - spent) / total
 
     def accuracy_at(self, counts: NDArray, right: Floats, coverage: NDArray) -> Floats:
@@ -117,7 +117,7 @@ class RankOrder:
 
         Args:
             counts: of each row, shape (N,).
-            right: 0 or 1, shape (N, M), in this order.
+            right: 0 or 1, shape (M, N), in this order.
             coverage: shares, shape (K,), in (0, 1].
         """
         drawn = counts[self.order].astype(np.float64)
@@ -129,10 +129,19 @@ class RankOrder:
         starts = np.arange(len(drawn)) if self._starts is None else self._starts
         begin, end = starts[cut], np.append(starts[1:], len(drawn))[cut]
         ends = np.sort(np.concatenate([begin, end]))
-        pieces = [drawn[a:b] @ right[a:b] for a, b in pairwise([0, *ends.tolist()])]
+        pieces = [weighted_sums(right[:, a:b], drawn[a:b]) for a, b in pairwise([0, *ends.tolist()])]
         correct = np.stack(pieces).cumsum(0)  # up to each of ends, (2K, M)
         before, after = (correct[np.searchsorted(ends, at)] for at in (begin, end))
         return (before + (after - before) * inside[:, None]) / wanted[:, None]
+
+
+def weighted_sums(lines: NDArray, weights: NDArray) -> Floats:
+    """Return the weighted sum of each line, shape (M,), of lines (M, N) and weights (N,).
+
+    Not by ``@``: a product of one long vector with few others gains nothing from the threads that a library starts
+    for it, and waits for them.
+    """
+    return np.einsum("mn,n->m", lines, np.asarray(weights, np.float64))
 
 
 def harmonic_sums(n: int) -> Floats:
