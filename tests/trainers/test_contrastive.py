@@ -31,12 +31,23 @@ def rows(of, n):
     return list(range(n))[of] if isinstance(of, slice) else of.tolist()
 
 
+def n_items(contrast):
+    return max(max(rows(of, 10**4)) for of in (contrast.anchors, contrast.positives)) + 1
+
+
+def weighed(contrast):
+    """Weights of all items, zero for those that the contrast leaves out."""
+    whole = torch.zeros(len(contrast), max(n_items(contrast), contrast.weights.shape[1]))
+    whole[:, contrast.among] = contrast.weights
+    return whole
+
+
 def slow_ratio(contrast, score, denominator):
     """Equation 7 and its relatives, written out: positive over denominator for pair number ``row``."""
 
     def ratio(row, anchor, partner):
         positive = math.exp(score(anchor, partner))
-        weights = contrast.weights[row].tolist()
+        weights = weighed(contrast)[row].tolist()
         negative = sum(w * math.exp(score(anchor, item)) for item, w in enumerate(weights) if w)
         return (
             positive
@@ -106,7 +117,7 @@ def test_hib_without_spread_comes_near_the_oracle_that_adds_a_hundred_thousandth
     "contrast", [of_views(2, 3), of_views(3, 2), of_pairs(3, negatives="roll")], ids=["two", "three", "roll"]
 )
 def test_mcinfonce_is_equation_7(contrast, denominator, cross):
-    z = directions(4, contrast.weights.shape[1], 5)
+    z = directions(4, n_items(contrast), 5)
     ours = mcinfonce_of_samples(z, contrast, kappa_pos=3.0, denominator=denominator, cross=cross)
     assert ours.item() == pytest.approx(slow_mcinfonce(z, contrast, 3.0, denominator, cross), rel=1e-12)
 
@@ -262,11 +273,11 @@ def test_large_kappa_pos_stays_finite_in_single_precision():
     ids=["two", "three", "pairs", "roll"],
 )
 def test_no_anchor_meets_itself_or_its_positive_as_a_negative(contrast):
-    n = contrast.weights.shape[1]
+    n, weights = n_items(contrast), weighed(contrast)
     for row, (anchor, positive) in enumerate(zip(rows(contrast.anchors, n), rows(contrast.positives, n), strict=True)):
         assert anchor != positive
-        assert contrast.weights[row, anchor] == contrast.weights[row, positive] == 0
-        assert contrast.weights[row].sum() > 0
+        assert weights[row, anchor] == weights[row, positive] == 0
+        assert weights[row].sum() > 0
 
 
 def test_views_of_one_image_are_positives_and_all_views_of_others_negatives():
@@ -319,6 +330,21 @@ def test_votes_weigh_a_negative_by_its_chance_of_another_class():
     expected = torch.tensor([0.0, 0.0, 0.75, 1.0])
     expected[contrast.positives[at]] = 0
     assert torch.allclose(contrast.weights[at], expected)
+
+
+def test_a_bank_is_the_only_place_that_negatives_come_from():
+    z, kappa, contrast = directions(3, 7, 4), torch.linspace(1, 9, 7).double(), of_pairs(2, 3, negatives="bank")
+    whole = Contrast(contrast.anchors, contrast.positives, torch.tensor([[0.0] * 4 + [1.0] * 3] * 2))
+    for loss in (
+        lambda pairs: mcinfonce_of_samples(z, pairs, kappa_pos=3.0),
+        lambda pairs: elk(z[0], kappa, pairs, kappa_pos=1.0),
+        lambda pairs: hib(z[0], kappa, pairs, a=1.0, b=0.0, samples=3, generator=seeded()),
+    ):
+        assert loss(contrast).item() == pytest.approx(loss(whole).item(), rel=1e-12)
+
+
+def test_rolled_negatives_are_the_positives_of_the_anchor_before():
+    assert weighed(of_pairs(3, negatives="roll")).argmax(1).tolist() == [5, 3, 4]
 
 
 def test_a_weight_counts_as_so_many_copies_of_a_negative():
@@ -439,7 +465,7 @@ def test_a_callers_mistake_is_a_value_error():
         Contrast(slice(0, 2), slice(2, 4), torch.ones(4))
     with pytest.raises(ValueError, match="one item for each of 3 rows, got 2"):
         Contrast(slice(0, 2), slice(2, 4), torch.ones(3, 4))
-    with pytest.raises(ValueError, match="draws of 8 items"):
+    with pytest.raises(ValueError, match="with a weight for 8 of B items"):
         mcinfonce_of_samples(directions(3, 6, 4), of_views(2, 4), kappa_pos=1.0)
     with pytest.raises(ValueError, match="denominator must be"):
         infonce(Z, of_views(2, 4), kappa_pos=1.0, denominator="all")

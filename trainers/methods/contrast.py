@@ -1,6 +1,6 @@
 """Who is compared with whom in a batch: the positives and the weighted negatives of the contrastive losses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -18,20 +18,22 @@ class Contrast:
     Attributes:
         anchors: rows of the anchors, P of them: int64 of shape (P,), or a slice where they lie side by side.
         positives: rows of their positives, likewise.
-        weights: shape (P, B), float, >= 0, with a sum above 0 in every row. 1 is a negative, 0 none; between them is
+        weights: shape (P, N), float, >= 0, with a sum above 0 in every row. 1 is a negative, 0 none; between them is
             the chance that the item would be drawn as one. The losses divide by the sum of the row, which is M.
+        among: the N items that have a weight; all B by default.
     """
 
     anchors: Rows
     positives: Rows
     weights: Tensor
+    among: slice = field(default_factory=lambda: slice(None))
 
     def __post_init__(self) -> None:
         if self.weights.ndim != 2:
-            raise ValueError(f"weights must have shape (P, B), got {tuple(self.weights.shape)}")
+            raise ValueError(f"weights must have shape (P, N), got {tuple(self.weights.shape)}")
         for name in ("anchors", "positives"):
             rows = getattr(self, name)
-            count = len(range(self.weights.shape[1])[rows]) if isinstance(rows, slice) else len(rows)
+            count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
             if count != len(self.weights):
                 raise ValueError(f"{name} must name one item for each of {len(self.weights)} rows, got {count}")
 
@@ -137,19 +139,19 @@ def of_pairs(n: int, n_bank: int = 0, *, negatives: str = "batch", device: torch
             "roll": the positive of the anchor before, and no other, as the paper trains mu (its "M = 0").
         device: where the result lives.
     """
-    weights = torch.zeros(n, 2 * n + n_bank, device=device)
     each = torch.arange(n, device=device)
+    among = slice(None)
     if negatives == "batch":
-        weights += 1
+        weights = torch.ones(n, 2 * n + n_bank, device=device)
         weights[each, each] = 0
         weights[each, n + each] = 0
     elif negatives == "bank" and n_bank > 0:
-        weights[:, 2 * n :] = 1
+        weights, among = torch.ones(n, n_bank, device=device), slice(2 * n, 2 * n + n_bank)
     elif negatives == "roll" and n > 1:
-        weights[each, n + each.roll(1)] = 1
+        weights, among = torch.eye(n, device=device).roll(-1, 1), slice(n, 2 * n)
     else:
         raise ValueError(f"negatives must be batch, bank (with a bank) or roll, got {negatives!r} and {n_bank} in it")
-    return Contrast(slice(0, n), slice(n, 2 * n), weights)
+    return Contrast(slice(0, n), slice(n, 2 * n), weights, among)
 
 
 def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:

@@ -68,7 +68,7 @@ def mcinfonce(
             S pairs of the same number. The expectation of equation 5 is the same, the draws are independent either
             way, and the bias of few samples shrinks: 16 crossed do what 128 in step do, at next to no cost.
         generator: for the draws.
-        block: numbers in the largest temporary table, held to if one row of B of them fits; by default 2^19 on a CPU
+        block: numbers in the largest temporary table, held to if one row of N of them fits; by default 2^19 on a CPU
             and 2^27 on a GPU.
 
     Returns:
@@ -97,7 +97,7 @@ def mcinfonce_of_samples(
     anchors = z[:, contrast.anchors]  # (S, P, M)
     positives, limit = z[:, contrast.positives], _block(z, block)
     weights = contrast.weights.to(z.dtype)
-    negative = _NegativeSum.apply(anchors, z, weights.log(), kappa_pos, limit)  # (S, P)
+    negative = _NegativeSum.apply(anchors, z[:, contrast.among], weights.log(), kappa_pos, limit)  # (S, P)
     log_total = weights.sum(1).log()
     if not cross:
         positive = kappa_pos * (anchors * positives).sum(-1)  # (S, P)
@@ -143,13 +143,13 @@ def elk(
     positive = kappa_pos * vmf.log_expected_likelihood(
         anchor_mu, anchor_kappa, mu[contrast.positives], kappa[contrast.positives]
     )
-    log_weights = contrast.weights.double().log()
+    log_weights, other_mu, other_kappa = contrast.weights.double().log(), mu[contrast.among], kappa[contrast.among]
 
     def rows(mu_1: Tensor, kappa_1: Tensor, log_weight: Tensor) -> Tensor:
-        kernel = vmf.log_expected_likelihood(mu_1.unsqueeze(1), kappa_1.unsqueeze(1), mu.unsqueeze(0), kappa)
+        kernel = vmf.log_expected_likelihood(mu_1.unsqueeze(1), kappa_1.unsqueeze(1), other_mu, other_kappa)
         return (kappa_pos * kernel + log_weight).logsumexp(1)
 
-    step = max(1, _block(mu, block) // len(mu))
+    step = max(1, _block(mu, block) // len(other_mu))
     chunks = zip(anchor_mu.split(step), anchor_kappa.split(step), log_weights.split(step), strict=True)
     negative = torch.cat([_again(rows, *chunk, whole=step >= len(contrast)) for chunk in chunks])
     ratio = _log_ratio(positive, negative, contrast.weights.double().sum(1).log(), denominator)
@@ -180,7 +180,7 @@ def hib(
         b: offset.
         samples: S, draws of an item.
         generator: for the draws.
-        block: see ``mcinfonce``; held to if S x B numbers fit.
+        block: see ``mcinfonce``; held to if S x N numbers fit.
 
     Returns:
         Scalar, nats, in the dtype of ``mu``.
@@ -190,15 +190,15 @@ def hib(
     z = vmf.sample(mu, kappa, samples, generator=generator)
     _check(z, contrast)
     log_samples = math.log(len(z))
-    anchors, weights = z[:, contrast.anchors], contrast.weights.to(z.dtype)
+    anchors, others, weights = z[:, contrast.anchors], z[:, contrast.among], contrast.weights.to(z.dtype)
     score = a * (anchors * z[:, contrast.positives]).sum(-1) + b  # (S, P)
     positive = F.logsigmoid(score).logsumexp(0) - log_samples
 
     def rows(some: Tensor, weight: Tensor) -> Tensor:
-        no_match = F.logsigmoid(-a * some @ z.transpose(1, 2) - b).logsumexp(0) - log_samples  # (r, B)
+        no_match = F.logsigmoid(-a * some @ others.transpose(1, 2) - b).logsumexp(0) - log_samples  # (r, N)
         return (weight * no_match).sum(1) / weight.sum(1)
 
-    step = max(1, _block(z, block) // z[:, :, 0].numel())
+    step = max(1, _block(z, block) // others[:, :, 0].numel())
     chunks = zip(anchors.split(step, dim=1), weights.split(step), strict=True)
     negative = torch.cat([_again(rows, *chunk, whole=step >= len(contrast)) for chunk in chunks])
     return -(positive + negative).mean()
@@ -218,8 +218,9 @@ def _block(z: Tensor, block: int | None) -> int:
 
 
 def _check(z: Tensor, contrast: Contrast) -> None:
-    if z.ndim != 3 or z.shape[1] != contrast.weights.shape[1]:
-        raise ValueError(f"expected draws of {contrast.weights.shape[1]} items (S, B, M), got {tuple(z.shape)}")
+    count = contrast.weights.shape[1]
+    if z.ndim != 3 or len(range(z.shape[1])[contrast.among]) != count:
+        raise ValueError(f"expected draws (S, B, M) with a weight for {count} of B items, got {tuple(z.shape)}")
 
 
 def _log_ratio(positive: Tensor, negative: Tensor, log_total: Tensor, denominator: str) -> Tensor:
