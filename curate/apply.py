@@ -131,7 +131,7 @@ def filter_table(
         minimum: lowest value that stays, in the column's unit.
         maximum: highest value that stays.
         where: condition such as ``'label == "cat" and width >= 200'``.
-        column: score column for the keywords; default the only ``kappa_*`` column.
+        column: score column for the keywords; default the score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
@@ -183,20 +183,29 @@ def _rules_from_keywords(table: Table, named: dict[str, Any], column: str | None
 
 
 def default_column(table: Table) -> str:
-    """Return the only ``kappa_*`` column.
+    """Return the score of a table: its model's own method's, else the only one.
+
+    A table may hold several scores, from a model with several heads: then the method that the model was trained for
+    last, which its card names, decides. Kappa goes before the uncertainty of the same method, and before others.
 
     Raises:
-        InputError: if there is none or several; the text lists the candidates.
+        InputError: if there is none, or several and none is the model's own; the text lists the candidates.
     """
-    found = [name for name in table.schema.names if name.startswith("kappa_")]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InputError(f"{table.path} has several kappa columns; choose one with --column: {', '.join(found)}")
+    model = table.metadata.get("model")
+    own = model.get("method") if isinstance(model, dict) else None
+    for name in (f"kappa_{own}", f"unc_{own}"):
+        if own and name in table.schema.names:
+            return name
+    for kind in ("kappa", "unc"):
+        found = [name for name in table.schema.names if name.startswith(f"{kind}_")]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(f"{table.path} has several {kind} columns; choose one with --column: {', '.join(found)}")
     numbers = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     raise InputError(
-        f"{table.path} has no kappa column; score it first, or name a column of numbers with --column "
-        f"(such as: {', '.join(numbers) or 'none here'})"
+        f"{table.path} has no kappa column and no unc column; score it first, or name a column of numbers with "
+        f"--column (such as: {', '.join(numbers) or 'none here'})"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from curate import __version__
-from curate.commands import evaluate, info, models, score, sheet, train, verify
+from curate.commands import cache, evaluate, info, models, score, sheet, train, verify
 from curate.commands import filter as filter_command
 from curate.commands.order import OrderedCommand
 from curate.commands.report import say
@@ -94,6 +94,7 @@ app.command("evaluate", no_args_is_help=True)(user_errors(evaluate.run))
 app.command("sheet", no_args_is_help=True)(user_errors(sheet.run))
 app.command("models")(user_errors(models.run))
 app.command("train", no_args_is_help=True)(user_errors(train.run))
+app.command("cache", no_args_is_help=True)(user_errors(cache.run))
 
 
 def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -36,6 +36,8 @@ class Augmentation:
         for name in ("jitter", "gray", "blur", "corrupt"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"augmentation {name} is a chance in [0, 1], got {getattr(self, name)}")
+        for name in ("scale", "small_scale", "blur_sigma"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON knows lists alone
         for name in ("scale", "small_scale"):
             low, high = getattr(self, name)
             if not 0 < low <= high <= 1:

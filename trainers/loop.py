@@ -14,12 +14,13 @@ from scoring.errors import InputError
 from scoring.model import ScoringModel
 from scoring.runner import is_out_of_memory
 from trainers.build import build, make_optimizer, set_mode
+from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
 from trainers.methods import METHODS
 from trainers.methods.method import Batch, Method
 from trainers.state import Done, load_state, note_divergence, save_state
-from trainers.views import ImageViews, Views
+from trainers.views import CachedViews, ImageViews, Views
 
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
 
@@ -48,7 +49,7 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
 
 def train(
     config: TrainConfig,
-    data: TrainingSet,
+    data: TrainingSet | CachedFeatures,
     *,
     state: Path,
     device: torch.device,
@@ -62,7 +63,7 @@ def train(
 
     Args:
         config: the recipe.
-        data: images, moved to ``device`` whole.
+        data: images, moved to ``device`` whole, or a cache of features, for a trunk that is frozen.
         state: file for the training state; removed by the caller once the model is safe.
         device: where to train.
         start: from ``build``; by default built from the recipe alone.
@@ -79,6 +80,8 @@ def train(
             finite (the last good state is kept), or memory runs out.
     """
     require_enough(config, data)
+    if isinstance(data, CachedFeatures) and config.freeze != "trunk":
+        raise ValueError("features from a cache are those of a frozen trunk, and the recipe lets it move")
     model, method = start or build(config, len(data.classes))
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
@@ -91,7 +94,11 @@ def train(
     set_mode(config, model, method)
     backbone = torch.compile(model.backbone) if compiled else model.backbone
     try:
-        views = ImageViews(config, data, model, method, backbone=backbone, device=device)
+        views: Views
+        if isinstance(data, CachedFeatures):
+            views = CachedViews(config, data, method, device=device)
+        else:
+            views = ImageViews(config, data, model, method, backbone=backbone, device=device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             measures = _all_steps(config, data, views, model, method, keeper, report)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -104,7 +111,7 @@ def train(
     return model.cpu().eval(), measures
 
 
-def require_enough(config: TrainConfig, data: TrainingSet) -> None:
+def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> None:
     """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
     if data.n < config.batch_size:
         raise InputError(
@@ -128,7 +135,7 @@ def require_enough(config: TrainConfig, data: TrainingSet) -> None:
 
 def _all_steps(
     config: TrainConfig,
-    data: TrainingSet,
+    data: TrainingSet | CachedFeatures,
     views: Views,
     model: ScoringModel,
     method: Method,

@@ -1,13 +1,18 @@
 """What a run starts from: random weights, weights that timm publishes, or a checkpoint."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from scoring.backbones import create_backbone, published_preprocessing, size_options
 from scoring.checkpoint import load_model, shipped_models
 from scoring.errors import InputError
 from scoring.model import ModelSpec, ScoringModel
+from trainers.cache import CachedFeatures
 
 PUBLISHED = "timm:"
 DEFAULT = "resnet18"
@@ -44,6 +49,32 @@ class Start:
             )
         return wanted or own
 
+    @property
+    def trunk(self) -> str:
+        """Digest of the backbone: its architecture, weights and preprocessing, whatever heads stand on it.
+
+        Raises:
+            InputError: for random weights, whose features nobody could use again.
+        """
+        if self.model is None:
+            raise InputError(
+                f"expected a checkpoint, a shipped model or timm:NAME, got {self.backbone!r} with random weights; name "
+                "one that has learned"
+            )
+        return trunk_digest(self.model)
+
+
+def trunk_digest(model: ScoringModel) -> str:
+    """Return sha256 over what decides a model's features: architecture, preprocessing and the backbone's weights."""
+    spec = model.spec
+    facts = [spec.backbone, spec.backbone_options, spec.preprocessing.to_json()]
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name, value in sorted(model.backbone.state_dict().items()):
+        plain = value.detach().cpu().contiguous()
+        total.update(f"\0{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
+        total.update(plain.view(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
 
 def find_start(text: str | None, *, size: int | None = None) -> Start:
     """Return what ``--backbone`` names.
@@ -69,3 +100,33 @@ def find_start(text: str | None, *, size: int | None = None) -> Start:
         about = {name: card[name] for name in ("method", "digest", "data_licence", "training", "metrics")}
         return Start(model.spec.backbone, model, about)
     return Start(text, None, {"random": text})
+
+
+def start_of(cache: CachedFeatures, text: str | None) -> Start:
+    """Return the model that a cache was made with.
+
+    Args:
+        cache: an open cache.
+        text: what ``--backbone`` names; None takes the model that the cache names if it is one that ships: a path out
+            of a file that somebody gave us is not followed.
+
+    Raises:
+        InputError: if the model cannot be had, or its features would be others than those in the cache.
+    """
+    made_from = cache.about.get("made_from", {})
+    name = str(made_from.get("name"))
+    if text is None and name not in shipped_models():
+        raise InputError(
+            f"{cache.folder} was made with {name!r}, which does not ship; name it with --backbone, so that the head "
+            "gets a backbone to stand on"
+        )
+    start = find_start(text or name)
+    if start.trunk != cache.about["model"].get("trunk"):
+        theirs = str(cache.about["model"].get("trunk"))[:12]
+        raise InputError(
+            f"{cache.folder} holds features of {name!r} (backbone {theirs}), and {text or name} is another model "
+            f"(backbone {start.trunk[:12]}); name the model of the cache with --backbone, or make a cache with this one"
+        )
+    if start.model is None or start.model.width != cache.width:
+        raise InputError(f"{cache.folder} holds features {cache.width} wide, unlike its model's; make it anew")
+    return start

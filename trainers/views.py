@@ -1,4 +1,4 @@
-"""Where the features of a step come from: images that are augmented and go through the backbone."""
+"""Where the features of a step come from: images that are augmented and go through the backbone, or a cache."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,8 +6,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from scoring.errors import InputError
 from scoring.model import ScoringModel
 from trainers.augment import Draw, view
+from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.methods.method import Method
@@ -64,3 +66,56 @@ class ImageViews:
                     features.append(self._backbone(stacked).float())
         together = torch.cat(features)  # (V * N, D)
         return together.view(-1, len(images), together.shape[1])
+
+
+class CachedViews:
+    """Takes an image's views from different epochs of a cache.
+
+    Epochs stay in memory while one more takes less than half of what is free; then those that were read first go, and
+    are read anew when their turn comes. As many as a step needs are there in any case.
+
+    Args:
+        config: the recipe.
+        cache: features of every image in several epochs.
+        method: how many views it asks for; low-resolution views there are none.
+        device: where the features go.
+
+    Raises:
+        InputError: if the cache has fewer epochs than the method has views.
+    """
+
+    def __init__(self, config: TrainConfig, cache: CachedFeatures, method: Method, *, device: torch.device) -> None:
+        self._seed, self._cache, self._device = config.seed, cache, device
+        self._n_views = method.n_standard
+        if len(cache.augmented) < self._n_views:
+            raise InputError(
+                f"{config.method} takes {self._n_views} views of an image, each from an epoch of its own, and "
+                f"{cache.folder} has {len(cache.augmented)} to give; make more: curate cache ... --epochs "
+                f"{self._n_views + 1}"
+            )
+        self._held: dict[int, Tensor] = {}
+
+    def turn(self, epoch: int) -> list[int]:
+        """Return the cached epochs that an epoch of training reads: each once before any comes again."""
+        at_once = len(self._cache.augmented) // self._n_views
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch // at_once)
+        order = torch.randperm(len(self._cache.augmented), generator=generator).tolist()
+        start = epoch % at_once * self._n_views
+        return [self._cache.augmented[at] for at in order[start : start + self._n_views]]
+
+    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Tensor:
+        """Return the features of these images in the cached epochs of this epoch of training."""
+        wanted = self.turn(epoch)
+        if set(wanted) - set(self._held):
+            self._fetch(wanted)
+        return torch.stack([self._held[at][rows].float() for at in wanted])
+
+    def _fetch(self, wanted: list[int]) -> None:
+        """Read the epochs that are wanted and not there; those that were read first make room."""
+        for at in wanted:
+            if at in self._held:
+                continue
+            others = [held for held in self._held if held not in wanted]
+            while others and not self._cache.has_room(self._device):
+                del self._held[others.pop(0)]
+            self._held[at] = self._cache.epoch(at).to(self._device)

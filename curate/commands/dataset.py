@@ -1,6 +1,7 @@
 """A source of images -> what a training run or a cache reads."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scoring.errors import InputError
@@ -8,6 +9,8 @@ from scoring.errors import InputError
 if TYPE_CHECKING:
     from curate.manifest import Manifest
     from scoring.images import Preprocessing
+    from trainers.cache import CachedFeatures
+    from trainers.config import TrainConfig
     from trainers.data import TrainingSet
 
 
@@ -59,21 +62,74 @@ def losses_of(manifest: "Manifest", column: str) -> list[float | None]:
     return manifest.rows(0, manifest.n_rows).column(column).to_pylist()
 
 
-def load_images(
-    manifest: "Manifest",
-    preprocessing: "Preprocessing",
-    labels: list[Any] | None,
-    losses: list[float | None] | None,
-    line: Callable[[str], None],
-) -> "TrainingSet":
-    """Return the images of a manifest, decoded and in memory, and say what was left out."""
-    from trainers.data import load_training_set
+@dataclass(frozen=True)
+class Inputs:
+    """What a run is trained on.
 
+    Attributes:
+        data: images in memory, or a cache of features.
+        description: one line for people.
+        digest: changes when the input does.
+    """
+
+    data: "TrainingSet | CachedFeatures"
+    description: str
+    digest: str
+
+
+def image_inputs(
+    config: "TrainConfig", typed: dict[str, Any], preprocessing: "Preprocessing", line: Callable[[str], None]
+) -> Inputs:
+    """Return the images that were named, decoded and in memory, and say what was left out.
+
+    Raises:
+        InputError: if there are fewer than a batch, or they lack the labels or losses that the method reads.
+    """
+    from trainers.data import load_training_set
+    from trainers.methods import METHODS
+
+    kind = METHODS[config.method]
+    manifest = open_source(typed["data"], typed["limit"], typed["label_from_folder"])
+    line(manifest.description)
+    labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(config) else None
+    column = kind.reads_losses(config)
+    losses = None if column is None else losses_of(manifest, column)
+    if 2 <= manifest.n_rows < config.batch_size:
+        raise InputError(
+            f"expected at least one batch of {config.batch_size} images, got {manifest.n_rows}; give more images, or "
+            f"lower --batch-size to {manifest.n_rows} or less"
+        )
     images = load_training_set(
         manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses
     )
     say_failures(images.failures, line)
-    return images
+    return Inputs(images, manifest.description, manifest.digest)
+
+
+def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable[[str], None]) -> Inputs:
+    """Return a cache as what a run is trained on, and say what it is.
+
+    Raises:
+        InputError: if it lacks the labels or losses that the method reads.
+    """
+    from trainers.methods import METHODS
+
+    kind, columns = METHODS[config.method], cache.about["columns"]
+    if kind.reads_labels(config) and cache.labels is None:
+        why = f"some of {columns['label']!r} are missing" if columns.get("label") else "it was made without"
+        raise InputError(
+            f"{config.method} needs labels, and {cache.folder} has none for all images ({why}); make a cache of "
+            "labelled images: curate cache ... --label COLUMN"
+        )
+    column = kind.reads_losses(config)
+    if column is not None and columns.get("loss") != column:
+        raise InputError(
+            f"{cache.folder} holds losses from {columns.get('loss') or 'no column'}, not from {column!r}; make a cache "
+            f"with curate cache ... --loss-column {column}"
+        )
+    size = f"{cache.epoch_bytes / 1e9:.2g} GB of memory each"
+    line(f"{cache.folder}: {cache.n:,} images, {cache.about['epochs']} epochs of features {cache.width} wide, {size}")
+    return Inputs(cache, cache.about["data"], cache.digest)
 
 
 def say_failures(failures: dict[str, int], line: Callable[[str], None]) -> None:

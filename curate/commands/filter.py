@@ -35,7 +35,9 @@ def run(
     ] = None,
     column: Annotated[
         Texts,
-        typer.Option(metavar="NAME", help="Score column of the rules after it. [default: the only kappa_* column]"),
+        typer.Option(
+            metavar="NAME", help="Score column of the rules after it. [default: that of the model's own method]"
+        ),
     ] = None,
     per: Annotated[
         Texts,

@@ -9,6 +9,7 @@ from curate.commands.report import say
 
 if TYPE_CHECKING:
     from curate.engines.run import ScoreProgress
+    from trainers.cache_writer import CacheProgress
     from trainers.loop import Progress
 
 
@@ -67,6 +68,17 @@ class ScoreBar(Bar):
         """Show where the run is."""
         failed = f"{progress.failed:,} failed" if progress.failed else ""
         self.show(progress.done, progress.total, progress.resumed, failed)
+
+
+class CacheBar(Bar):
+    """Images of all epochs, while a cache is made."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__("images", quiet=quiet)
+
+    def update(self, progress: "CacheProgress") -> None:
+        """Show where the work is."""
+        self.show(progress.done, progress.total, 0, f"epoch {progress.epoch}")
 
 
 class TrainBar(Bar):

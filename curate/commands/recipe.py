@@ -1,12 +1,14 @@
 """What was typed -> the recipe of a training run."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
+    from trainers.cache import CachedFeatures
     from trainers.config import Augmentation, TrainConfig
+    from trainers.start import Start
 
 # option -> the section of the recipe and the field that it sets; the section names the methods that read it
 SECTIONS: dict[str, tuple[str, str]] = {
@@ -26,6 +28,40 @@ SECTIONS: dict[str, tuple[str, str]] = {
 }
 METHODS_OF = {"contrastive": ("mcinfonce", "infonce", "hib", "elk"), "losspred": ("losspred",)}
 AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt")
+
+
+def recipe_of(
+    typed: dict[str, Any], start: "Start", cache: "CachedFeatures | None", *, precision: str
+) -> "TrainConfig":
+    """Return the recipe of what was typed at `curate train`.
+
+    Args:
+        typed: every parameter of the command by name.
+        start: where the run begins; it decides the size of the views where none was typed.
+        cache: where features come from, or None for images; a cache has its views already.
+        precision: fp32 or bf16.
+
+    Raises:
+        InputError: for a value out of range, or an option that the method, or a cache, does not read.
+    """
+    from trainers.config import Augmentation, TrainConfig
+
+    known = {field.name for field in fields(TrainConfig)} | {*SECTIONS, *AUGMENTATION}
+    values = {name: value for name, value in typed.items() if name in known and name not in ("method", "freeze")}
+    frozen = typed["freeze"] or cache is not None
+    freeze = "trunk" if frozen else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
+    size = start.size(typed["size"], frozen=frozen)
+    values |= {"backbone": start.backbone, "size": size, "precision": precision, "freeze": freeze}
+    if cache is None:
+        return recipe(typed["method"], values)
+    of_images = [*AUGMENTATION, "small_size", "n_small", "freeze_batchnorm", "trunk_lr", "limit"]
+    wrong = [name for name in of_images if typed[name] not in (None, False)]
+    if wrong:
+        raise InputError(
+            f"--{wrong[0].replace('_', '-')} is for images, and a cache has its views already; leave it out"
+        )
+    config = recipe(typed["method"], {**values, "n_small": 0})
+    return replace(config, augmentation=Augmentation(**cache.about["recipe"]["augmentation"]))
 
 
 def recipe(method: str, typed: dict[str, Any]) -> "TrainConfig":

@@ -26,7 +26,7 @@ def run(
         str | None, typer.Option(help="Column of --source that holds image bytes.", show_default=False)
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="Score to sort by; by default the only kappa_* column.", show_default=False)
+        str | None, typer.Option(help="Score to sort by; by default the model's own method's.", show_default=False)
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="Pictures with the highest values.")] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,

@@ -12,6 +12,7 @@ from curate.commands.report import say
 
 if TYPE_CHECKING:
     from scoring.model import ScoringModel
+    from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
     from trainers.start import Start
 
@@ -30,7 +31,14 @@ def run(
             help="visimsiam, mcinfonce, infonce, hib, elk, simsiam, losspred, or supervised (cross-entropy on labels)."
         ),
     ],
-    data: Annotated[list[str], typer.Argument(help="Images, from anything that `curate score` reads.")],
+    *,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(help="Images, from anything that `curate score` reads; none with --cached.", show_default=False),
+    ] = None,
+    cached: Annotated[
+        Path | None, typer.Option(help="Train from this `curate cache`, on its frozen backbone.", show_default=False)
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, NAME.safetensors.")],
     backbone: options.Backbone = None,
     freeze: Annotated[
@@ -112,7 +120,7 @@ def run(
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a model on your own images, or a head on a model that you trust.
+    """Train a model, or a head on a model that you trust.
 
     Killed, the run goes on when you repeat the command, from a state of at most a minute before. What you leave out
     is as in the method's paper. For small images or a CPU, start from a backbone that learned from labels.
@@ -124,56 +132,69 @@ def run(
         curate train supervised photos/ --label-from-folder -o trunk.safetensors --size 64 --epochs 16
         curate train visimsiam photos/ -o one.safetensors --small-size 32 --backbone trunk.safetensors --freeze
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze
+        curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
     typed = dict(locals())
+    if (data is None) == (cached is None):
+        raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
+    import torch
+
+    from curate.commands.dataset import cached_inputs, image_inputs
+    from curate.commands.recipe import recipe_of
     from scoring.checkpoint import save_checkpoint
     from scoring.lookup import lookup
     from scoring.runner import select_device, select_precision
     from trainers.build import build
     from trainers.loop import train
     from trainers.methods import METHODS
-    from trainers.start import find_start
 
-    kind = lookup(METHODS, method, kind="method")
+    lookup(METHODS, method, kind="method")
     check_out(out, overwrite)
     where = select_device(device)
     line = (lambda text: None) if quiet else say
-    start = find_start(backbone, size=size)
-    config = _recipe(typed, start, precision=select_precision(precision, where))
-    if where.type == "cpu":
+    cache, start = _start(cached, backbone, size)
+    config = recipe_of(typed, start, cache, precision=select_precision(precision, where))
+    if where.type == "cpu" and cache is None:
         line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
-    model, _ = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
-    _say_heads(config, start, model, line)
-    images, manifest = _images(kind, config, typed, model, line)
-    made_of = {"data": manifest.description, "images": images.n, "recipe": config.to_json(), "note": note}
-    origin = {"data": manifest.digest, "start": start.about.get("digest", start.about)}
+    fresh, _ = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
+    _say_heads(config, start, fresh, line)
+    if cache is None:
+        inputs = image_inputs(config, typed, fresh.spec.preprocessing, line)
+    else:
+        inputs = cached_inputs(config, cache, line)
     state = out.with_name(f".{out.name}.state")
     if state.exists():
         line(f"going on from {state}")
     with TrainBar(quiet=quiet) as bar:
         model, measures = train(
             config,
-            images,
+            inputs.data,
             state=state,
             device=where,
-            start=build(config, len(images.classes), init=start.model),
-            origin=origin,
+            start=build(config, len(inputs.data.classes), init=start.model),
+            origin={"data": inputs.digest, "start": start.about.get("digest", start.about)},
             compiled=where.type == "cuda" if compile is None else compile,
             report=bar.update,
         )
-    card = {
-        "method": method,
-        "training": {**made_of, "start": start.about},
-        "metrics": measures,
-        "data_licence": licence,
-    }
-    import torch
-
+    made_of = {"data": inputs.description, "images": inputs.data.n, "recipe": config.to_json(), "note": note}
+    made_of |= {"start": start.about, **({"cache": inputs.digest} if cache else {})}
+    card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
     exact = exact_parts(config, model) if half else []
     digest = save_checkpoint(out, model, card, dtype=torch.float16 if half else torch.float32, exact=exact)
     state.unlink(missing_ok=True)
     line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
     line(f"model {digest[:12]}: {out}")
+
+
+def _start(cached: Path | None, backbone: str | None, size: int | None) -> "tuple[CachedFeatures | None, Start]":
+    """Return the cache, if there is one, and where the run starts; of a cache that must be the model it was made by."""
+    from trainers.cache import open_cache
+    from trainers.start import find_start, start_of
+
+    if cached is None:
+        return None, find_start(backbone, size=size)
+    cache = open_cache(cached)
+    return cache, start_of(cache, backbone)
 
 
 def check_out(out: Path, overwrite: bool) -> None:
@@ -195,20 +216,6 @@ def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
     return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
 
 
-def _recipe(typed: dict[str, Any], start: "Start", *, precision: str) -> "TrainConfig":
-    from dataclasses import fields
-
-    from curate.commands.recipe import AUGMENTATION, SECTIONS, recipe
-    from trainers.config import TrainConfig
-
-    known = {field.name for field in fields(TrainConfig)} | {*SECTIONS, *AUGMENTATION}
-    values = {name: value for name, value in typed.items() if name in known and name not in ("method", "freeze")}
-    freeze = "trunk" if typed["freeze"] else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
-    size = start.size(typed["size"], frozen=typed["freeze"])
-    values |= {"backbone": start.backbone, "size": size, "precision": precision, "freeze": freeze}
-    return recipe(typed["method"], values)
-
-
 def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:
     """Say which heads of the start stay and which do not."""
     before = [] if start.model is None else list(start.model.spec.heads)
@@ -220,20 +227,3 @@ def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", lin
     gone = [name for name in before if name not in kept and name != config.method]
     if gone:
         line(f"left behind, since the backbone moves: {', '.join(gone)}; --freeze keeps them")
-
-
-def _images(kind: Any, config: "TrainConfig", typed: dict[str, Any], model: "ScoringModel", line: Line) -> Any:
-    from curate.commands.dataset import labels_of, load_images, losses_of, open_source
-    from scoring.errors import InputError
-
-    manifest = open_source(typed["data"], typed["limit"], typed["label_from_folder"])
-    line(manifest.description)
-    labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(config) else None
-    column = kind.reads_losses(config)
-    losses = None if column is None else losses_of(manifest, column)
-    if 2 <= manifest.n_rows < config.batch_size:
-        raise InputError(
-            f"expected at least one batch of {config.batch_size} images, got {manifest.n_rows}; give more images, or "
-            f"lower --batch-size to {manifest.n_rows} or less"
-        )
-    return load_images(manifest, model.spec.preprocessing, labels, losses, line), manifest

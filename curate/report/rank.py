@@ -24,7 +24,7 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
 
     Args:
         table: any table.
-        column: of numbers; None for the only kappa column.
+        column: of numbers; None for the model's own score.
         top: rows at the high end, >= 0; fewer where the table has fewer.
         bottom: rows at the low end, >= 0.
 

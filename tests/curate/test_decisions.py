@@ -282,12 +282,46 @@ def test_a_status_of_another_kind_is_refused(tmp_path):
         filter_table(tmp_path / "t.parquet", rules=[KeepTop(1, "x")], dry_run=True)
 
 
-def test_the_default_column_is_the_only_kappa(tmp_path):
-    pq.write_table(pa.table({"key": ["a"], "kappa_a": [1.0], "kappa_b": [1.0]}), tmp_path / "two.parquet")
+def scored_by(path, method, **columns):
+    """A table of two rows, scored by a model of this method."""
+    table = pa.table({"key": ["a", "b"], **{name: pa.array(values, pa.float32()) for name, values in columns.items()}})
+    card = {} if method is None else {b"curate": json.dumps({"model": {"method": method}}).encode()}
+    pq.write_table(table.replace_schema_metadata(card), path)
+    return path
+
+
+def kept_by_default(path):
+    return filter_table(path, path.with_name("kept.parquet"), keep_top=1, overwrite=True), path.with_name(
+        "kept.parquet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "columns", "kept"),
+    [
+        (None, {"kappa_a": [1, 2]}, "b"),
+        ("b", {"kappa_a": [1, 2], "kappa_b": [2, 1]}, "a"),
+        ("a", {"kappa_a": [1, 2], "kappa_b": [2, 1]}, "b"),
+        ("c", {"kappa_a": [1, 2], "unc_a": [1, 0.5], "unc_c": [1, 2]}, "a"),  # the lower uncertainty is the better
+        ("a", {"kappa_a": [1, 2], "unc_a": [1, 0.5], "unc_c": [1, 2]}, "b"),
+        (None, {"unc_c": [1, 2]}, "a"),
+        ("gone", {"kappa_a": [1, 2], "unc_c": [1, 2]}, "b"),
+    ],
+)
+def test_the_default_column_is_that_of_the_models_own_method_or_the_only_one(tmp_path, method, columns, kept):
+    _, out = kept_by_default(scored_by(tmp_path / "t.parquet", method, **columns))
+    assert pq.read_table(out).column("key").to_pylist() == [kept]
+
+
+def test_several_scores_of_which_none_is_the_models_own_are_listed(tmp_path):
+    two = scored_by(tmp_path / "two.parquet", None, kappa_a=[1, 2], kappa_b=[1, 2])
     with pytest.raises(InputError, match="several kappa columns; choose one with --column: kappa_a, kappa_b"):
-        filter_table(tmp_path / "two.parquet", dry_run=True, keep_top=1)
+        filter_table(two, dry_run=True, keep_top=1)
+    uncertain = scored_by(tmp_path / "unc.parquet", "other", unc_a=[1, 2], unc_b=[1, 2])
+    with pytest.raises(InputError, match="several unc columns; choose one with --column: unc_a, unc_b"):
+        filter_table(uncertain, dry_run=True, keep_top=1)
     pq.write_table(pa.table({"key": ["a"], "x": [1.0]}), tmp_path / "none.parquet")
-    with pytest.raises(InputError, match=r"no kappa column; .*such as: x"):
+    with pytest.raises(InputError, match=r"no kappa column and no unc column; .*such as: x"):
         filter_table(tmp_path / "none.parquet", dry_run=True, keep_top=1)
 
 

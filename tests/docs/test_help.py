@@ -20,6 +20,7 @@ CALLS = {
     "evaluate": ("curate.evaluate.open_table", ["s.parquet", "--labels", "x"], ["none.parquet", "--labels", "x"]),
     "sheet": ("curate.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
+    "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
     "train": ("scoring.runner.select_device", ["simsiam", "d", "-o", "m.safetensors"], ["no", "d", "-o", "m"]),
 }
 
@@ -46,7 +47,7 @@ def test_help_is_an_imperative_line_then_examples_then_options_with_help(name):
         assert getattr(param, "help", None), f"{name} {param.name} has no help"
 
 
-@pytest.mark.parametrize("name", ["score", "sheet", "models", "train"])
+@pytest.mark.parametrize("name", ["score", "sheet", "models", "train", "cache"])
 def test_the_list_of_commands_shows_the_whole_first_sentence(name):
     line = next(line for line in run("--help").output.splitlines() if line.startswith(f"  {name} "))
     assert not line.endswith("...")

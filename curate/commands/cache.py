@@ -1,0 +1,145 @@
+"""``curate cache``: features of every image in several epochs, for training heads without the images."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curate.commands import options
+from curate.commands.progress import CacheBar
+from curate.commands.report import say
+
+if TYPE_CHECKING:
+    from curate.manifest import Manifest
+    from trainers.extract import CacheRecipe
+    from trainers.start import Start
+
+
+def run(
+    data: Annotated[list[str], typer.Argument(help="Images, from anything that `curate score` reads.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")],
+    model: Annotated[str, typer.Option(help="A shipped model, a checkpoint, or timm:NAME.")] = "visimsiam",
+    epochs: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Epochs: the first of the images as they are, the others of views.")
+    ] = 8,
+    label: options.Label = "label",
+    label_from_folder: options.LabelFromFolder = False,
+    loss_column: options.LossColumn = None,
+    dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
+    batch_size: Annotated[int, typer.Option(help="Images that go through the model at once.")] = 256,
+    scale: options.Scale = None,
+    jitter: options.Jitter = None,
+    gray: options.Gray = None,
+    blur: options.Blur = None,
+    blur_sigma: options.BlurSigma = None,
+    corrupt: options.Corrupt = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    limit: options.Limit = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Decoding threads; by default one a core.", show_default=False)
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Cache the features of images, to train heads on.
+
+    One Parquet file an epoch. Killed, the run goes on with the missing epochs when you repeat the command; a larger
+    --epochs adds to a cache. Views are drawn as losspred draws them; `curate train` takes it with --cached.
+
+    Example:
+
+    \b
+        curate cache labelled.parquet --model visimsiam --epochs 8 -o features/
+        curate train losspred --cached features/ --backbone visimsiam -o two.safetensors
+    """
+    typed = dict(locals())
+    import torch
+
+    from curate.commands.dataset import open_source, say_failures
+    from curate.commands.recipe import augmentation
+    from scoring.atomic import require_folder
+    from scoring.runner import select_device, select_precision
+    from trainers.cache_writer import make_cache
+    from trainers.extract import CacheRecipe
+    from trainers.methods import METHODS
+    from trainers.start import find_start
+
+    line = (lambda text: None) if quiet else say
+    require_folder(out)
+    where = select_device(device)
+    views = augmentation(METHODS["losspred"].defaults["augmentation"], typed)
+    exact = select_precision(precision, where)
+    recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
+    start = find_start(model)
+    trunk, network = start.trunk, start.model
+    if network is None:
+        raise ValueError("a start with a digest has a model")
+    manifest = open_source(data, limit, label_from_folder)
+    line(manifest.description)
+    images, columns = _images(manifest, label, loss_column)
+    if columns["label"] is None:
+        line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
+    about = _about(start, trunk, recipe, manifest, columns, typed)
+    if where.type == "cpu":
+        line("running on the CPU: this is slow")
+    with CacheBar(quiet=quiet) as bar:
+        if where.type == "cuda" and exact == "fp32":
+            torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
+        network = network.to(where).to(memory_format=torch.channels_last).eval()
+        failures = make_cache(out, about, images, network, recipe, workers=workers, report=bar.update, announce=line)
+    say_failures(failures, line)
+    line(f"{about['epochs']} epochs of {len(images.keys) - sum(failures.values()):,} images: {out}")
+
+
+def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
+    """Return what the writer reads, and which of the user's columns are in it."""
+    import pyarrow as pa
+
+    from curate.commands.dataset import losses_of
+    from scoring.errors import InputError
+    from trainers.extract import Images
+
+    table = manifest.rows(0, manifest.n_rows)
+    keys = table.column("key").to_pylist()
+    labels = None
+    if label in manifest.schema.names:
+        column = table.column(label).combine_chunks()
+        labels = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        if not (pa.types.is_integer(labels.type) or pa.types.is_string(labels.type)):
+            raise InputError(f"expected text or whole numbers as labels in {label!r}, got {labels.type}; name another")
+    losses = None if loss_column is None else losses_of(manifest, loss_column)
+    images = Images(lambda: manifest.readers(0, manifest.n_rows), keys, labels, losses)
+    return images, {"label": None if labels is None else label, "loss": loss_column}
+
+
+def _about(
+    start: "Start",
+    trunk: str,
+    recipe: "CacheRecipe",
+    manifest: "Manifest",
+    columns: dict[str, str | None],
+    typed: dict[str, Any],
+) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    from curate import __version__
+    from trainers.cache import FORMAT
+
+    network = start.model
+    if network is None:
+        raise ValueError("a cache is of a model")
+    return {
+        "kind": "cache",
+        "format": FORMAT,
+        "model": {"trunk": trunk, "backbone": start.backbone},
+        "made_from": {"name": typed["model"], "digest": start.about.get("digest")},
+        "preprocessing": network.spec.preprocessing.to_json(),
+        "width": network.width,
+        "recipe": recipe.to_json(),
+        "epochs": typed["epochs"],
+        "data": manifest.description,
+        "input": manifest.digest,
+        "columns": columns,
+        "versions": {"curate": __version__, "torch": version("torch"), "timm": version("timm")},
+    }

@@ -1,0 +1,202 @@
+"""``curate cache`` and ``curate train --cached`` as typed."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from scoring.checkpoint import load_model, read_header, save_checkpoint
+
+HEAD = ["--batch-size", "8", "--epochs", "3", "--device", "cpu"]
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Sixteen images in two classes, one broken, and a list that knows a loss for each."""
+    folder = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(0)
+    rows = []
+    for kind in ("cat", "dog"):
+        (folder / kind).mkdir()
+        for i in range(8):
+            pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((40, 40)).save(folder / kind / f"{i}.png")
+            rows.append({"path": f"{kind}/{i}.png", "label": kind, "mine": i / 7})
+    (folder / "cat" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    pl.DataFrame(rows).write_csv(folder / "list.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(photos, tiny_checkpoint, tmp_path_factory):
+    """A cache that the command line made, and what it said."""
+    out = tmp_path_factory.mktemp("cache") / "f"
+    result = run("cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "--epochs", 3, "-o", out,
+                 "--device", "cpu", "--corrupt", "0.5")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return out, result.stderr
+
+
+def test_a_cache_says_what_it_holds_and_what_it_left_out(cache, tiny_checkpoint):
+    out, said = cache
+    assert "left out 1 image that cannot be read: 1 corrupt" in said
+    assert f"3 epochs of 16 images: {out}" in said
+    note = json.loads((out / "cache.json").read_text())
+    assert note["made_from"] == {"digest": read_header(tiny_checkpoint)["digest"], "name": str(tiny_checkpoint)}
+    assert note["recipe"]["augmentation"]["corrupt"] == 0.5
+    assert note["recipe"]["augmentation"]["scale"] == [0.08, 1.0]
+    assert pl.read_parquet(out / "epoch-000002.parquet").columns == ["key", "label", "features"]
+    assert pl.read_parquet(out / "epoch-000002.parquet")["label"].to_list() == ["cat"] * 8 + ["dog"] * 8
+
+
+def test_repeating_the_command_does_nothing_and_more_epochs_are_added(cache, photos, tiny_checkpoint, tmp_path):
+    out = shutil.copytree(cache[0], tmp_path / "f")
+    args = ["cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "-o", out, "--device", "cpu"]
+    args += ["--corrupt", "0.5"]
+    again = run(*args, "--epochs", 3)
+    assert again.exit_code == 0, again.output
+    assert "is complete already: 3 epochs; nothing to do" in again.stderr
+    assert "going on: 3 of 4 epochs are there" in run(*args, "--epochs", 4).stderr
+    refused = run(*args, "--epochs", 4, "--seed", 1)
+    assert refused.exit_code == 1
+    assert "holds a cache with recipe seed = 0, this one has 1" in refused.stderr
+
+
+def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, photos, tiny_checkpoint, tmp_path):
+    two, three = tmp_path / "two.safetensors", tmp_path / "three.safetensors"
+    first = run("train", "losspred", "--cached", cache[0], "--backbone", tiny_checkpoint, "-o", two, *HEAD)
+    assert first.exit_code == 0, first.output
+    assert "kept as they are: visimsiam" in first.stderr
+    assert "16 images, 3 epochs of features 512 wide" in first.stderr
+    second = run("train", "mcinfonce", "--cached", cache[0], "--backbone", two, "-o", three, *HEAD)
+    assert second.exit_code == 0, second.output
+    card = read_header(three)
+    assert set(card["heads"]) == {"visimsiam", "losspred", "mcinfonce"}
+    assert card["training"]["recipe"]["augmentation"]["corrupt"] == 0.5
+    assert card["training"]["start"]["digest"] == read_header(two)["digest"]
+    for model, name in ((tiny_checkpoint, "one"), (three, "three")):
+        assert (
+            run("score", photos, "-o", tmp_path / f"{name}.parquet", "--model", model, "--device", "cpu").exit_code == 0
+        )
+    one, all_three = pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "three.parquet")
+    assert one["kappa_visimsiam"].equals(all_three["kappa_visimsiam"])
+    assert one["embedding"].equals(all_three["embedding"])
+    assert all_three["unc_losspred"].drop_nulls().min() > 0
+    assert all_three["kappa_mcinfonce"].drop_nulls().len() == 16
+    kept = run("filter", tmp_path / "three.parquet", "--keep-top", 4, "-o", tmp_path / "k.parquet")
+    assert kept.exit_code == 0, kept.output
+    assert "kappa_mcinfonce" in kept.stderr  # of three scores, that of the model's own method
+
+
+def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_path):
+    args = ["cache", photos / "list.csv", "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 2]
+    assert run(*args, "-o", tmp_path / "f", "--loss-column", "mine").exit_code == 0
+    out = tmp_path / "m.safetensors"
+    common = ["train", "losspred", "--cached", tmp_path / "f", "--backbone", tiny_checkpoint, "-o", out, *HEAD]
+    result = run(*common, "--loss-column", "mine", "--form", "l2")
+    assert result.exit_code == 0, result.output
+    assert read_header(out)["training"]["recipe"]["losspred"]["loss_column"] == "mine"
+    wrong = run(*common, "--loss-column", "theirs", "--overwrite")
+    assert "holds losses from mine, not from 'theirs'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["losspred", "--backbone", "other.safetensors"], "and other.safetensors is another model (backbone "),
+        (["losspred"], "which does not ship; name it with --backbone"),
+        (["losspred", "--backbone", "resnet10t"], "got 'resnet10t' with random weights"),
+        (["losspred", "--backbone", "m.safetensors", "--corrupt", "0.1"], "--corrupt is for images"),
+        (["losspred", "--backbone", "m.safetensors", "--n-small", "2"], "--n-small is for images"),
+        (["losspred", "--backbone", "m.safetensors", "--size", "64"], "expected views of 32 pixels, got --size 64"),
+        (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),
+        (["losspred", "--backbone", "m.safetensors", "--kappa", "norm"], "losspred does not read it"),
+        (["supervised", "--cached", "plain", "--backbone", "m.safetensors"], "needs labels, and plain has none"),
+        (["mcinfonce", "--cached", "plain", "--backbone", "m.safetensors"], "plain has 1 to give"),
+        (["losspred", "--cached", "one", "--backbone", "m.safetensors"], "all 8 images are of class 'cat'"),
+        (["losspred", "--cached", "damaged", "--backbone", "m.safetensors"], "epoch-000001.parquet is damaged"),
+        (["losspred", "--cached", "cut", "--backbone", "m.safetensors"], "is incomplete: it holds 2 of 3 epochs"),
+        (["losspred", "--cached", "photos", "--backbone", "m.safetensors"], "photos is not a cache of features"),
+    ],
+)
+def test_a_cache_that_does_not_serve_is_one_line(
+    cache, photos, tiny_checkpoint, others, tmp_path, monkeypatch, args, words
+):
+    monkeypatch.chdir(others)
+    args = args if "--cached" in args else [args[0], "--cached", "f", *args[1:]]
+    result = run("train", args[0], "-o", tmp_path / "out.safetensors", *HEAD, *args[1:])
+    assert result.exit_code == 1, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert words in errors[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def others(cache, photos, tiny_checkpoint, tmp_path_factory):
+    """Caches and models that do not fit, side by side."""
+    place = tmp_path_factory.mktemp("others")
+    shutil.copytree(cache[0], place / "f")
+    shutil.copy(tiny_checkpoint, place / "m.safetensors")
+    model, card = load_model(tiny_checkpoint)
+    with torch.no_grad():
+        next(model.backbone.parameters()).add_(1e-3)
+    save_checkpoint(place / "other.safetensors", model, card)
+    (place / "photos").symlink_to(photos)
+    common = ["--model", tiny_checkpoint, "--device", "cpu", "--epochs", 2]
+    assert run("cache", photos / "cat", "-o", place / "plain", *common).exit_code == 0
+    rows = pl.read_csv(photos / "list.csv").filter(pl.col("label") == "cat")
+    rows.with_columns(path=str(photos) + "/" + pl.col("path")).write_csv(place / "cats.csv")
+    assert run("cache", place / "cats.csv", "-o", place / "one", *common).exit_code == 0
+    shutil.copytree(cache[0], place / "damaged")
+    (place / "damaged" / "epoch-000001.parquet").write_bytes(b"PAR1")
+    shutil.copytree(cache[0], place / "cut")
+    (place / "cut" / "epoch-000001.parquet").unlink()
+    return place
+
+
+def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint, tmp_path, monkeypatch):
+    for place in ("scoring.checkpoint", "trainers.start"):
+        monkeypatch.setattr(f"{place}.shipped_models", lambda: {"visimsiam": tiny_checkpoint})
+    out = tmp_path / "f"
+    made = run("cache", photos, "--label-from-folder", "--epochs", 2, "-o", out, "--device", "cpu")
+    assert made.exit_code == 0, made.output
+    result = run("train", "losspred", "--cached", out, "-o", tmp_path / "m.safetensors", *HEAD)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--model", "resnet10t"], "expected a checkpoint, a shipped model or timm:NAME"),
+        (["--model", "none.safetensors"], "found none at none.safetensors"),
+        (["--dtype", "float8"], "dtype must be one of float16, float32"),
+        (["--batch-size", "0"], "batch size must be between 1 and"),
+        (["--loss-column", "theirs"], "no column 'theirs' to take losses from"),
+        (["-o", "none/f"], "expected a folder for --out, and none does not exist"),
+    ],
+)
+def test_a_cache_that_cannot_be_made_is_one_line(photos, tiny_checkpoint, tmp_path, monkeypatch, args, words):
+    monkeypatch.chdir(tmp_path)
+    given = ["cache", photos, "--model", tiny_checkpoint, "-o", "f", "--device", "cpu"]
+    result = run(*given, *args)
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize("args", [[], ["photos", "--cached", "f"]])
+def test_neither_images_nor_a_cache_or_both_is_bad_usage(args, tmp_path):
+    result = run("train", "losspred", *args, "-o", tmp_path / "m.safetensors")
+    assert result.exit_code == 2
+    assert "--cached FOLDER, and not both" in result.output

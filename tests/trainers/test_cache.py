@@ -1,0 +1,422 @@
+"""The cache of features: what is in it, that it survives being killed, and what is refused."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from scoring.errors import InputError
+from scoring.heads import KappaHeadSpec
+from scoring.images import Preprocessing, decode
+from scoring.model import ModelSpec, ScoringModel
+from trainers import cache_writer, extract
+from trainers.augment import Draw, view
+from trainers.build import build
+from trainers.cache import FORMAT, epoch_name, open_cache
+from trainers.cache_writer import make_cache
+from trainers.config import Augmentation, TrainConfig
+from trainers.extract import CacheRecipe, Images
+from trainers.loop import train
+from trainers.start import trunk_digest
+from trainers.views import CachedViews
+
+CPU = torch.device("cpu")
+RECIPE = CacheRecipe(Augmentation(scale=(0.5, 1.0)), seed=3, batch_size=8)
+N = 24
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    spec = ModelSpec("resnet10t", {}, {"visimsiam": KappaHeadSpec(16, 31.0)}, Preprocessing(size=32, resize=36))
+    return ScoringModel(spec).eval()
+
+
+@pytest.fixture(scope="module")
+def files():
+    """Encoded pictures; the sixth is none."""
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(N):
+        buffer = io.BytesIO()
+        Image.fromarray(generator.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize((50, 40)).save(buffer, "PNG")
+        found.append(buffer.getvalue())
+    found[5] = b"no picture"
+    return found
+
+
+def images(files, labels=True, losses=None):
+    names = pa.array([f"c{i % 3}" for i in range(len(files))]) if labels else None
+    keys = [f"k{i}" for i in range(len(files))]
+    return Images(lambda: [lambda data=data: data for data in files], keys, names, losses)
+
+
+def about(model, epochs=3, recipe=RECIPE, **columns):
+    return {
+        "kind": "cache", "format": FORMAT, "model": {"trunk": trunk_digest(model), "backbone": "resnet10t"},
+        "made_from": {"name": "m.safetensors"}, "preprocessing": model.spec.preprocessing.to_json(),
+        "width": model.width, "recipe": recipe.to_json(), "epochs": epochs, "data": "files", "input": "digest",
+        "columns": {"label": "label", "loss": None, **columns}, "versions": {},
+    }  # fmt: skip
+
+
+def make(folder, model, files, epochs=3, recipe=RECIPE, **named):
+    return make_cache(folder, about(model, epochs, recipe), images(files), model, recipe, workers=1, **named)
+
+
+@pytest.fixture(scope="module")
+def made(model, files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache") / "f"
+    assert sum(make(folder, model, files).values()) == 1
+    return folder
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "f")
+
+
+def bytes_of(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("epoch-*"))}
+
+
+@torch.inference_mode()
+def test_epoch_0_is_of_the_images_as_they_are_scored(made, model, files):
+    cache = open_cache(made)
+    pixels = [decode(data, model.spec.preprocessing).pixels for data in files]
+    kept = torch.from_numpy(np.stack([p for p in pixels if p is not None])).permute(0, 3, 1, 2)
+    expected = model.features(kept)
+    assert cache.n == len(expected) == N - 1
+    assert torch.allclose(cache.epoch(0).float(), expected, atol=2e-3, rtol=2e-3)
+    assert not torch.allclose(cache.epoch(0).float().norm(dim=1), torch.ones(N - 1), atol=0.1)  # not of unit length
+
+
+@torch.inference_mode()
+def test_other_epochs_are_of_one_random_view_each(made, model, files):
+    cache = open_cache(made)
+    first, second = cache.epoch(1).float(), cache.epoch(2).float()
+    assert (first - second).abs().mean() > 0.01
+    pixels = [decode(data, model.spec.preprocessing).pixels for data in files]
+    kept = torch.from_numpy(np.stack([p for p in pixels if p is not None])).permute(0, 3, 1, 2)
+    draw = Draw(8, CPU, (3 * 1_000_003 + 1) * 1_000_000_007)
+    seen = view(kept[:8], 32, (0.5, 1.0), RECIPE.augmentation, draw)
+    assert torch.allclose(first[:8], model.features(seen), atol=2e-3, rtol=2e-3)
+
+
+def test_rows_have_one_order_in_every_epoch_and_bad_images_are_left_out_and_counted(made, model, files, tmp_path):
+    tables = [pq.read_table(made / epoch_name(at)) for at in range(3)]
+    keys = [f"k{i}" for i in range(N) if i != 5]
+    for table in tables:
+        assert table.column_names == ["key", "label", "features"]
+        assert table.column("key").to_pylist() == keys
+        assert table.schema.field("features").type.list_size == model.width
+        assert table.schema.field("features").type.value_type == pa.float16()
+    cache = open_cache(made)
+    assert sum(cache.failures.values()) == 1
+    assert cache.classes == ["c0", "c1", "c2"]
+    assert cache.labels.tolist() == [i % 3 for i in range(N) if i != 5]
+    assert cache.augmented == [1, 2]
+
+
+def test_a_cache_that_was_killed_goes_on_with_the_missing_epochs_and_ends_the_same(made, model, files, tmp_path):
+    class Killed(BaseException):
+        pass
+
+    def kill(progress):
+        if progress.epoch == 1:
+            raise Killed
+
+    with pytest.raises(Killed):
+        make(tmp_path / "f", model, files, report=kill)
+    assert sorted(bytes_of(tmp_path / "f")) == [epoch_name(0)]
+    with pytest.raises(InputError, match=r"incomplete: it holds 1 of 3 epochs \(the first missing is 1\); repeat"):
+        open_cache(tmp_path / "f")
+    said = []
+    make(tmp_path / "f", model, files, announce=said.append)
+    assert said[0] == "going on: 1 of 3 epochs are there"
+    assert bytes_of(tmp_path / "f") == bytes_of(made)
+    assert not list((tmp_path / "f").glob(".*"))
+
+
+def test_a_process_that_dies_leaves_no_lock_and_no_half_of_an_epoch(copy, model, files):
+    (copy / epoch_name(2)).unlink()
+    code = (
+        "import sys, os, signal\nfrom pathlib import Path\nfrom trainers.cache_writer import CacheFolder\n"
+        "from scoring.atomic import AtomicFile\nplace = CacheFolder(Path(sys.argv[1])).__enter__()\n"
+        "file = AtomicFile(Path(sys.argv[1]) / 'epoch-000002.parquet')\nfile.write(b'half')\nfile.flush()\n"
+        "print('ready', flush=True)\nsys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(copy)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "ready\n"
+        with pytest.raises(InputError, match=rf"is being written by process {other.pid} on "):
+            make(copy, model, files)
+        other.kill()
+    for leftover in copy.glob(".*.tmp.*"):
+        os.utime(leftover, (time.time() - 60,) * 2)
+    make(copy, model, files)
+    assert open_cache(copy).n == N - 1
+    assert not list(copy.glob(".*.tmp.*"))
+
+
+def test_more_epochs_lengthen_a_cache_and_fewer_leave_it(copy, made, model, files):
+    before = bytes_of(copy)
+    make(copy, model, files, epochs=2)
+    assert bytes_of(copy) == before
+    make(copy, model, files, epochs=4)
+    assert open_cache(copy).augmented == [1, 2, 3]
+    assert {name: data for name, data in bytes_of(copy).items() if name in before} == before
+
+
+def test_pixels_that_do_not_fit_are_decoded_anew_and_give_the_same_bytes(made, model, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(extract, "free_memory", lambda: 1)
+    monkeypatch.setattr(extract, "BLOCK", 8)  # and in several blocks
+    said = []
+    make(tmp_path / "f", model, files, announce=said.append)
+    assert "decoded anew for each epoch" in said[0]
+    for at in range(3):
+        ours = torch.from_numpy(np.stack(pq.read_table(tmp_path / "f" / epoch_name(at)).column("features").to_pylist()))
+        assert torch.equal(ours.half(), open_cache(made).epoch(at))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 4}, "holds a cache with recipe seed = 3, this one has 4"),
+        ({"dtype": "float32"}, "recipe dtype = 'float16', this one has 'float32'"),
+        ({"augmentation": Augmentation()}, "recipe augmentation"),
+    ],
+)
+def test_another_recipe_on_the_same_folder_is_refused_by_name(copy, model, files, change, words):
+    with pytest.raises(InputError, match=words):
+        make(copy, model, files, recipe=replace(RECIPE, **change))
+
+
+def test_a_folder_with_something_else_is_left_alone(model, files, tmp_path):
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match=r"holds 'thesis.txt' and no cache; it is left alone"):
+        make(tmp_path / "f", model, files)
+    assert (tmp_path / "f" / "thesis.txt").read_text() == "precious"
+
+
+def test_a_feature_that_does_not_fit_float16_is_refused_by_the_name_of_its_image(model, files, tmp_path, monkeypatch):
+    real = cache_writer.features
+
+    def large(*args):
+        found = real(*args).clone()
+        found[7, 3] = 1e6
+        return found
+
+    monkeypatch.setattr(cache_writer, "features", large)
+    with pytest.raises(
+        InputError, match=r"features of 'k8' do not fit float16 \(the largest is 1e\+06\).*--dtype float32"
+    ):
+        make(tmp_path / "f", model, files)
+    make(tmp_path / "g", model, files, recipe=replace(RECIPE, dtype="float32"))
+    assert open_cache(tmp_path / "g").epoch(0)[7, 3] == 1e6
+
+
+def test_an_image_that_can_no_longer_be_read_is_noticed(copy, model, files):
+    (copy / epoch_name(2)).unlink()
+    with pytest.raises(InputError, match=r"other images can be read now than in epoch 0 \(22, then 23\)"):
+        make(copy, model, [b"gone", *files[1:]])
+
+
+def test_too_few_images_are_refused(model, tmp_path):
+    with pytest.raises(InputError, match=r"at least 2 readable images, got 0, 2 "):
+        make(tmp_path / "f", model, [b"x", b"y"])
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+def test_every_damage_to_a_cache_is_one_line_that_names_the_file(copy, made):
+    sizes = (copy / epoch_name(1)).stat().st_size
+    damages = {
+        "a bit": lambda path: flip(path, sizes // 2),
+        "cut": lambda path: path.write_bytes(path.read_bytes()[: sizes // 2]),
+        "empty": lambda path: path.write_bytes(b""),
+        "text": lambda path: path.write_text("hello" * 100),
+        "another table": lambda path: pq.write_table(pa.table({"key": ["a"]}), path),
+    }
+    for damage in damages.values():
+        shutil.copy(made / epoch_name(1), copy / epoch_name(1))
+        damage(copy / epoch_name(1))
+        with pytest.raises(InputError, match=r"epoch-000001.parquet is damaged \(.*\); remove it, and repeat"):
+            open_cache(copy).epoch(1)
+
+
+def test_an_epoch_of_another_cache_or_place_is_refused(copy, model, files, tmp_path):
+    shutil.copy(copy / epoch_name(1), copy / epoch_name(2))
+    with pytest.raises(InputError, match="belongs to another cache or epoch; expected epoch 2"):
+        open_cache(copy)
+    make(tmp_path / "g", model, files, recipe=replace(RECIPE, seed=9))
+    shutil.copy(tmp_path / "g" / epoch_name(2), copy / epoch_name(2))
+    with pytest.raises(InputError, match="belongs to another cache or epoch"):
+        open_cache(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": 99}, "cache format 99; this version of curate reads 1"),
+        ({"epochs": 10**9}, "no good value for epochs"),
+        ({"epochs": "many"}, "no good value for epochs"),
+        ({"width": 1 << 40}, "no good value"),
+        ({"recipe": {}}, "no good value for recipe"),
+    ],
+)
+def test_a_note_that_cannot_be_is_refused(copy, change, words):
+    note = json.loads((copy / "cache.json").read_text())
+    (copy / "cache.json").write_text(json.dumps({**note, **change}))
+    with pytest.raises(InputError, match=words):
+        open_cache(copy)
+
+
+def test_a_folder_that_is_no_cache_says_what_makes_one(tmp_path):
+    with pytest.raises(InputError, match="is not a cache of features; expected a folder that `curate cache` made"):
+        open_cache(tmp_path)
+    (tmp_path / "cache.json").write_text("{")
+    with pytest.raises(InputError, match="damaged"):
+        open_cache(tmp_path)
+
+
+def test_a_footer_that_claims_more_rows_than_its_file_can_hold_is_refused(copy, model):
+    """Runs of one value compress to nothing; a small file must not ask for a large tensor."""
+    note = pq.ParquetFile(copy / epoch_name(1)).metadata.metadata
+    schema = pq.read_schema(copy / epoch_name(1)).with_metadata({b"curate": note[b"curate"]})
+    rows = 200_000
+    values = pa.array(np.zeros(rows * model.width, np.float16))
+    arrays = [pa.array(["k"] * rows), pa.array(["c"] * rows), pa.FixedSizeListArray.from_arrays(values, type=schema.field("features").type)]  # fmt: skip  # noqa: E501
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), copy / epoch_name(1), compression="zstd")
+    with pytest.raises(InputError, match=r"200,000 rows claimed in [0-9,]+ bytes"):
+        open_cache(copy)
+
+
+def config(method="losspred", **changes):
+    base = TrainConfig(
+        method, "resnet10t", size=32, n_small=0, epochs=5, batch_size=8, lr=0.01, freeze="trunk", optimizer="adamw",
+        latent_dim=8, hidden_dim=16,
+    )  # fmt: skip
+    return replace(base, **changes)
+
+
+@pytest.mark.parametrize("method", ["losspred", "mcinfonce", "visimsiam"])
+def test_a_head_trained_from_the_cache_stands_on_an_untouched_backbone(made, model, tmp_path, method):
+    before = {name: value.clone() for name, value in model.backbone.state_dict().items()}
+    cache = open_cache(made)
+    recipe = config(method)
+    start = build(recipe, len(cache.classes), init=model)
+    first = {name: value.clone() for name, value in start[0].heads[method].state_dict().items()}
+    trained, measures = train(recipe, cache, state=tmp_path / "s", device=CPU, start=start)
+    assert np.isfinite(list(measures.values())).all()
+    assert all(torch.equal(value, trained.backbone.state_dict()[name]) for name, value in before.items())
+    assert any(not torch.equal(value, trained.heads[method].state_dict()[name]) for name, value in first.items())
+    assert set(trained.heads) == {"visimsiam", method}
+
+
+def test_training_from_the_cache_gives_what_the_same_features_give_from_anywhere(made, model, tmp_path):
+    """The definition: the method's own steps over the cached rows, by hand."""
+    from trainers.build import make_optimizer, set_mode
+    from trainers.data import batches
+    from trainers.loop import learning_rate
+    from trainers.methods.method import Batch
+
+    cache, recipe = open_cache(made), config(epochs=2)
+    trained, _ = train(recipe, cache, state=tmp_path / "s", device=CPU, start=build(recipe, 3, init=model))
+    ours, method = build(recipe, 3, init=model)
+    optimizer = make_optimizer(recipe, ours, method)
+    set_mode(recipe, ours, method)
+    views = CachedViews(recipe, cache, method, device=CPU)
+    held = {at: cache.epoch(at).float() for at in cache.augmented}
+    step = 0
+    for epoch in range(2):
+        (chosen,) = views.turn(epoch)
+        for rows in batches(cache.n, 8, epoch=epoch, seed=0):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(recipe, step, 4)
+            method.before_step(Batch(rows, None, step / 4))
+            loss = method(held[chosen][rows][None], ours.heads["losspred"], cache.labels[rows]).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+    assert step == 4
+    for name, value in ours.heads["losspred"].state_dict().items():
+        assert torch.allclose(value, trained.heads["losspred"].state_dict()[name], atol=1e-6)
+
+
+def test_views_of_an_image_come_from_different_epochs_and_each_is_used_before_any_comes_again(copy, model, files):
+    make(copy, model, files, epochs=6)
+    cache = open_cache(copy)
+    _, method = build(config("mcinfonce"), 3, init=model)
+    views = CachedViews(config("mcinfonce"), cache, method, device=CPU)
+    turns = [views.turn(epoch) for epoch in range(8)]
+    assert all(len(set(turn)) == 2 for turn in turns)
+    for start in range(0, 8, 2):
+        assert len(set(turns[start] + turns[start + 1])) == 4  # of five; one sits out
+    assert len({tuple(turn) for turn in turns}) > 2
+    rows = torch.tensor([4, 0, 9])
+    given = views(rows, epoch=3, step=0)
+    assert given.shape == (2, 3, model.width)
+    assert torch.equal(given, torch.stack([cache.epoch(at)[rows].float() for at in turns[3]]))
+
+
+def test_memory_holds_no_more_epochs_than_fit(copy, model, files, monkeypatch):
+    make(copy, model, files, epochs=6)
+    cache = open_cache(copy)
+    _, method = build(config("losspred"), 3, init=model)
+    views = CachedViews(config("losspred"), cache, method, device=CPU)
+    monkeypatch.setattr("trainers.cache.free_memory", lambda: int(1.5 * cache.epoch_bytes))
+    for epoch in range(5):
+        views(torch.tensor([0]), epoch=epoch, step=0)
+        assert len(views._held) == 1
+    monkeypatch.setattr("trainers.cache.free_memory", lambda: 100 * cache.epoch_bytes)
+    for epoch in range(5):
+        views(torch.tensor([0]), epoch=epoch, step=0)
+    assert len(views._held) == 5
+    monkeypatch.setattr("trainers.cache.free_memory", lambda: cache.epoch_bytes)
+    with pytest.raises(InputError, match="GB of memory"):
+        cache.epoch(1)
+
+
+def test_too_few_epochs_for_the_views_say_how_many_to_make(made, model, files, tmp_path):
+    make(tmp_path / "f", model, files, epochs=2)
+    cache = open_cache(tmp_path / "f")
+    with pytest.raises(InputError, match=r"mcinfonce takes 2 views of an image.* has 1 to give; .* --epochs 3"):
+        train(config("mcinfonce"), cache, state=tmp_path / "s", device=CPU, start=build(config("mcinfonce"), 3, init=model))  # fmt: skip  # noqa: E501
+
+
+def test_the_only_epoch_there_is_serves_a_method_with_one_view(model, files, tmp_path):
+    make(tmp_path / "f", model, files, epochs=1)
+    cache = open_cache(tmp_path / "f")
+    assert cache.augmented == [0]
+    train(config(epochs=1), cache, state=tmp_path / "s", device=CPU, start=build(config(), 3, init=model))
+
+
+def test_a_recipe_whose_trunk_moves_cannot_read_a_cache(made, model, tmp_path):
+    with pytest.raises(ValueError, match="frozen trunk"):
+        train(config(freeze="nothing"), open_cache(made), state=tmp_path / "s", device=CPU)
+
+
+def test_losses_of_ones_own_are_kept(model, files, tmp_path):
+    losses = [float(i) for i in range(N)]
+    note = about(model, 1, RECIPE, loss="mine")
+    make_cache(tmp_path / "f", note, images(files, losses=losses), model, RECIPE, workers=1)
+    assert open_cache(tmp_path / "f").losses.tolist() == [float(i) for i in range(N) if i != 5]

@@ -1,0 +1,241 @@
+"""A cache of features: one Parquet file an epoch, all with the same rows in the same order, and what they are of.
+
+An epoch's file has the columns ``key``, ``label`` (where there are labels), ``loss`` (where the user has computed one)
+and ``features``, the pooled features as the backbone gives them, not brought to unit length. Epoch 0 is of the images
+as they are scored; the others are of one random view each.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from scoring.errors import InputError
+from trainers.data import free_memory, loss_tensor, number_labels
+
+FORMAT = 1
+ABOUT = "cache.json"
+METADATA_KEY = b"curate"
+PLAIN = 0  # the epoch without augmentation
+DTYPES = {"float16": torch.float16, "float32": torch.float32}
+MOST_EPOCHS = 100_000
+ABOUT_BYTES = 64 << 20
+HELD_SHARE = 0.5  # of the memory that is free may hold epochs
+
+
+@dataclass(frozen=True)
+class CachedFeatures:
+    """A complete cache, opened.
+
+    Attributes:
+        folder: where it is.
+        about: what it was made of: model, preprocessing, recipe, data.
+        n: images in every epoch.
+        width: D, of the features.
+        labels: int64, shape (N,), or None.
+        classes: the label that each number stands for.
+        losses: float64, shape (N,), what the user computed, or None.
+        augmented: epochs that views may be taken from: all but the plain one, unless there is no other.
+        digest: of what it was made of, and of its rows.
+    """
+
+    folder: Path
+    about: dict[str, Any]
+    n: int
+    width: int
+    labels: Tensor | None
+    classes: list[str]
+    losses: Tensor | None
+    augmented: list[int]
+    digest: str
+    failures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the features as stored."""
+        return DTYPES[self.about["recipe"]["dtype"]]
+
+    @property
+    def epoch_bytes(self) -> int:
+        """Memory that one epoch takes."""
+        return self.n * self.width * self.dtype.itemsize
+
+    def has_room(self, device: torch.device) -> bool:
+        """Return whether one more epoch would leave half of the memory that is free on the device now."""
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+        return free is None or self.epoch_bytes < HELD_SHARE * free
+
+    def epoch(self, number: int) -> Tensor:
+        """Read one epoch: shape (N, D), in the dtype that it is stored in.
+
+        Raises:
+            InputError: if it does not fit in memory, or the file is damaged (page checksums are verified).
+        """
+        free = free_memory()
+        if free is not None and self.epoch_bytes > 0.9 * free:
+            raise InputError(
+                f"an epoch of {self.folder} needs {self.epoch_bytes / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are "
+                "free; make a cache of fewer images (--limit)"
+            )
+        path = self.folder / epoch_name(number)
+        held = torch.empty(self.n, self.width, dtype=self.dtype)
+        target = held.numpy()
+        with _named_errors(path), _open(path) as file:
+            start = 0
+            for batch in file.iter_batches(batch_size=65536, columns=["features"], use_threads=False):
+                values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
+                target[start : start + len(batch)] = values.reshape(len(batch), self.width)
+                start += len(batch)
+        if start != self.n or not _all_finite(held):
+            raise damaged(path, f"{start} of {self.n} rows" if start != self.n else "features that are not finite")
+        return held
+
+
+def open_cache(folder: str | Path) -> CachedFeatures:
+    """Open a cache; labels, losses and footers are read, features only when an epoch is asked for.
+
+    Raises:
+        InputError: if the folder is no cache, of another version, incomplete or damaged.
+    """
+    folder = Path(folder)
+    about = read_about(folder)
+    if about is None:
+        raise InputError(f"{folder} is not a cache of features; expected a folder that `curate cache` made")
+    missing = [at for at in range(about["epochs"]) if not (folder / epoch_name(at)).is_file()]
+    if missing:
+        raise InputError(
+            f"{folder} is incomplete: it holds {about['epochs'] - len(missing)} of {about['epochs']} epochs (the first "
+            f"missing is {missing[0]}); repeat its `curate cache` command, which goes on where it stopped"
+        )
+    footers = [read_footer(folder, at, about) for at in range(about["epochs"])]
+    first = footers[0]
+    for at, footer in enumerate(footers):
+        if (footer["rows"], footer["keys"]) != (first["rows"], first["keys"]):
+            raise damaged(folder / epoch_name(at), "other images than in epoch 0")
+    if not first["rows"]:
+        raise damaged(folder / epoch_name(0), "no rows")
+    labels, classes, losses = _targets(folder / epoch_name(0), about)
+    total = hashlib.sha256(json.dumps([fingerprint(about), about["epochs"], first["keys"]], sort_keys=True).encode())
+    return CachedFeatures(
+        folder,
+        about,
+        first["rows"],
+        about["width"],
+        labels,
+        classes,
+        losses,
+        list(range(1, about["epochs"])) or [PLAIN],
+        total.hexdigest(),
+        first["failures"],
+    )
+
+
+def epoch_name(number: int) -> str:
+    """Return the file name of an epoch."""
+    return f"epoch-{number:06d}.parquet"
+
+
+def fingerprint(about: dict[str, Any]) -> dict[str, Any]:
+    """Return what decides the features: all but how many epochs there are, and which versions made them."""
+    return {name: value for name, value in about.items() if name not in ("epochs", "versions", "made_from")}
+
+
+def read_about(folder: Path) -> dict[str, Any] | None:
+    """Return what a cache says of itself, or None where there is no cache.
+
+    Raises:
+        InputError: if it is of another version, or damaged.
+    """
+    path = folder / ABOUT
+    if not path.is_file():
+        return None
+    if path.stat().st_size > ABOUT_BYTES:
+        raise damaged(path, f"more than {ABOUT_BYTES >> 20} MB")
+    try:
+        about = json.loads(path.read_bytes())
+    except ValueError:
+        raise damaged(path, "no JSON") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        got = about.get("format") if isinstance(about, dict) else type(about).__name__
+        raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: make it anew")
+    wanted = {"epochs": int, "width": int, "model": dict, "recipe": dict, "preprocessing": dict, "columns": dict}
+    wrong = [name for name, kind in wanted.items() if not isinstance(about.get(name), kind)]
+    if wrong or not 1 <= about["epochs"] <= MOST_EPOCHS or not 1 <= about["width"] <= 1 << 20:
+        raise damaged(path, f"no good value for {(wrong or ['epochs or width'])[0]}")
+    if about["recipe"].get("dtype") not in DTYPES or not isinstance(about["recipe"].get("augmentation"), dict):
+        raise damaged(path, "no good value for recipe")
+    return about
+
+
+def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what an epoch's file says of itself: rows, digest of the keys, failures.
+
+    Raises:
+        InputError: if it is damaged, or of another cache.
+    """
+    path = folder / epoch_name(number)
+    with _named_errors(path), _open(path) as file:
+        rows, schema, notes = file.metadata.num_rows, file.schema_arrow, file.metadata.metadata or {}
+    try:
+        note = json.loads(notes.get(METADATA_KEY, b""))
+        footer = {"rows": rows, "keys": note["keys"], "failures": note["failures"]}
+        same = (note["kind"], note["epoch"], note["cache"]) == ("cache", number, fingerprint(about))
+    except (ValueError, KeyError, TypeError):
+        raise damaged(path, "no note of what it is") from None
+    if not same:
+        raise InputError(f"{path} belongs to another cache or epoch; expected epoch {number} of {folder}: remove it")
+    if schema.field("features").type != features_type(about["width"], about["recipe"]["dtype"]):
+        raise damaged(path, f"features of type {schema.field('features').type}")
+    # features are stored as they are: a footer that claims more rows than the file has room for is a lie
+    if rows * about["width"] * DTYPES[about["recipe"]["dtype"]].itemsize > path.stat().st_size:
+        raise damaged(path, f"{rows:,} rows claimed in {path.stat().st_size:,} bytes")
+    return footer
+
+
+def features_type(width: int, dtype: str) -> pa.DataType:
+    """Return the Arrow type of the column of features."""
+    kind = pa.float16() if dtype == "float16" else pa.float32()
+    return pa.list_(pa.field("element", kind, nullable=False), width)
+
+
+def damaged(path: Path, what: str) -> InputError:
+    """Return the error of a file that is not what was written."""
+    return InputError(f"{path} is damaged ({what}); remove it, and repeat the `curate cache` command")
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turn what pyarrow and the system say about a file into one line that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
+        raise damaged(path, str(error).splitlines()[0].strip() if str(error) else type(error).__name__) from None
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+
+
+def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str], Tensor | None]:
+    names = [name for name in ("label", "loss") if about["columns"].get(name)]
+    with _named_errors(path), _open(path) as file:
+        table = file.read(columns=names)
+        columns = {name: table.column(name).to_pylist() for name in names}
+    given = columns.get("label")
+    labels, classes = (None, []) if given is None or None in given else number_labels(given)
+    return labels, classes, loss_tensor(columns["loss"]) if "loss" in columns else None
+
+
+def _all_finite(values: Tensor) -> bool:
+    """Return whether no value is NaN or infinite, by the bits of the exponent: fast for float16 on a CPU, too."""
+    bits, exponent = (np.uint16, 0x7C00) if values.dtype == torch.float16 else (np.uint32, 0x7F800000)
+    return all(not ((part.numpy().view(bits) & exponent) == exponent).any() for part in values.split(65536))

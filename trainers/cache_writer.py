@@ -1,0 +1,254 @@
+"""Makes a cache of features: a folder that one process holds, and a file an epoch that appears whole or not at all."""
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torch import Tensor
+
+from scoring.atomic import AtomicFile, place_error
+from scoring.errors import InputError
+from scoring.model import ScoringModel
+from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
+from trainers.extract import CacheRecipe, Images, Pixels, features
+
+LOCK = "lock"
+GROUP_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class CacheProgress:
+    """How far the work is: images of all epochs."""
+
+    done: int
+    total: int
+    epoch: int
+
+
+class CacheFolder:
+    """The folder of a cache that is being made; at most one live process holds it.
+
+    The lock is the kernel's, on an open file: a process that dies, however it dies, no longer holds it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise place_error(error, self.folder) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._lock, 200, 0).decode(errors="replace").strip() or "another process"
+            os.close(self._lock)
+            self._lock = -1
+            raise InputError(
+                f"{self.folder} is being written by {holder}; wait for it, or choose another --out"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def begin(self, about: dict[str, Any]) -> list[int]:
+        """Start or go on with the cache that ``about`` describes, and return the epochs that are still to be made.
+
+        More epochs than before lengthen a cache; fewer leave it as it is.
+
+        Raises:
+            InputError: if the folder holds a cache of something else (the first difference is named), or other files.
+        """
+        before = read_about(self.folder)
+        if before is None:
+            others = [path.name for path in self.folder.iterdir() if path.name != LOCK and not path.match(".*.tmp.*")]
+            if others:
+                raise InputError(
+                    f"{self.folder} holds {others[0]!r} and no cache; it is left alone: choose another --out"
+                )
+        else:
+            _refuse_difference(self.folder, fingerprint(before), fingerprint(about))
+            about = {**about, "epochs": max(before["epochs"], about["epochs"])}
+        if before is None or before["epochs"] != about["epochs"]:
+            with AtomicFile(self.folder / ABOUT, overwrite=True) as file:
+                file.write(json.dumps(about, indent=1, sort_keys=True).encode())
+        return [at for at in range(about["epochs"]) if not (self.folder / epoch_name(at)).exists()]
+
+
+def make_cache(
+    folder: Path,
+    about: dict[str, Any],
+    images: Images,
+    model: ScoringModel,
+    recipe: CacheRecipe,
+    *,
+    workers: int | None = None,
+    report: Callable[[CacheProgress], None] = lambda progress: None,
+    announce: Callable[[str], None] = lambda text: None,
+) -> dict[str, int]:
+    """Write every epoch that is not there yet; each appears whole or not at all.
+
+    Args:
+        folder: made if it is not there; its parent must be.
+        about: what the cache is made of, as plain JSON values; ``epochs``, ``width``, ``recipe`` and ``columns`` are
+            filled in or checked.
+        images: what to cache.
+        model: on the device where it is to run, in evaluation mode.
+        recipe: how.
+        workers: decoding threads; by default one a core.
+        report: told of the progress after every batch or so.
+        announce: told in words what is about to happen.
+
+    Returns:
+        status -> how many images were left out for it.
+
+    Raises:
+        InputError: if the folder is another's, an image can be read in one epoch and not in another, or a feature
+            does not fit the dtype.
+    """
+    with CacheFolder(folder) as place:
+        todo = place.begin(about)
+        about = read_about(folder) or about
+        expected = None if PLAIN in todo else read_footer(folder, PLAIN, about)
+        if not todo:
+            announce(f"{folder} is complete already: {about['epochs']} epochs; nothing to do")
+            return dict(expected["failures"]) if expected else {}
+        if len(todo) < about["epochs"]:
+            announce(f"going on: {about['epochs'] - len(todo)} of {about['epochs']} epochs are there")
+        pixels = Pixels(images, model.spec.preprocessing, workers or os.cpu_count() or 1, passes=len(todo))
+        announce(pixels.description)
+        for at, number in enumerate(todo):
+            writer = EpochWriter(folder, number, about, images)
+            try:
+                for rows, block in pixels:
+                    writer.write(rows, features(model, block, recipe, number, writer.n))
+                    report(
+                        CacheProgress(at * len(images.keys) + int(rows[-1]) + 1, len(todo) * len(images.keys), number)
+                    )
+                footer = writer.finish(pixels.failures, expected)
+            finally:
+                writer.discard()
+            expected = expected or footer
+        return dict(pixels.failures)
+
+
+class EpochWriter:
+    """Writes the file of one epoch, block by block; it gets its name with ``finish``.
+
+    Attributes:
+        n: images written so far.
+        file: what is written.
+    """
+
+    def __init__(self, folder: Path, number: int, about: dict[str, Any], images: Images) -> None:
+        self._number, self._about, self._images = number, about, images
+        fields = [pa.field("key", pa.string(), nullable=False)]
+        if images.labels is not None:
+            fields.append(pa.field("label", images.labels.type))
+        if images.losses is not None:
+            fields.append(pa.field("loss", pa.float64()))
+        dtype = about["recipe"]["dtype"]
+        fields.append(pa.field("features", features_type(about["width"], dtype), nullable=False))
+        self._schema = pa.schema(fields)
+        self._numpy = np.float16 if dtype == "float16" else np.float32
+        self._keys = hashlib.sha256()
+        self.n = 0
+        self.file = AtomicFile(folder / epoch_name(number))
+        names = [field.name for field in fields]
+        self._writer = pq.ParquetWriter(
+            self.file,
+            self._schema,
+            compression={name if name != "features" else "features.list.element": "NONE" for name in names},
+            use_dictionary=[name for name in names if name == "label"] or False,
+            write_statistics=False,
+            write_page_checksum=True,
+            store_schema=True,
+        )
+
+    def write(self, rows: np.ndarray, block: Tensor) -> None:
+        """Append images by their numbers, and their features, shape (B, D).
+
+        Raises:
+            InputError: if a feature is not finite in the dtype of the cache; the image is named.
+        """
+        keys = [self._images.keys[row] for row in rows]
+        with np.errstate(over="ignore"):
+            values = block.numpy().astype(self._numpy)
+        if not np.isfinite(values).all():
+            worst = int((~np.isfinite(values)).any(1).argmax())
+            size = block[worst].abs().max().item()
+            advice = "store float32 (--dtype float32)" if np.isfinite(size) else "the model is broken"
+            raise InputError(
+                f"the features of {keys[worst]!r} do not fit {self._about['recipe']['dtype']} (the largest is "
+                f"{size:.4g}) in epoch {self._number}; {advice}"
+            )
+        arrays = [pa.array(keys, pa.string())]
+        if self._images.labels is not None:
+            arrays.append(self._images.labels.take(pa.array(rows)))
+        if self._images.losses is not None:
+            arrays.append(pa.array([self._images.losses[row] for row in rows], pa.float64()))
+        flat = pa.array(values.ravel())
+        arrays.append(pa.FixedSizeListArray.from_arrays(flat, type=self._schema.field("features").type))
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=GROUP_ROWS)
+        self._keys.update("".join(f"{len(key)}:{key}" for key in keys).encode("utf-8", "surrogateescape"))
+        self.n += len(keys)
+
+    def discard(self) -> None:
+        """Remove what was written, unless it has its name already."""
+        self._writer.is_open = False  # or its destructor would write a footer to a closed file
+        self.file.discard()
+
+    def finish(self, failures: dict[str, int], expected: dict[str, Any] | None) -> dict[str, Any]:
+        """Write the footer and give the file its name; return what it says of itself.
+
+        Raises:
+            InputError: if there are fewer than two images, or others than in the epochs before.
+        """
+        footer = {"rows": self.n, "keys": self._keys.hexdigest(), "failures": failures}
+        if self.n < 2:
+            kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
+            raise InputError(f"a cache needs at least 2 readable images, got {self.n}{kinds}; give more")
+        if expected is not None and (expected["rows"], expected["keys"]) != (footer["rows"], footer["keys"]):
+            raise InputError(
+                f"other images can be read now than in epoch 0 ({self.n:,}, then {expected['rows']:,}); the data "
+                "changed, or a disk fails: make the cache anew in another folder"
+            )
+        note = {"kind": "cache", "epoch": self._number, "cache": fingerprint(self._about), **footer}
+        self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(note, sort_keys=True).encode()})
+        self._writer.close()
+        self.file.publish()
+        return footer
+
+
+def _refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    for name in {**now, **before}:
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            inner = next(key for key in {**new, **old} if old.get(key) != new.get(key))
+            name, old, new = f"{name} {inner}", old.get(inner), new.get(inner)
+        raise InputError(
+            f"{folder} holds a cache with {name} = {old!r}, this one has {new!r}; repeat the earlier command, or "
+            "choose another --out"
+        )

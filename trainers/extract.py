@@ -1,0 +1,135 @@
+"""Features of images for a cache: decoded once where memory allows, a random view of each in every epoch."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from scoring.errors import InputError
+from scoring.images import Preprocessing
+from scoring.model import ScoringModel
+from trainers.augment import Draw, view
+from trainers.cache import DTYPES, PLAIN
+from trainers.config import Augmentation
+from trainers.data import decode_all, free_memory
+
+BLOCK = 1024  # images that are decoded, and written, at a time
+HELD_SHARE = 0.5  # of the memory that is free may hold pixels; more are decoded anew in every epoch
+
+Readers = Callable[[], Iterable[Callable[[], bytes]]]
+
+
+@dataclass(frozen=True)
+class CacheRecipe:
+    """How features are made; the augmentation is of every epoch but the first, which has none."""
+
+    augmentation: Augmentation
+    seed: int = 0
+    dtype: str = "float16"
+    batch_size: int = 256  # low precision results depend on it, so it belongs to the recipe
+    precision: str = "fp32"
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if not 1 <= self.batch_size <= BLOCK:
+            raise InputError(f"batch size must be between 1 and {BLOCK}, got {self.batch_size}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recipe as plain JSON values."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True)
+class Images:
+    """What is to be cached: N images and what is known of each.
+
+    Attributes:
+        readers: called once a pass over the images; each reader returns an image's bytes, or raises an error with a
+            ``status``.
+        keys: text, shape (N,).
+        labels: Arrow array of N labels, or None.
+        losses: N numbers, or None.
+    """
+
+    readers: Readers
+    keys: Sequence[str]
+    labels: pa.Array | None = None
+    losses: Sequence[float | None] | None = None
+
+
+class Pixels:
+    """Decoded images in blocks: held after the first pass where memory allows, else decoded in every pass.
+
+    Iterating yields the numbers of the images of a block, (B,), and their pixels, uint8 (B, 3, S, S).
+    """
+
+    def __init__(self, images: Images, preprocessing: Preprocessing, workers: int, *, passes: int) -> None:
+        self._images, self._preprocessing, self._workers = images, preprocessing, workers
+        self.failures: dict[str, int] = {}
+        size, n = preprocessing.size, len(images.keys)
+        need, free = n * 3 * size * size, free_memory()
+        self._hold = passes > 1 and (free is None or need < HELD_SHARE * free)
+        self._held: list[tuple[np.ndarray, Tensor]] = []
+        where = "held in memory after the first pass" if self._hold else "decoded anew for each epoch"
+        self.description = f"{n:,} images, {need / 1e9:.2g} GB of pixels, {where if passes > 1 else 'decoded once'}"
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, Tensor]]:
+        if self._held:
+            yield from self._held
+            return
+        blocks = []
+        for block in self._decode():
+            if self._hold:
+                blocks.append(block)
+            yield block
+        self._held = blocks
+
+    def _decode(self) -> Iterator[tuple[np.ndarray, Tensor]]:
+        failures = Counter[str]()
+        rows: list[int] = []
+        pixels: list[np.ndarray] = []
+        for row, image in enumerate(decode_all(self._images.readers(), self._preprocessing, self._workers)):
+            if isinstance(image, str) or image.pixels is None:
+                failures[image if isinstance(image, str) else image.status] += 1
+                continue
+            rows.append(row)
+            pixels.append(image.pixels)
+            if len(rows) == BLOCK:
+                yield np.array(rows), torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
+                rows, pixels = [], []
+        if rows:
+            yield np.array(rows), torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)
+        self.failures = dict(failures)
+
+
+@torch.inference_mode()
+def features(model: ScoringModel, block: Tensor, recipe: CacheRecipe, epoch: int, first: int) -> Tensor:
+    """Return the features of a block of images in an epoch, shape (B, D), float32, on the CPU.
+
+    Args:
+        model: on its device.
+        block: pixels, uint8, shape (B, 3, S, S).
+        recipe: augmentation, seed, batch size and precision.
+        epoch: ``PLAIN`` for the images as they are, any other for one random view each.
+        first: how many images came before the block, which with seed and epoch decides the views.
+    """
+    device = model.mean.device
+    size, found = model.spec.preprocessing.size, []
+    for start in range(0, len(block), recipe.batch_size):
+        images = block[start : start + recipe.batch_size].to(device)
+        if epoch != PLAIN:
+            seed = (recipe.seed * 1_000_003 + epoch) * 1_000_000_007 + first + start
+            draw = Draw(len(images), device, seed & 0x7FFFFFFFFFFFFFFF)
+            images = view(images, size, recipe.augmentation.scale, recipe.augmentation, draw)
+        with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
+            ready = model.normalize(images).contiguous(memory_format=torch.channels_last)
+            found.append(model.backbone(ready).float().cpu())
+    return torch.cat(found)
