@@ -93,8 +93,12 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
 def _candidates(block: Tensor, references: Tensor, k: int, own: int | None) -> tuple[Tensor, Tensor]:
     """Return the k most similar references, the most similar first; row i is not reference ``own + i``."""
     best, index = block.new_zeros(len(block), 0), torch.zeros(len(block), 0, dtype=torch.long)
+    buffer = block.new_empty(
+        len(block) * min(REFERENCES, len(references))
+    )  # taken once: fresh pages cost as much again
     for start in range(0, len(references), REFERENCES):
-        similarity = block @ references[start : start + REFERENCES].T  # (B, R)
+        part = references[start : start + REFERENCES]
+        similarity = torch.mm(block, part.T, out=buffer[: len(block) * len(part)].view(len(block), len(part)))  # (B, R)
         if own is not None:
             stop = min(own + len(block), start + similarity.shape[1])
             rows = torch.arange(min(max(own, start), stop), stop)
