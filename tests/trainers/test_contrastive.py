@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from scoring.distributions import vmf
 from scoring.errors import InputError
+from scoring.metrics import spearman
 from trainers.config import Contrastive, TrainConfig
 from trainers.methods import METHODS
 from trainers.methods.contrast import Contrast, of_labels, of_pairs, of_views, of_votes
@@ -473,3 +474,26 @@ def test_a_callers_mistake_is_a_value_error():
         of_views(2, 4, negatives=9)
     with pytest.raises(ValueError, match="block must be"):
         mcinfonce_of_samples(directions(3, 8, 4), of_views(2, 4), kappa_pos=1.0, block=0)
+
+
+@pytest.mark.parametrize("name", ["mcinfonce", "elk", "hib"])
+def test_kappa_learns_which_images_are_noisy(name):
+    method, head = built(name, width=13)
+    generator = seeded()
+    clean, noise = torch.randn(500, 12, generator=generator), 0.1 + 1.5 * torch.rand(500, generator=generator)
+
+    def view(rows):
+        blurred = clean[rows] + noise[rows, None] * torch.randn(len(rows), 12, generator=generator)
+        return torch.cat([blurred, noise[rows, None]], dim=1)  # how noisy it is can be seen, what that means cannot
+
+    optimizer = torch.optim.AdamW([*method.parameters(), *head.parameters()], lr=2e-3)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        for _ in range(250):
+            rows = torch.randint(500, (48,), generator=generator)
+            optimizer.zero_grad()
+            method(torch.stack([view(rows), view(rows)]), head, None).loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        kappa = head.eval()(view(torch.arange(500)))
+    assert spearman(kappa.numpy(), -noise.numpy()) > 0.5
