@@ -13,8 +13,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from curate import __version__
-from curate.commands import cache, evaluate, info, models, score, sheet, train, verify
+from curate.commands import cache, convert, evaluate, info, models, score, sheet, train, verify
 from curate.commands import filter as filter_command
+from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
 from curate.commands.report import say
 from scoring.errors import InputError
@@ -92,7 +93,7 @@ app.command("info", no_args_is_help=True)(user_errors(info.run))
 app.command("verify", no_args_is_help=True)(user_errors(verify.run))
 app.command("evaluate", no_args_is_help=True)(user_errors(evaluate.run))
 app.command("sheet", no_args_is_help=True)(user_errors(sheet.run))
-app.command("models")(user_errors(models.run))
+app.command("models", cls=with_subcommand("convert", user_errors(convert.run)))(user_errors(models.run))
 app.command("train", no_args_is_help=True)(user_errors(train.run))
 app.command("cache", no_args_is_help=True)(user_errors(cache.run))
 

@@ -92,3 +92,16 @@ def feature_width(backbone: nn.Module) -> int:
     """Return D, the width of what the backbone gives for one image."""
     width = getattr(backbone, "head_hidden_size", None) or backbone.num_features
     return int(width)  # type: ignore[arg-type]
+
+
+def canonical_name(backbone: nn.Module) -> str | None:
+    """Return timm's present name of a model, with the tag of its weights; None where it does not say."""
+    record = getattr(backbone, "pretrained_cfg", None) or {}
+    architecture, tag = record.get("architecture"), record.get("tag")
+    return f"{architecture}.{tag}" if architecture and tag else architecture
+
+
+def classifier_names(backbone: nn.Module) -> tuple[str, ...]:
+    """Return the names of the layers that timm's weights hold for classification, and our backbones do not."""
+    names = (getattr(backbone, "pretrained_cfg", None) or {}).get("classifier") or ()
+    return (names,) if isinstance(names, str) else tuple(names)

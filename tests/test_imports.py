@@ -96,6 +96,10 @@ def test_nothing_is_unpickled_evaluated_or_asserted_and_no_error_is_swallowed_bl
             assert [type(line) for line in node.body] != [ast.Pass], f"{path}:{node.lineno} hides an error"
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
+            if called == "torch.load" and path == Path("scoring/convert.py"):  # of strangers' files, as said there
+                options = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                assert options["weights_only"] == "True"
+                continue
             assert called not in ("eval", "exec", "torch.load", "np.load", "numpy.load"), f"{path}:{node.lineno}"
 
 

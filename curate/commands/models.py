@@ -15,11 +15,14 @@ def run(
 ) -> None:
     """List the models that ship, or show one model's card.
 
+    The word convert in place of a name makes a checkpoint out of other people's weights; it has a --help of its own.
+
     Example:
 
     \b
         curate models
         curate models visimsiam
+        curate models convert uncertainties.pth.tar -o mine.safetensors
     """
     from scoring.checkpoint import DEFAULT, find_checkpoint, read_header, shipped_models
 

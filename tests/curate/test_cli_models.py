@@ -101,3 +101,36 @@ def test_info_of_a_checkpoint_shows_its_kind_and_card(tiny_checkpoint):
     assert result.stderr.splitlines()[0].endswith(": checkpoint")
     facts = json.loads(run("info", tiny_checkpoint, "--json").stdout)["facts"]
     assert facts == read_header(tiny_checkpoint)
+
+
+def test_strangers_weights_convert_and_then_score_and_carry_heads(tmp_path):
+    import timm
+    import torch
+
+    torch.manual_seed(0)
+    torch.save(timm.create_model("resnet10t.c3_in1k").state_dict(), tmp_path / "weights.pth")
+    out = tmp_path / "ours.safetensors"
+    result = run("models", "convert", tmp_path / "weights.pth", "--backbone", "resnet10t.c3_in1k", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == [
+        "resnet10t.c3_in1k at 176 pixels, without a head: `curate train --freeze` adds one",
+        f"model {read_header(out)['digest'][:12]}: {out}",
+    ]
+    assert "  file: weights.pth" in [line[2:] for line in run("models", out).stdout.splitlines()]
+    again = run("models", "convert", tmp_path / "weights.pth", "-o", out)
+    assert again.exit_code == 1
+    assert "exists already" in again.stderr
+    assert load_model(out)[0].spec.preprocessing.resize == 201
+
+
+def test_the_help_of_convert_is_its_own_and_bad_usage_is_exit_2(tmp_path):
+    result = run("models", "convert", "--help")
+    assert result.exit_code == 0
+    assert "Usage: curate models convert [OPTIONS] {file}" in result.output.replace("root", "curate")
+    assert "curate models convert vit_base_uncertainty.pth.tar" in result.output
+    assert run("models", "convert").exit_code == 2
+    wrong = run("models", "convert", "x.pth", "-o", tmp_path / "o.safetensors", "--no-such-option")
+    assert wrong.exit_code == 2
+    missing = run("models", "convert", tmp_path / "x.pth", "-o", tmp_path / "o.safetensors")
+    assert missing.exit_code == 1
+    assert missing.stderr == f"error: expected a file of weights, found none at {tmp_path / 'x.pth'}\n"

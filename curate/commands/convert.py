@@ -1,0 +1,51 @@
+"""``curate models convert``: other people's weights -> a checkpoint."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.report import say
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="A .pth.tar, .pth or .safetensors file of weights.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, NAME.safetensors.")],
+    backbone: Annotated[
+        str | None, typer.Option(help="timm's name of the model, where the file does not say it.", show_default=False)
+    ] = None,
+    licence: Annotated[str, typer.Option(help="Licence of the training data, for the model card.")] = "not stated",
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Convert other people's weights into a checkpoint; no code in them is run.
+
+    Reads the published pretrained visual uncertainties (.pth.tar), whose head becomes the column unc_losspred, and the
+    weights of any timm model, for --backbone of `curate train` and `curate cache`. Preprocessing is that of timm.
+
+    Example:
+
+    \b
+        curate models convert vit_base_uncertainty.pth.tar -o uncertain.safetensors
+        curate models convert weights.pth --backbone vit_small_patch16_224 -o small.safetensors
+    """
+    from curate.commands.train import check_out
+    from scoring.checkpoint import save_checkpoint
+    from scoring.convert import HEAD, convert
+
+    check_out(out, overwrite)
+    model, facts = convert(file, backbone)
+    metrics = {"metric": facts.pop("metric")} if "metric" in facts else {}
+    card = {
+        "method": HEAD if model.heads else "timm",
+        "training": {"converted from": facts},
+        "metrics": metrics,
+        "data_licence": licence,
+    }
+    digest = save_checkpoint(out, model, card)
+    if not quiet:
+        size = model.spec.preprocessing.size
+        head = f"with the head {HEAD}" if model.heads else "without a head: `curate train --freeze` adds one"
+        say(f"{facts['architecture']} at {size} pixels, {head}")
+        say(f"model {digest[:12]}: {out}")
