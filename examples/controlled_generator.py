@@ -5,7 +5,7 @@ small random networks. Positives are x+ whose latent lies around that of x as vM
 
 Source: Kirchhof et al. 2023 (MCInfoNCE), appendix B.1 and B.2. Where the authors' code does something that the text
 leaves out, it says so here: their generator is trained to spread over the sphere before anything else. Without that the
-construction of the text gives a cone (mean cosine 0.95 between two mu) in which even the location is not learned.
+construction of the text gives a cone (mean cosine 0.95 between two mu), far from the uniform latents of the theory.
 """
 
 import itertools
