@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
-from trainers.data import free_memory, loss_tensor, number_labels
+from trainers.data import free_memory, is_missing, loss_tensor, number_labels
 
 FORMAT = 1
 ABOUT = "cache.json"
@@ -231,7 +231,7 @@ def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str
         table = file.read(columns=names)
         columns = {name: table.column(name).to_pylist() for name in names}
     given = columns.get("label")
-    labels, classes = (None, []) if given is None or None in given else number_labels(given)
+    labels, classes = (None, []) if given is None or any(map(is_missing, given)) else number_labels(given)
     return labels, classes, loss_tensor(columns["loss"]) if "loss" in columns else None
 
 

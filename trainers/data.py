@@ -97,12 +97,17 @@ def number_labels(labels: Sequence[object]) -> tuple[Tensor, list[str]]:
     Raises:
         InputError: if a label is missing.
     """
-    missing = sum(label is None for label in labels)
+    missing = sum(is_missing(label) for label in labels)
     if missing:
         raise InputError(f"{missing} of {len(labels)} images have no label; drop them first")
     classes = sorted(set(labels), key=lambda label: (str(type(label)), label))
     number = {label: at for at, label in enumerate(classes)}
     return torch.tensor([number[label] for label in labels]), [str(label) for label in classes]
+
+
+def is_missing(label: object) -> bool:
+    """Return whether a label is none: null, or the empty text that CSV has in its place."""
+    return label is None or label == ""
 
 
 def loss_tensor(losses: Sequence[float | None]) -> Tensor:
@@ -115,7 +120,8 @@ def loss_tensor(losses: Sequence[float | None]) -> Tensor:
     wrong = int((~values.isfinite()).sum())
     if wrong:
         raise InputError(
-            f"{wrong} of {len(values)} images have no finite loss (null, NaN or infinite); drop them first"
+            f"{wrong} of {len(values)} images have no finite loss in the column of losses (null, NaN or infinite); "
+            "drop them first"
         )
     return values
 

@@ -35,7 +35,7 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
             "name one with --label, or use --label-from-folder"
         )
     labels = manifest.rows(0, manifest.n_rows).column(label).to_pylist()
-    if all(value is None for value in labels):
+    if all(value is None or value == "" for value in labels):
         raise InputError(
             f"{method} needs labels, and none of {len(labels):,} images has one in {label!r}; "
             "expected a sub-folder for each class, or another column (--label)"

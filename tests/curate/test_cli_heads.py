@@ -1,0 +1,159 @@
+"""``curate train ... --freeze`` and ``losspred`` as typed: heads on a model that somebody trusts, and bad input."""
+
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from scoring.checkpoint import load_model, read_header, save_checkpoint
+
+HEAD = ["--batch-size", "8", "--epochs", "2", "--device", "cpu", "--freeze"]
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def place(tiny_checkpoint, tmp_path_factory):
+    """A model, images in two classes, and lists of them that lack this or that."""
+    place = tmp_path_factory.mktemp("place")
+    shutil.copy(tiny_checkpoint, place / "one.safetensors")
+    generator = np.random.default_rng(0)
+    rows = []
+    for kind in ("cat", "dog"):
+        (place / "photos" / kind).mkdir(parents=True)
+        for i in range(8):
+            pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((40, 40)).save(place / "photos" / kind / f"{i}.png")
+            rows.append({"path": f"photos/{kind}/{i}.png", "label": kind, "mine": float(i), "word": "x"})
+    table = pl.DataFrame(rows)
+    table.write_csv(place / "list.csv")
+    table.with_columns(label=pl.lit("cat")).write_csv(place / "one_class.csv")
+    table.drop("label").write_csv(place / "unlabelled.csv")
+    holes = [None if i == 3 else row["label"] for i, row in enumerate(rows)]
+    table.with_columns(label=pl.Series(holes)).write_csv(place / "holes.csv")
+    table.with_columns(mine=pl.Series([float("nan"), *range(15)], strict=False)).write_parquet(place / "nan.parquet")
+    table.head(3).write_csv(place / "few.csv")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def here(place, monkeypatch):
+    monkeypatch.chdir(place)
+
+
+def test_heads_accumulate_and_what_was_there_scores_the_same_to_the_bit(tmp_path):
+    two, three = tmp_path / "two.safetensors", tmp_path / "three.safetensors"
+    first = run("train", "losspred", "list.csv", "-o", two, "--backbone", "one.safetensors", *HEAD)
+    assert first.exit_code == 0, first.output
+    assert "kept as they are: visimsiam" in first.stderr
+    assert "ordered " in first.stderr
+    second = run("train", "mcinfonce", "photos", "-o", three, "--backbone", two, "--half", *HEAD)
+    assert second.exit_code == 0, second.output
+    assert read_header(three)["preprocessing"] == read_header("one.safetensors")["preprocessing"]
+    tables = {}
+    for name, model in {"one": "one.safetensors", "two": two, "three": three}.items():
+        out = tmp_path / f"{name}.parquet"
+        assert run("score", "photos", "-o", out, "--model", model, "--device", "cpu").exit_code == 0
+        tables[name] = pl.read_parquet(out)
+    for name in ("two", "three"):
+        for column in ("embedding", "kappa_visimsiam"):
+            assert tables[name][column].equals(tables["one"][column])
+    assert tables["three"]["unc_losspred"].equals(tables["two"]["unc_losspred"])
+    assert "kappa_mcinfonce" in tables["three"].columns
+
+
+def test_a_backbone_that_moves_says_which_heads_stay_behind(tmp_path):
+    out = tmp_path / "m.safetensors"
+    result = run("train", "losspred", "list.csv", "-o", out, "--backbone", "one.safetensors", *HEAD[:-1])
+    assert result.exit_code == 0, result.output
+    assert "left behind, since the backbone moves: visimsiam; --freeze keeps them" in result.stderr
+    assert set(read_header(out)["heads"]) == {"losspred"}
+    again = run("train", "losspred", "list.csv", "-o", tmp_path / "n.safetensors", "--backbone", out, *HEAD)
+    assert "the head losspred is trained anew" in again.stderr
+
+
+@pytest.mark.parametrize("form", ["ranking", "l2"])
+def test_losses_of_ones_own_need_no_labels(tmp_path, form):
+    out = tmp_path / "m.safetensors"
+    result = run("train", "losspred", "unlabelled.csv", "--loss-column", "mine", "--form", form, "-o", out,
+                 "--backbone", "one.safetensors", *HEAD)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "accuracy" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["losspred", "unlabelled.csv"], "losspred needs labels, and there is no column 'label'"),
+        (["losspred", "photos"], "losspred needs labels, and there is no column 'label' (columns: key, uri)"),
+        (["mcinfonce", "unlabelled.csv", "--positives", "labels"], "mcinfonce needs labels, and there is no column"),
+        (["losspred", "holes.csv"], "1 of 16 images have no label"),
+        (["losspred", "one_class.csv"], "labels of at least 2 classes, and all 16 images are of class 'cat'"),
+        (
+            ["losspred", "few.csv"],
+            "at least one batch of 8 images, got 3; give more images, or lower --batch-size to 3",
+        ),
+        (["losspred", "nan.parquet", "--loss-column", "mine"], "1 of 16 images have no finite loss"),
+        (["losspred", "list.csv", "--loss-column", "none"], "no column 'none' to take losses from"),
+        (["losspred", "list.csv", "--loss-column", "word"], "expected numbers in the column of losses 'word'"),
+        (["losspred", "list.csv", "--size", "64"], "views of 32 pixels, got --size 64; leave --size out"),
+        (["losspred", "list.csv", "--task", "hinge"], "task must be one of cross-entropy, brier, margin"),
+        (["losspred", "list.csv", "--no-stop-gradient"], "always stops its gradient"),
+        (["losspred", "list.csv", "--optimizer", "lion"], "optimizer must be one of sgd, adamw"),
+        (["mcinfonce", "photos", "--kappa", "both"], "kappa must be one of head, norm"),
+        (["losspred", "list.csv", "--lr", "1e30", "--form", "l2"], "start anew with a lower --lr"),
+    ],
+)
+def test_bad_input_is_one_line_and_no_checkpoint(tmp_path, args, words):
+    out = tmp_path / "m.safetensors"
+    result = run("train", *args[:2], "-o", out, "--backbone", "one.safetensors", *HEAD, *args[2:])
+    assert result.exit_code == 1, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert words in errors[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_diverges_keeps_its_state_and_the_command_with_a_lower_rate_goes_on(tmp_path, monkeypatch):
+    import trainers.loop
+    from trainers.methods.losspred import LossPred
+
+    out, state = tmp_path / "m.safetensors", tmp_path / ".m.safetensors.state"
+    args = ["train", "losspred", "list.csv", "-o", out, "--backbone", "one.safetensors", *HEAD]
+    real, forward, seen = trainers.loop.train, LossPred.forward, []
+
+    def poisoned(self, features, head, labels):
+        seen.append(1)
+        return forward(self, features * (float("nan") if len(seen) == 3 else 1), head, labels)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainers.loop, "train", lambda *a, **named: real(*a, **named, save_every=-1.0))
+        patch.setattr(LossPred, "forward", poisoned)
+        result = run(*args)
+    assert result.exit_code == 1
+    error = result.stderr.splitlines()[-1]
+    assert "the loss is nan at step 2, with lr 0.001" in error
+    assert f"The last good state, of step 2, is kept in {state}: repeat the command with a lower --lr" in error
+    assert state.exists()
+    assert "diverged at step 2 with lr 0.001; expected a lower --lr" in run(*args).stderr
+    result = run(*args, "--lr", "1e-4")
+    assert result.exit_code == 0, result.output
+    assert f"going on from {state}" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_a_run_that_diverges_leaves_an_older_checkpoint_as_it_is(tmp_path):
+    out = tmp_path / "m.safetensors"
+    model, card = load_model("one.safetensors")
+    save_checkpoint(out, model, card)
+    before = out.read_bytes()
+    result = run("train", "losspred", "list.csv", "-o", out, "--backbone", "one.safetensors", "--overwrite", *HEAD,
+                 "--lr", "1e30", "--form", "l2")  # fmt: skip
+    assert result.exit_code == 1
+    assert out.read_bytes() == before
