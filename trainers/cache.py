@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
+from trainers.config import Augmentation
 from trainers.data import free_memory, is_missing, loss_tensor, number_labels
 
 FORMAT = 1
@@ -45,6 +46,7 @@ class CachedFeatures:
         classes: the label that each number stands for.
         losses: float64, shape (N,), what the user computed, or None.
         augmented: epochs that views may be taken from: all but the plain one, unless there is no other.
+        augmentation: how those views were drawn.
         digest: of what it was made of, and of its rows.
     """
 
@@ -56,6 +58,7 @@ class CachedFeatures:
     classes: list[str]
     losses: Tensor | None
     augmented: list[int]
+    augmentation: Augmentation
     digest: str
     failures: dict[str, int] = field(default_factory=dict)
 
@@ -134,6 +137,7 @@ def open_cache(folder: str | Path) -> CachedFeatures:
         classes,
         losses,
         list(range(1, about["epochs"])) or [PLAIN],
+        _augmentation(folder / ABOUT, about),
         total.hexdigest(),
         first["failures"],
     )
@@ -167,11 +171,12 @@ def read_about(folder: Path) -> dict[str, Any] | None:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         got = about.get("format") if isinstance(about, dict) else type(about).__name__
         raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: make it anew")
-    wanted = {"epochs": int, "width": int, "model": dict, "recipe": dict, "preprocessing": dict, "columns": dict}
+    wanted: dict[str, type] = {"epochs": int, "width": int, "data": str}
+    wanted |= dict.fromkeys(("model", "recipe", "preprocessing", "columns"), dict)
     wrong = [name for name, kind in wanted.items() if not isinstance(about.get(name), kind)]
     if wrong or not 1 <= about["epochs"] <= MOST_EPOCHS or not 1 <= about["width"] <= 1 << 20:
         raise damaged(path, f"no good value for {(wrong or ['epochs or width'])[0]}")
-    if about["recipe"].get("dtype") not in DTYPES or not isinstance(about["recipe"].get("augmentation"), dict):
+    if about["recipe"].get("dtype") not in DTYPES:
         raise damaged(path, "no good value for recipe")
     return about
 
@@ -223,6 +228,13 @@ def _named_errors(path: Path) -> Iterator[None]:
 
 def _open(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+
+
+def _augmentation(path: Path, about: dict[str, Any]) -> Augmentation:
+    try:
+        return Augmentation(**about["recipe"]["augmentation"])
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        raise damaged(path, f"no good value for the augmentation: {error}") from None
 
 
 def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str], Tensor | None]:

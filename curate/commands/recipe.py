@@ -21,6 +21,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
     "form": ("losspred", "form"),
     "task": ("losspred", "task"),
     "margin": ("losspred", "margin"),
+    "within": ("losspred", "within"),
     "weight": ("losspred", "weight"),
     "folds": ("losspred", "folds"),
     "stop_gradient": ("losspred", "stop_gradient"),
@@ -44,7 +45,7 @@ def recipe_of(
     Raises:
         InputError: for a value out of range, or an option that the method, or a cache, does not read.
     """
-    from trainers.config import Augmentation, TrainConfig
+    from trainers.config import TrainConfig
 
     known = {field.name for field in fields(TrainConfig)} | {*SECTIONS, *AUGMENTATION}
     values = {name: value for name, value in typed.items() if name in known and name not in ("method", "freeze")}
@@ -61,7 +62,7 @@ def recipe_of(
             f"--{wrong[0].replace('_', '-')} is for images, and a cache has its views already; leave it out"
         )
     config = recipe(typed["method"], {**values, "n_small": 0})
-    return replace(config, augmentation=Augmentation(**cache.about["recipe"]["augmentation"]))
+    return replace(config, augmentation=cache.augmentation)
 
 
 def recipe(method: str, typed: dict[str, Any]) -> "TrainConfig":

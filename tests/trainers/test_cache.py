@@ -280,6 +280,8 @@ def test_an_epoch_of_another_cache_or_place_is_refused(copy, model, files, tmp_p
         ({"epochs": "many"}, "no good value for epochs"),
         ({"width": 1 << 40}, "no good value"),
         ({"recipe": {}}, "no good value for recipe"),
+        ({"recipe": {"dtype": "float16", "augmentation": {"shear": 1}}}, "belongs to another cache"),
+        ({"data": 3}, "no good value for data"),
     ],
 )
 def test_a_note_that_cannot_be_is_refused(copy, change, words):
@@ -420,3 +422,11 @@ def test_losses_of_ones_own_are_kept(model, files, tmp_path):
     note = about(model, 1, RECIPE, loss="mine")
     make_cache(tmp_path / "f", note, images(files, losses=losses), model, RECIPE, workers=1)
     assert open_cache(tmp_path / "f").losses.tolist() == [float(i) for i in range(N) if i != 5]
+
+
+def test_an_augmentation_that_nobody_knows_is_refused(made, tmp_path, model, files):
+    """Even where every file agrees on it, as those of another version would."""
+    strange = {**about(model, 1), "recipe": {**RECIPE.to_json(), "augmentation": {"shear": 1}}}
+    make_cache(tmp_path / "f", strange, images(files), model, RECIPE, workers=1)
+    with pytest.raises(InputError, match=r"cache.json is damaged \(no good value for the augmentation: .*shear"):
+        open_cache(tmp_path / "f")
