@@ -65,7 +65,7 @@ def main() -> None:
         epochs = ["--epochs", str(arguments.epochs_trunk)]
         curate(
             *("train", "supervised", str(joined), "-o", str(trunk), "--backbone", "resnet10t"),
-            *(*common, *epochs, "--lr", "0.2", "--corrupt", "0.1"),
+            *(*common, *epochs, "--lr", "0.2", "--corrupt", "0.1", "--half"),  # so that what stands on it can be, too
         )
     if not model.exists():
         data = [str(arguments.folder / f"tinyimagenet_train_{part}.parquet") for part in "ab"]

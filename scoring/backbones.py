@@ -41,15 +41,16 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
         ) from None
 
 
-def size_options(name: str, size: int) -> dict[str, Any]:
+def size_options(name: str, size: int | None) -> dict[str, Any]:
     """Return the timm options that let a model read images of ``size``, and others where it can.
 
-    Convolutional networks read any size. Transformers are built for one; most of timm's also read others with
-    ``dynamic_img_size``.
+    None stands for the size that its published weights are for. Convolutional networks read any size. Transformers
+    are built for one; most of timm's also read others with ``dynamic_img_size``.
     """
     config = timm.get_pretrained_cfg(name) if timm.is_model(name.split(".")[0]) else None
     if config is None or not config.fixed_input_size:
         return {}
+    size = size or config.input_size[-1]
     options: dict[str, Any] = {"img_size": size, "dynamic_img_size": True}
     try:
         with torch.device("meta"):

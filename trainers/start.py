@@ -91,7 +91,7 @@ def find_start(text: str | None, *, size: int | None = None) -> Start:
         return Start(DEFAULT, None, {"random": DEFAULT})
     if text.startswith(PUBLISHED):
         name = text.removeprefix(PUBLISHED)
-        options = size_options(name, size) if size else {}
+        options = size_options(name, size)
         backbone = create_backbone(name, pretrained=True, options=options)
         spec = ModelSpec(name, options, {}, published_preprocessing(backbone, size))
         return Start(name, ScoringModel(spec, backbone=backbone), {"timm": name})

@@ -180,6 +180,8 @@ def run(
     made_of |= {"start": start.about, **({"cache": inputs.digest} if cache else {})}
     card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
     exact = exact_parts(config, model) if half else []
+    if exact and not all(torch.equal(v.half().float(), v.float()) for v in model.backbone.parameters()):
+        line("the backbone is stored as float32: as float16 it would give other embeddings")
     digest = save_checkpoint(out, model, card, dtype=torch.float16 if half else torch.float32, exact=exact)
     state.unlink(missing_ok=True)
     line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))

@@ -55,6 +55,7 @@ def test_heads_accumulate_and_what_was_there_scores_the_same_to_the_bit(tmp_path
     assert "ordered " in first.stderr
     second = run("train", "mcinfonce", "photos", "-o", three, "--backbone", two, "--half", *HEAD)
     assert second.exit_code == 0, second.output
+    assert "the backbone is stored as float32: as float16 it would give other embeddings" in second.stderr
     assert read_header(three)["preprocessing"] == read_header("one.safetensors")["preprocessing"]
     tables = {}
     for name, model in {"one": "one.safetensors", "two": two, "three": three}.items():

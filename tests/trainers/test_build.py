@@ -203,6 +203,10 @@ def test_published_weights_come_with_their_own_preprocessing(tmp_path, monkeypat
     half = (0.5, 0.5, 0.5)
     assert start.model.spec.preprocessing == Preprocessing(224, 248, "bicubic", half, half)
     assert start.about == {"timm": "vit_tiny_patch16_224.augreg_in21k"}
+    assert start.model.spec.backbone_options == {
+        "img_size": 224,
+        "dynamic_img_size": True,
+    }  # so small views can be read
     pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     with torch.inference_mode():
         tokens = theirs.eval().forward_features((pixels / 255 - 0.5) / 0.5)
