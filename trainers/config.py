@@ -84,6 +84,7 @@ class LossPrediction:
     task: str = "cross-entropy"  # the loss that is predicted
     loss_column: str = ""  # a column of the data that holds the loss, computed elsewhere; then there is no classifier
     margin: float = 0.1  # of the ranking
+    within: float = 0.0  # weight of ranking a view as less certain than its own plain image; other pairs have the rest
     weight: float = 1.0  # of the head's loss beside the classifier's
     folds: int = 5  # classifiers; an image's loss is of the one that did not learn from it; 1: all learn from all
     stop_gradient: bool = True  # whether the backbone is out of the head's reach; always, for the ranking
@@ -97,6 +98,10 @@ class LossPrediction:
         for name in ("margin", "weight"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name} of the loss prediction must be above 0, got {getattr(self, name)}")
+        if not 0 <= self.within <= 1:
+            raise InputError(f"within is a weight in [0, 1], got {self.within}")
+        if self.within and self.form != "ranking":
+            raise InputError("pairs within an image are ranked, and --form l2 has no ranking; leave out --within")
         if self.form == "ranking" and not self.stop_gradient:
             raise InputError(
                 "the ranking loss always stops its gradient before the backbone; use --form l2, or stop it"

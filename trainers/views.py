@@ -9,7 +9,7 @@ from torch import Tensor
 from scoring.errors import InputError
 from scoring.model import ScoringModel
 from trainers.augment import Draw, view
-from trainers.cache import CachedFeatures
+from trainers.cache import PLAIN, CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.methods.method import Method
@@ -47,7 +47,7 @@ class ImageViews:
         device: torch.device,
     ) -> None:
         self._config, self._model, self._backbone = config, model, backbone
-        self._n_standard = method.n_standard
+        self._n_standard, self._n_plain = method.n_standard, method.n_plain
         self._n_small = config.n_small if method.multi_crop else 0
         self._pixels = images.pixels.to(device)
 
@@ -56,7 +56,9 @@ class ImageViews:
         config, recipe = self._config, self._config.augmentation
         images = self._pixels[rows]
         draw = Draw(len(images), images.device, config.seed * 1_000_003 + step)
-        standard = [view(images, config.size, recipe.scale, recipe, draw) for _ in range(self._n_standard)]
+        plain = [images.float()] * self._n_plain
+        drawn = range(self._n_standard - self._n_plain)
+        standard = plain + [view(images, config.size, recipe.scale, recipe, draw) for _ in drawn]
         small = [view(images, config.small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
         features = []
         with torch.autocast(images.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
@@ -86,7 +88,7 @@ class CachedViews:
 
     def __init__(self, config: TrainConfig, cache: CachedFeatures, method: Method, *, device: torch.device) -> None:
         self._seed, self._cache, self._device = config.seed, cache, device
-        self._n_views = method.n_standard
+        self._n_views, self._plain = method.n_standard - method.n_plain, [PLAIN] * method.n_plain
         if len(cache.augmented) < self._n_views:
             raise InputError(
                 f"{config.method} takes {self._n_views} views of an image, each from an epoch of its own, and "
@@ -101,7 +103,7 @@ class CachedViews:
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch // at_once)
         order = torch.randperm(len(self._cache.augmented), generator=generator).tolist()
         start = epoch % at_once * self._n_views
-        return [self._cache.augmented[at] for at in order[start : start + self._n_views]]
+        return self._plain + [self._cache.augmented[at] for at in order[start : start + self._n_views]]
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Tensor:
         """Return the features of these images in the cached epochs of this epoch of training."""

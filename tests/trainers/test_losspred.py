@@ -185,11 +185,37 @@ def test_a_backbone_that_nothing_would_teach_is_refused():
         ({"folds": 0}, "folds must be between 1"),
         ({"margin": 0.0}, "margin of the loss prediction must be above 0"),
         ({"stop_gradient": False}, "always stops its gradient"),
+        ({"within": 1.5}, r"a weight in \[0, 1\], got 1.5"),
+        ({"within": 0.3, "form": "l2"}, "leave out --within"),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused(changes, words):
     with pytest.raises(InputError, match=words):
         LossPrediction(**changes)
+
+
+def test_pairs_within_an_image_and_between_images_are_weighed():
+    # logits are the features themselves; two views of 4 images, of which the first is the plain one
+    made = method(n_classes=2, width=2, freeze="trunk", within=0.25, folds=1)
+    given = torch.rand(2, 4)
+    said = given.flatten()
+    assert (made.n_standard, made.n_plain) == (2, 1)
+    with torch.no_grad():
+        made.classifier.weight.copy_(torch.eye(2))
+        made.classifier.bias.zero_()
+    torch.manual_seed(1)
+    features, labels = torch.randn(2, 4, 2), torch.tensor([0, 1, 1, 0])
+    loss = [[-features[v, i].log_softmax(0)[labels[i]].item() for i in range(4)] for v in range(2)]
+
+    def hinge(sign, a, b):
+        return max(0.0, 0.1 - sign * (a - b).item())
+
+    within = sum(hinge(1, given[1, i], given[0, i]) for i in range(4)) / 4  # a view is less certain, whatever its loss
+    order = {(v, i): 1 if loss[v][i] > loss[v][i + 1] else -1 for v in range(2) for i in (0, 2)}
+    between = sum(hinge(sign, given[v, i], given[v, i + 1]) for (v, i), sign in order.items()) / 4
+    fit = sum(sum(row) for row in loss) / 8
+    step = made(features, lambda flat: said, labels)
+    assert step.loss.item() == pytest.approx(fit + 0.25 * within + 0.75 * between, rel=1e-5)
 
 
 def test_cross_fitted_losses_are_honest_where_features_are_noise():

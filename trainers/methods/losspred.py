@@ -107,7 +107,7 @@ class LossPred(Method):
     """A head that predicts the loss of a classifier, or any loss that you computed: by rank, or by value."""
 
     needs_labels = True
-    n_standard = 1
+    n_standard = 1  # and the plain image, where the two are to be compared
     multi_crop = False
     defaults: ClassVar = {
         "optimizer": "adamw",
@@ -130,6 +130,8 @@ class LossPred(Method):
             self.classifier = None
         else:
             self.classifier = nn.Linear(width, self.recipe.folds * n_classes)
+        if self.recipe.within:
+            self.n_standard, self.n_plain = 2, 1
         self._batch: Batch | None = None
 
     @classmethod
@@ -154,7 +156,8 @@ class LossPred(Method):
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the classifiers' cross-entropy and, weighted, the head's loss.
 
-        Views of an image count as images of their own; the order of a batch is random, so neighbours make pairs.
+        The order of a batch is random, so neighbours make pairs, in each view; with ``within``, so do the plain image
+        and its view.
         """
         if head is None:
             raise ValueError("loss prediction needs an uncertainty head")
@@ -171,12 +174,24 @@ class LossPred(Method):
             if labels is None:
                 raise ValueError("loss prediction needs labels, or losses")
             total, task, measures = self._classify(flat, labels.repeat(n_views), batch.rows.repeat(n_views))
-        if self.recipe.form == "ranking":
-            own = ranking_loss(predicted, task, gap=self.recipe.margin)
-        else:
-            own = l2_loss(predicted, task)
+        own = self._rank(predicted, task, n_views) if self.recipe.form == "ranking" else l2_loss(predicted, task)
         measures |= {"task": task.mean(), "unc": predicted.detach().mean(), "ordered": share_ordered(predicted, task)}
         return Step(total + self.recipe.weight * own, measures)
+
+    def _rank(self, predicted: Tensor, task: Tensor, n_views: int) -> Tensor:
+        """Return the ranking loss of all pairs; those of one image weigh ``within``, those of two images the rest.
+
+        In a pair of one image the view is to be the less certain, whatever the losses: it was made from the plain
+        image and cannot hold more of what that shows (the data processing inequality). This is our addition: loss
+        prediction alone leaves 5 to 20 % of blurred, noisy or covered images more certain than before.
+        """
+        gap, within = self.recipe.margin, self.recipe.within
+        u, loss = predicted.view(n_views, -1), task.view(n_views, -1)
+        between = torch.stack([ranking_loss(u[at], loss[at], gap=gap) for at in range(n_views)]).mean()
+        if not within:
+            return between
+        of_one = (gap - (u[1] - u[0])).clamp(min=0).mean()  # the plain image is view 0
+        return within * of_one + (1 - within) * between
 
     def _classify(self, flat: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Return the classifiers' loss, each image's loss under the classifier of its own fold, and measures."""

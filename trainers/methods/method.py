@@ -43,12 +43,14 @@ class Method(nn.Module):
     Class attributes:
         needs_labels: whether the data must have them.
         n_standard: views of full resolution an image; multi-crop views come after them.
+        n_plain: how many of them show the image as it is scored, without augmentation; they come first.
         multi_crop: whether low-resolution views are used.
         defaults: where its recipe differs from TrainConfig's defaults.
     """
 
     needs_labels: ClassVar[bool] = False
-    n_standard: ClassVar[int] = 2
+    n_standard: int = 2
+    n_plain: int = 0
     multi_crop: ClassVar[bool] = True
     defaults: ClassVar[dict[str, Any]] = {}
 
