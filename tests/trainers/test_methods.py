@@ -109,7 +109,7 @@ def test_simsiam_and_visimsiam_differ_in_nothing_but_the_loss(predictor):
     ours = VISimSiam(5, config, 0)
     assert {k: v.shape for k, v in plain.state_dict().items()} == {k: v.shape for k, v in ours.state_dict().items()}
     features = torch.randn(4, 16, 5)
-    one, two = plain(features, None, None), ours(features, torch.ones(4, 16), None)
+    one, two = plain(features, None, None), ours(features, Given(torch.ones(64)), None)
     assert one.measures["cosine"].item() == pytest.approx(two.measures["cosine"].item(), abs=1e-6)
     assert one.loss.item() == pytest.approx(-one.measures["cosine"].item(), abs=1e-6)
     assert two.loss.item() != pytest.approx(one.loss.item(), abs=1e-3)
@@ -120,9 +120,9 @@ def test_spread_is_one_on_the_whole_sphere_and_zero_after_collapse():
     method = VISimSiam(64, TrainConfig(latent_dim=64, hidden_dim=64), 0)
     method.projector = torch.nn.Identity()
     even = torch.randn(2, 4000, 64)
-    assert method(even, torch.ones(2, 4000), None).measures["spread"].item() == pytest.approx(1, abs=0.02)
+    assert method(even, Given(torch.ones(8000)), None).measures["spread"].item() == pytest.approx(1, abs=0.02)
     point = torch.randn(1, 1, 64).expand(2, 4000, 64)
-    assert method(point, torch.ones(2, 4000), None).measures["spread"].item() == pytest.approx(0, abs=1e-5)
+    assert method(point, Given(torch.ones(8000)), None).measures["spread"].item() == pytest.approx(0, abs=1e-5)
 
 
 def test_supervised_loss_is_smoothed_cross_entropy_and_counts_hits():
