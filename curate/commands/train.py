@@ -85,7 +85,7 @@ def run(
     form: Annotated[str | None, own("losspred: ranking (of pairs) or l2 (distance)")] = None,
     task: Annotated[str | None, own("losspred: the loss to predict: cross-entropy, brier or margin")] = None,
     margin: Annotated[float | None, own("losspred: margin of the ranking (0.1)")] = None,
-    within: Annotated[float | None, own("losspred: weight of ranking a view as less certain than its image (0)")] = None,
+    within: Annotated[float | None, own("losspred: weight of pairs of an image and its own view (0)")] = None,
     weight: Annotated[float | None, own("losspred: weight of the head's loss beside the classifier's (1)")] = None,
     folds: Annotated[
         int | None, own("losspred: classifiers; an image's loss is of one that did not learn from it (5)")
