@@ -72,8 +72,12 @@ class ScoringModel(nn.Module):
             Embeddings and what the heads say in float32: the heads run in float32 whatever the precision of the
             backbone, since half precision leaves only a few thousand distinct values.
         """
-        features = self.features(pixels).float()
-        with torch.autocast(pixels.device.type, enabled=False):
+        return self.read(self.features(pixels))
+
+    def read(self, features: Tensor) -> Outputs:
+        """Return what the heads say of features, shape (N, D), and the embedding that they give."""
+        features = features.float()
+        with torch.autocast(features.device.type, enabled=False):
             said: dict[str, dict[str, Tensor]] = {"kappa": {}, "unc": {}}
             for name, head in self.heads.items():
                 said[self.spec.heads[name].column][name] = head(features)

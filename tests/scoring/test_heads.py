@@ -61,7 +61,7 @@ def test_one_pass_gives_every_head_its_answer_in_its_own_direction():
     pixels = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     with torch.inference_mode():
         outputs, features = model(pixels), model.features(pixels)
-    assert set(outputs.kappas) == {"a", "b"} and set(outputs.uncertainties) == {"c"}
         alone = {name: head(features) for name, head in model.heads.items()}
+    assert set(outputs.kappas) == {"a", "b"} and set(outputs.uncertainties) == {"c"}
     for name, said in {**outputs.kappas, **outputs.uncertainties}.items():
         assert torch.equal(said, alone[name])
