@@ -5,11 +5,11 @@
 Reads cifar10_train/test, cifar10h_test_0-1999, tinyimagenet_train_a/b/val and caltech_subset as Parquet (columns
 `image`, `label`). The images of all three test sets are new to the model; so are the classes of the last.
 
-For every column, their rank average, and the baselines (entropy of a linear classifier that was fitted on the training
-labels, norm of the features, variance of the Laplacian): R-AUROC, AUROC of a kNN vote being right, Spearman with minus
+For every column, their rank average, and the baselines: R-AUROC, AUROC of a kNN vote being right, Spearman with minus
 the entropy of human votes, and how often a worse copy of an image is less certain than the image (the first 2,000 of
-a set). Every number has a 95 % bootstrap interval over images. The differences are paired: column minus baseline on
-the same resamples.
+a set). The baselines are the entropy of a linear classifier that was fitted on the embeddings and labels of the training
+images (for Caltech: of tiny-imagenet's), the norm of the features, and the variance of the Laplacian. Every number has a
+95 % bootstrap interval over images; differences are paired, column minus baseline on the same resamples.
 """
 
 import argparse
@@ -108,9 +108,10 @@ def evaluate(model: ScoringModel, data: Path) -> dict[str, dict[str, float]]:
     """Print every number of one model, and return measure -> name -> value."""
     found: dict[str, dict[str, float]] = {}
     preprocessing = model.spec.preprocessing
+    classifier: LinearClassifier | None = None  # where a set has no training images: that of the set before
     for name, (train, test) in SETS.items():
         pixels, labels = images_of(data / f"{test}.parquet", preprocessing)
-        right, classifier = None, None
+        right = None
         if train:
             known, classes = zip(*(images_of(data / f"{file}.parquet", preprocessing) for file in train), strict=True)
             references, of_references = ask(model, torch.cat(known)).embedding, torch.cat(classes)
