@@ -7,9 +7,9 @@ Reads cifar10_train/test, cifar10h_test_0-1999, tinyimagenet_train_a/b/val and c
 
 For every column, their rank average, and the baselines: R-AUROC, AUROC of a kNN vote being right, Spearman with minus
 the entropy of human votes, and how often a worse copy of an image is less certain than the image (the first 2,000 of
-a set). The baselines are the entropy of a linear classifier that was fitted on the embeddings and labels of the training
-images (for Caltech: of tiny-imagenet's), the norm of the features, and the variance of the Laplacian. Every number has a
-95 % bootstrap interval over images; differences are paired, column minus baseline on the same resamples.
+a set). The baselines are the entropy of a linear classifier that was fitted on the embeddings and labels of the
+training images (for Caltech: of tiny-imagenet's), the norm of the features, and the variance of the Laplacian. Every
+number has a 95 % bootstrap interval over images; differences are paired, column minus baseline on the same resamples.
 """
 
 import argparse
