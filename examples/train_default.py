@@ -103,7 +103,7 @@ def other_heads(folder: Path, out: Path, one: str) -> None:
         join(folder, joined, None)
     if not three.exists():
         curate(
-            *("cache", str(joined), "--model", one, "--epochs", "8", "-o", str(cache), "--precision", "bf16"),
+            *("cache", str(joined), "--model", one, "--epochs", "6", "-o", str(cache), "--precision", "bf16"),
             *("--scale", "0.1", "--jitter", "0.5", "--gray", "0.1", "--blur", "0.4", "--blur-sigma", "8"),
             *("--corrupt", "0.3"),
         )
