@@ -7,7 +7,6 @@ copied, until their names and shapes are known to be those of the model.
 
 import argparse
 import hashlib
-import math
 import re
 import zipfile
 from collections.abc import Mapping
@@ -24,8 +23,10 @@ from scoring.heads import UncertaintyHeadSpec
 from scoring.model import ModelSpec, ScoringModel
 
 HEAD = "losspred"  # what the converted head is called
-MODULE = re.compile(r"unc_module\.unc_module\.(\d+)\.(weight|bias)")
+MODULE = re.compile(r"unc_module\.unc_module\.([0-9]{1,3})\.(weight|bias)")
 MOST_ENTRIES = 100_000
+LONGEST_NAME = 200  # of an architecture
+LARGEST = 1e15  # number that a card takes over; whole ones in a file have no bound
 MOST_PICKLE = 64 << 20  # bytes of a file's pickle; that of a model with thousands of tensors is below one megabyte
 
 
@@ -128,8 +129,8 @@ def _weights(path: Path, found: dict[str, Any]) -> tuple[dict[str, Tensor], str 
         )
     arch = found.get("arch")
     numbers = {name: found[name] for name in ("epoch", "metric") if isinstance(found.get(name), (int, float))}
-    facts = {name: value for name, value in numbers.items() if math.isfinite(value)}
-    return weights, arch if isinstance(arch, str) else None, facts
+    facts = {name: value for name, value in numbers.items() if -LARGEST < value < LARGEST}
+    return weights, arch if isinstance(arch, str) and len(arch) <= LONGEST_NAME else None, facts
 
 
 def _head_shape(path: Path, weights: Mapping[str, Tensor]) -> UncertaintyHeadSpec | None:
@@ -140,7 +141,7 @@ def _head_shape(path: Path, weights: Mapping[str, Tensor]) -> UncertaintyHeadSpe
     if not any(name.startswith("unc_module.") for name in weights):
         return None
     matrices = {int(m[1]): weights[m[0]] for m in map(MODULE.fullmatch, weights) if m and m[2] == "weight"}
-    last = max(matrices, default=-1)
+    last = 2 * len(matrices) - 2
     regular = bool(matrices) and sorted(matrices) == list(range(0, last + 1, 2)) and matrices[last].ndim == 2
     widths = {value.shape[0] for at, value in matrices.items() if at != last and value.ndim == 2}
     if not regular or len(widths) > 1:
@@ -165,7 +166,7 @@ def _fit(
     extra = []
     for key, value in weights.items():
         module = MODULE.fullmatch(key)
-        if module:
+        if module and f"heads.{HEAD}.layers.{module[1]}.{module[2]}" in expected:
             ours[f"heads.{HEAD}.layers.{module[1]}.{module[2]}"] = value
         elif key.startswith(prefix) and f"backbone.{key.removeprefix(prefix)}" in expected:
             ours[f"backbone.{key.removeprefix(prefix)}"] = value

@@ -6,7 +6,8 @@ from math import erfc, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_STEPS = 50
+MOST_STEPS = 100
+MOST_HALVINGS = 40
 Floats = NDArray[np.float64]
 
 
@@ -19,7 +20,8 @@ class LogisticFit:
         intercept: at x = 0.
         error: standard error of the coefficient (Wald).
         p: two-sided p value of the coefficient being 0 (Wald).
-        converged: False where a threshold on x separates the two classes, or one is absent; then all are NaN.
+        converged: False where a threshold on x separates the two classes, one is absent, or float64 finds no maximum
+            (two rows from such a threshold); then all are NaN.
     """
 
     coefficient: float
@@ -39,7 +41,8 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
     Raises:
         ValueError: if x is not finite, or the shapes differ.
 
-    Source: the fit of Nakamura et al. 2023, arXiv:2203.11437, appendix C; Newton steps on the standardised score.
+    Source: the fit of Nakamura et al. 2023, arXiv:2203.11437, appendix C; Newton steps on the standardised score,
+    each halved until the likelihood does not fall: scores with heavy tails throw a full step past the maximum.
     """
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.shape != y.shape or x.ndim != 1 or not np.isfinite(x).all():
@@ -49,13 +52,9 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
     if not spread > 0 or separates(x, y > 0):
         return failed
     z = (x - x.mean()) / spread
-    beta = np.array([np.log(y.mean() / (1 - y.mean())), 0.0])
-    for _ in range(MOST_STEPS):
-        gradient, information = _newton_terms(z, y, beta)
-        step = np.linalg.solve(_matrix(information), gradient)
-        beta = beta + step
-        if np.abs(step).max() < 1e-10:
-            break
+    beta = _maximum(z, y, np.array([np.log(y.mean() / (1 - y.mean())), 0.0]))
+    if beta is None:
+        return failed
     _, information = _newton_terms(z, y, beta)
     error = float(np.sqrt(np.linalg.inv(_matrix(information))[1, 1]))
     coefficient = beta[1] / spread
@@ -66,6 +65,26 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
         two_sided(float(beta[1]) / error),
         True,
     )
+
+
+def _maximum(z: Floats, y: Floats, beta: Floats) -> Floats | None:
+    """Return the intercept and slope of the highest likelihood, from a start; None where steps find none."""
+    height = _log_likelihood(z, y, beta)
+    for _ in range(MOST_STEPS):
+        gradient, information = _newton_terms(z, y, beta)
+        matrix = _matrix(information)
+        if not np.linalg.det(matrix) > 0:
+            return None
+        step = np.linalg.solve(matrix, gradient)
+        if np.abs(step).max() < 1e-10 * (1 + np.abs(beta).max()):
+            return beta + step
+        for _ in range(MOST_HALVINGS):
+            reached = _log_likelihood(z, y, beta + step)
+            if reached >= height - 1e-12 * abs(height):  # the concave likelihood rises along a Newton step
+                break
+            step = step / 2
+        beta, height = beta + step, reached
+    return None
 
 
 def separates(x: NDArray, y: NDArray) -> bool:
@@ -101,6 +120,11 @@ def two_sided(z: float) -> float:
 
 def _chance(logit: Floats) -> Floats:
     return 0.5 * (1 + np.tanh(logit / 2))
+
+
+def _log_likelihood(z: Floats, y: Floats, beta: Floats) -> float:
+    logit = beta[0] + beta[1] * z
+    return float((y * logit - np.logaddexp(0, logit)).sum())
 
 
 def _newton_terms(z: Floats, y: Floats, beta: Floats) -> tuple[Floats, Floats]:

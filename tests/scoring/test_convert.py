@@ -169,6 +169,9 @@ def change(state, name, value):
         ("model.extra.weight", torch.zeros(3), "'model.extra.weight' is not its"),
         ("model.cls_token", torch.zeros(1, 1, 384), r"'cls_token' has shape \(1, 1, 384\), expected \(1, 1, 192\)"),
         ("unc_module.unc_module.3.weight", torch.zeros(1, 512), "an uncertainty module of a shape that is not known"),
+        ("unc_module.unc_module.100000000000.weight", torch.zeros(1, 512), "'unc_module.+00.weight' is not its"),
+        ("unc_module.unc_module.7.bias", torch.zeros(1), "'unc_module.unc_module.7.bias' is not its"),
+        ("unc_module.unc_module.00.bias", torch.zeros(512), "'unc_module.unc_module.00.bias' is not its"),
         ("unc_module.unc_module.2.bias", None, "1 are missing, first 'heads.losspred.layers.2.bias'"),
         ("model.cls_token", torch.full((1, 1, 192), float("nan")), "numbers that are not finite, first in .*cls_token"),
     ],
@@ -176,6 +179,14 @@ def change(state, name, value):
 def test_weights_that_are_not_the_models_are_refused_by_name(theirs, tmp_path, name, value, words):
     torch.save(published(theirs, state_dict=change(theirs.state_dict(), name, value)), tmp_path / "w.pth.tar")
     with pytest.raises(InputError, match=words):
+        convert(tmp_path / "w.pth.tar")
+
+
+def test_numbers_and_names_without_bound_do_not_reach_the_card(theirs, tmp_path):
+    torch.save(published(theirs, epoch=10**400, metric=float("nan"), arch="x" * 10_000), tmp_path / "w.pth.tar")
+    _, facts = convert(tmp_path / "w.pth.tar", VIT)
+    assert set(facts) == {"architecture", "file", "sha256"}
+    with pytest.raises(InputError, match="does not say which model it holds"):
         convert(tmp_path / "w.pth.tar")
 
 

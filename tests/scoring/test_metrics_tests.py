@@ -61,6 +61,18 @@ def test_logistic_fit_is_the_maximum_likelihood_of_scikit_learn():
     assert fit.p == pytest.approx(2 * scipy.stats.norm.sf(fit.coefficient / fit.error), rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_score_with_heavy_tails_is_fitted_where_full_newton_steps_would_not_arrive(seed):
+    generator = np.random.default_rng(seed)
+    x = np.exp(3 * generator.normal(size=200))
+    y = (generator.random(200) < 0.97) ^ (x > np.quantile(x, 0.97))
+    fit = metrics.logistic_regression(x, y)
+    assert fit.converged
+    rest = y - 1 / (1 + np.exp(-fit.intercept - fit.coefficient * x))
+    assert rest.sum() == pytest.approx(0, abs=1e-6)  # the equations of the maximum
+    assert rest @ (x / x.std()) == pytest.approx(0, abs=1e-6)
+
+
 @pytest.mark.parametrize("y", [[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
 def test_a_fit_without_a_finite_answer_says_so(y):
     fit = metrics.logistic_regression(np.array([1.0, 2, 3, 4]), np.array(y, bool))
