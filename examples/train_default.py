@@ -116,7 +116,7 @@ def other_heads(folder: Path, out: Path, one: str) -> None:
     if not three.exists():
         curate(
             *("train", "losspred", "-o", str(three), "--backbone", str(two), *common, "--within", "0.35"),
-            *("--epochs", "20", "--batch-size", "512"),
+            *("--epochs", "10", "--batch-size", "512"),
         )
 
 
