@@ -20,6 +20,7 @@ from scoring.distributions import vmf
 
 SPREAD = 0.5  # some pair of 1000 mu must have a cosine below this, or the generator is drawn again
 SMOOTHING_STEPS = 5000
+LARGEST = 1e12  # kappa of an encoder: draws then spread by 3e-6, not far from what float32 can tell apart
 TABLE_POINTS = 2**20  # of log C over kappa; the nearest is taken, which is good to 1e-4 up to kappa = 128
 
 
@@ -204,6 +205,29 @@ def _smooth(direction: nn.Sequential, steps: int) -> None:
         optimizer.step()
 
 
+class Certainty(nn.Module):
+    """kappa(x) = exp(a net(x) + c), where a and c make it span a range on 1000 points before it learns.
+
+    It can go as low as a loss wants: ``Concentration`` has a floor at e^c, which the softplus never goes below. And it
+    stays below ``LARGEST``, since a loss that wants kappa = inf ends in inf * 0 where float32 overflows: log kappa is
+    log LARGEST - softplus(log LARGEST - a net - c), which leaves a kappa of 100 as it is, to ten digits.
+    """
+
+    def __init__(self, net: nn.Sequential, low: float, high: float) -> None:
+        super().__init__()
+        self.net = net
+        with torch.no_grad():
+            raw = net(torch.rand(1000, net[0].in_features))
+        self.slope = math.log(high / low) / float(raw.max() - raw.min())
+        self.offset = math.log(high) - self.slope * float(raw.max())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return kappa, shape (N,), > 0 and at most ``LARGEST``, of x, shape (N, D)."""
+        top = math.log(LARGEST)
+        below = top - self.offset - self.slope * self.net(x).squeeze(1)
+        return torch.exp(top - F.softplus(below))
+
+
 class Encoder(nn.Module):
     """mu(x) and kappa(x) from two networks that share nothing, six hidden layers each (appendix B.1)."""
 
@@ -216,7 +240,7 @@ class Encoder(nn.Module):
             _calm(self.direction)
             _calm(net)
             _fill(self.direction)
-        self.kappa = Concentration(net, low, high)
+        self.kappa = Certainty(net, low, high)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mu, unit vectors (N, D), and kappa (N,)."""

@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from scoring.distributions import vmf
+from trainers.methods import contrastive_losses as losses
+from trainers.methods.contrast import of_pairs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import controlled_experiment as experiment
-from controlled_generator import Generator
+from controlled_generator import LARGEST, Certainty, Concentration, Generator, network
 
 CPU = torch.device("cpu")
 
@@ -115,6 +117,80 @@ def test_a_short_run_lowers_the_error_in_location(loss):
     assert math.isfinite(after.kappa_error)
 
 
+def shifted(kind, by, low=16.0, high=32.0):
+    """A network for kappa whose output is ``by`` higher, in units of log kappa, than when it was fitted."""
+    torch.manual_seed(11)
+    model = kind(network([4, 8, 1]), low, high)
+    with torch.no_grad():
+        model.net[-1].bias += by / model.slope
+    return model
+
+
+def test_the_kappa_of_an_encoder_begins_in_its_range_and_goes_as_low_as_it_is_sent():
+    x = torch.rand(1000, 4, generator=torch.Generator().manual_seed(1))
+    begin = shifted(Certainty, 0.0)(x)
+    assert 14 < begin.min() < 18
+    assert 28 < begin.max() < 37
+    assert torch.allclose(shifted(Certainty, -5.0)(x), begin * math.exp(-5), rtol=1e-4)
+    raw = shifted(Concentration, -50.0)  # the generator's has a floor
+    assert float(raw(x).detach().min()) == pytest.approx(math.exp(raw.offset), rel=1e-3)
+
+
+@pytest.mark.parametrize("by", [20.0, 40.0, 100.0, 1e4])
+def test_a_kappa_that_runs_away_stays_below_its_bound_with_a_finite_gradient(by):
+    x = torch.rand(50, 4, generator=torch.Generator().manual_seed(1))
+    model = shifted(Certainty, by)
+    kappa = model(x)
+    assert kappa.max() <= LARGEST * (1 + 1e-5)
+    assert kappa.min() > 0.4 * min(LARGEST, 16 * math.exp(by) if by < 100 else LARGEST)
+    kappa.log().sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("loss", ["mcinfonce", "hib", "elk"])
+def test_losses_and_their_gradients_are_finite_at_the_largest_kappa(loss):
+    torch.manual_seed(3)
+    mu = torch.nn.functional.normalize(torch.randn(16, 10), dim=1).requires_grad_()
+    kappa = torch.full((16,), LARGEST).requires_grad_()
+    function, settings = {
+        "mcinfonce": (losses.mcinfonce, {"kappa_pos": 20.0, "samples": 4}),
+        "hib": (losses.hib, {"a": 1.0, "b": 0.0, "samples": 4}),
+        "elk": (losses.elk, {"kappa_pos": 20.0}),
+    }[loss]
+    value = function(mu, kappa, of_pairs(8), **settings)
+    value.backward()
+    assert value.isfinite()
+    assert mu.grad.isfinite().all()
+    assert kappa.grad.isfinite().all()
+
+
+def test_hib_raises_kappa_without_end_and_yet_stays_finite():
+    tiny = replace(
+        experiment.REDUCED, dim=4, batch=32, samples=4, steps=60, width=16, pool=512, smoothing=100,
+        evaluate=300, compare=100, lr=0.05, loss="hib", **experiment.OWN["hib"],
+    )  # fmt: skip
+    result = experiment.evaluate(tiny, *experiment.train(tiny, 0, device=CPU))
+    assert 1e4 < result.kappa_median <= LARGEST * (1 + 1e-5)
+    assert math.isfinite(result.location_rank)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(monkeypatch):
+    monkeypatch.setattr(
+        experiment, "loss_of", lambda setting, phase, encoder, pairs: encoder(pairs.x)[1].sum() * math.nan
+    )
+    tiny = replace(experiment.REDUCED, dim=3, batch=8, samples=2, steps=5, width=8, pool=64, smoothing=5, share=0.0)
+    with pytest.raises(RuntimeError, match="expected a finite loss, got nan by step 1 of both"):
+        experiment.train(tiny, 0, device=CPU)
+
+
+def test_for_small_kappa_elk_compares_by_the_product_of_both_kappas_and_the_cosine():
+    # so that kappa_pos k^2 / D takes the place of kappa_pos in InfoNCE: where the START_ELK comes from
+    mu = torch.nn.functional.normalize(torch.randn(2, 10, generator=torch.Generator().manual_seed(2)), dim=1).double()
+    uniform = float(vmf.log_normalizer(torch.zeros(()), 10))
+    kernel = float(vmf.log_expected_likelihood(mu[0], torch.tensor(0.2), mu[1], torch.tensor(0.1))) - uniform
+    assert kernel == pytest.approx(0.2 * 0.1 * float(mu[0] @ mu[1]) / 10, rel=1e-2)
+
+
 def test_a_seed_gives_the_same_encoder_twice():
     tiny = replace(experiment.REDUCED, dim=3, batch=16, samples=2, steps=6, width=8, pool=256, smoothing=20)
     states = [experiment.train(tiny, 3, device=CPU)[1].state_dict() for _ in range(2)]
@@ -140,7 +216,7 @@ def test_the_paper_size_is_the_paper_size():
 
 
 def test_the_tables_print_our_numbers_above_the_papers(capsys, tmp_path, monkeypatch):
-    made = experiment.Result(0.1, 0.05, 0.97, 3.0, 2.0, 0.5, 22.0, 1.0)
+    made = experiment.Result(0.1, 0.05, 0.97, 3.0, 2.0, 0.5, 22.0, 21.0, 1.0)
     monkeypatch.setattr(experiment, "train", lambda *arguments, **keywords: (None, None, 1.0))
     monkeypatch.setattr(experiment, "evaluate", lambda *arguments: made)
     out = tmp_path / "results.json"
@@ -150,7 +226,23 @@ def test_the_tables_print_our_numbers_above_the_papers(capsys, tmp_path, monkeyp
     assert "| paper | 0.04 ± 0.00 | 0.99 ± 0.00 | 6.15 ± 0.61 | 0.82 ± 0.04" in printed
     assert "| paper | 0.02 ± 0.00 | 1.00 ± 0.00 | 21.70 ± 0.31 | 0.92 ± 0.00" in printed
     assert "Figure 3, 2 seeds (4, 5)" in printed
+    assert "| injective | 0.10 ± 0.00 (0.05 ± 0.00) | 0.97 ± 0.00 | true kappa is inf | 0.50 ± 0.00 | 22.00" in printed
     assert '"kappa_rank": 0.5' in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "printed"),
+    [
+        ([0.126], "0.13"),
+        ([1.0, 3.0], "2.00 ± 1.00"),
+        ([1e12, 3e12], "2.0e+12 ± 1.0e+12"),
+        ([5.8e18], "5.8e+18"),
+        ([1.0, math.nan], "-"),
+        ([math.inf], "-"),
+    ],
+)
+def test_a_cell_is_readable_whatever_is_in_it(values, printed):
+    assert experiment.cell(values) == printed
 
 
 @pytest.mark.parametrize(
