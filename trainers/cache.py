@@ -30,6 +30,7 @@ PLAIN = 0  # the epoch without augmentation
 DTYPES = {"float16": torch.float16, "float32": torch.float32}
 MOST_EPOCHS = 100_000
 ABOUT_BYTES = 64 << 20
+STORED = {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY", "BIT_PACKED"}  # encodings that `curate cache` writes
 HELD_SHARE = 0.5  # of the memory that is free may hold epochs
 
 
@@ -95,6 +96,8 @@ class CachedFeatures:
         with _named_errors(path), _open(path) as file:
             start = 0
             for batch in file.iter_batches(batch_size=65536, columns=["features"], use_threads=False):
+                if batch.column(0).null_count:
+                    raise damaged(path, "rows without features")
                 values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
                 target[start : start + len(batch)] = values.reshape(len(batch), self.width)
                 start += len(batch)
@@ -226,8 +229,8 @@ def _named_errors(path: Path) -> Iterator[None]:
         raise damaged(path, str(error).splitlines()[0].strip() if str(error) else type(error).__name__) from None
 
 
-def _open(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+def _open(path: Path, **how: Any) -> pq.ParquetFile:
+    return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, **how)
 
 
 def _augmentation(path: Path, about: dict[str, Any]) -> Augmentation:
@@ -238,13 +241,41 @@ def _augmentation(path: Path, about: dict[str, Any]) -> Augmentation:
 
 
 def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str], Tensor | None]:
+    """Return labels, classes and losses; what they take is bounded by the size of the file."""
     names = [name for name in ("label", "loss") if about["columns"].get(name)]
-    with _named_errors(path), _open(path) as file:
+    with _named_errors(path), _open(path, read_dictionary=[name for name in names if name == "label"]) as file:
+        for name in names:
+            _check_plain(path, file, name)
         table = file.read(columns=names)
-        columns = {name: table.column(name).to_pylist() for name in names}
-    given = columns.get("label")
-    labels, classes = (None, []) if given is None or any(map(is_missing, given)) else number_labels(given)
-    return labels, classes, loss_tensor(columns["loss"]) if "loss" in columns else None
+        columns = {name: table.column(name) for name in names}
+    labels, classes = _numbered(columns["label"]) if "label" in columns else (None, [])
+    return labels, classes, loss_tensor(columns["loss"].to_pylist()) if "loss" in columns else None
+
+
+def _check_plain(path: Path, file: pq.ParquetFile, name: str) -> None:
+    """Raise ``InputError`` unless a column is of its type and stored as it is: packed text could unfold to anything."""
+    kind = file.schema_arrow.field(name).type
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    fits = pa.types.is_float64(value) if name == "loss" else pa.types.is_string(value) or pa.types.is_integer(value)
+    groups = (file.metadata.row_group(at) for at in range(file.metadata.num_row_groups))
+    every = (group.column(at) for group in groups for at in range(group.num_columns))
+    chunks = [chunk for chunk in every if chunk.path_in_schema == name]
+    if not fits or any(chunk.compression != "UNCOMPRESSED" or set(chunk.encodings) - STORED for chunk in chunks):
+        raise damaged(path, f"a column {name!r} that was not written so")
+
+
+def _numbered(labels: pa.ChunkedArray) -> tuple[Tensor | None, list[str]]:
+    """Return the number of each label and what each number stands for; nothing where a label is missing."""
+    coded = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
+    if coded.null_count or not len(coded):
+        return None, []
+    whole = coded.unify_dictionaries().combine_chunks()
+    used, at = np.unique(whole.indices.to_numpy(), return_inverse=True)
+    values = whole.dictionary.take(pa.array(used)).to_pylist()
+    if any(map(is_missing, values)):
+        return None, []
+    numbers, classes = number_labels(values)
+    return numbers[torch.from_numpy(at)], classes
 
 
 def _all_finite(values: Tensor) -> bool:

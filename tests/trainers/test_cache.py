@@ -311,6 +311,51 @@ def test_a_footer_that_claims_more_rows_than_its_file_can_hold_is_refused(copy, 
         open_cache(copy)
 
 
+def rewrite(folder, at, labels, **how):
+    """Write an epoch again, with its note, around other labels."""
+    path = folder / epoch_name(at)
+    note = {b"curate": pq.read_metadata(path).metadata[b"curate"]}
+    table = pq.read_table(path).set_column(1, "label", labels).replace_schema_metadata(note)
+    pq.write_table(table, path, store_schema=True, write_statistics=False, **how)
+
+
+PACKED = {"compression": {"key": "NONE", "label": "ZSTD", "features.list.element": "NONE"}, "use_dictionary": False}
+PREFIXES = {"compression": "NONE", "column_encoding": {"label": "DELTA_BYTE_ARRAY"}, "use_dictionary": False}
+
+
+@pytest.mark.parametrize("how", [PACKED, PREFIXES])
+def test_labels_that_could_unfold_to_more_than_the_file_are_not_read(copy, how):
+    rewrite(copy, 0, pa.array(["a" * 100_000] * (N - 1)), **how)
+    with pytest.raises(InputError, match=r"epoch-000000.parquet is damaged \(a column 'label' that was not written so"):
+        open_cache(copy)
+
+
+def test_one_long_label_is_held_once_however_many_rows_have_it(copy):
+    long = "a" * 1_000_000
+    rewrite(copy, 0, pa.array([long, "b"] * 11 + [long]), use_dictionary=["label"], compression="NONE")
+    assert (copy / epoch_name(0)).stat().st_size < 2_000_000
+    cache = open_cache(copy)
+    assert cache.classes == [long, "b"]
+    assert cache.labels.tolist() == [0, 1] * 11 + [0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (pa.array([30, 4, 30, 5] * 5 + [4] * 3), ["4", "5", "30"]),
+        (pa.array(["é", "z", "a"] * 7 + ["é", "a"]), ["a", "z", "é"]),
+        (pa.array(["a", ""] * 11 + ["b"]), None),
+        (pa.array(["a", None] * 11 + ["b"]), None),
+    ],
+)
+def test_labels_are_numbered_in_their_order_over_several_row_groups(copy, labels, classes):
+    rewrite(copy, 0, labels, row_group_size=3, compression="NONE")
+    cache = open_cache(copy)
+    assert cache.classes == (classes or [])
+    given = None if cache.labels is None else [cache.classes[at] for at in cache.labels.tolist()]
+    assert given == (None if classes is None else [str(one) for one in labels.to_pylist()])
+
+
 def config(method="losspred", **changes):
     base = TrainConfig(
         method, "resnet10t", size=32, n_small=0, epochs=5, batch_size=8, lr=0.01, freeze="trunk", optimizer="adamw",
