@@ -59,6 +59,7 @@ EXPERIMENTS = {
     "clean": "positives from the labels",
     "aggregate": "positives from CIFAR-10N's majority label",
     "baselines": "no contrastive training",
+    "regressions": "no contrastive training: the rank of the disagreement itself, by ridge regression",
     "folds-soft": "positives from CIFAR-10H's votes, five folds",
     "folds-hard": "positives from CIFAR-10H's majority label, five folds",
     "plain-soft": "as soft, but heads learn from whole images and see no crop",
@@ -275,15 +276,28 @@ def baselines(features: Features, votes: Votes) -> Iterator[tuple[str, Numbers]]
         classifier = metrics.fit_linear(rows, labels, CLASSES)
         surety = [-metrics.entropy(classifier.logits(part).double().softmax(1).numpy()) for part in parts]
         yield f"class entropy, {name} labels", measure([[Reading(mu, *surety)]], features, votes)
-    weights = ridge(clean, torch.from_numpy(entropies(people)).float())
-    direct = [-(part.double() @ weights[:-1] + weights[-1]).numpy() for part in parts]
-    yield "ridge on the entropy of CIFAR-10N", measure([[Reading(mu, *direct)]], features, votes)
     lengths = [part.norm(dim=1).double().numpy() for part in parts]
     yield "length of the features", measure([[Reading(mu, *lengths)]], features, votes)
     head = load_model("visimsiam")[0].heads["visimsiam"].eval()
     with torch.no_grad():
         kappas = [head(features.scale * part).double().numpy() for part in parts]
     yield "kappa_visimsiam, as shipped", measure([[Reading(mu, *kappas)]], features, votes)
+
+
+def regressions(features: Features, votes: Votes) -> Iterator[tuple[str, Numbers]]:
+    """Yield what these features know of disagreement when they are fitted to it: of CIFAR-10N, and of CIFAR-10H."""
+    mu = F.normalize(features.test, dim=1)
+    parts = [features.test, features.crops, features.train[0, HELD_OUT]]
+
+    def fit(rows: Tensor, people: Tensor, penalty: float) -> list[Reading]:
+        weights = ridge(rows, torch.from_numpy(metrics.ranks(entropies(people)) / len(people)), penalty=penalty)
+        return [Reading(mu, *(-(part.double() @ weights[:-1] + weights[-1]).numpy() for part in parts))]
+
+    for penalty in (0.1, 1.0):
+        one = fit(features.train[0, TRAIN], votes.train[TRAIN], penalty)
+        yield f"ridge on CIFAR-10N's entropy, penalty {penalty}", measure([one], features, votes)
+        five = [fit(features.test[rows], votes.test[rows], penalty) for rows, _, _ in split_folds(len(votes.test))]
+        yield f"ridge on CIFAR-10H's entropy, folds, penalty {penalty}", measure_folds(five, features, votes)
 
 
 def ridge(rows: Tensor, target: Tensor, *, penalty: float = 0.01) -> Tensor:
@@ -331,6 +345,8 @@ def experiment(
     cases, seeds, steps = arguments.cases, arguments.seeds, arguments.steps
     if name == "baselines":
         return baselines(features, votes)
+    if name == "regressions":
+        return regressions(features, votes)
     if name.startswith("folds-"):
         return run_folds(name.removeprefix("folds-"), cases, features, votes, steps=steps // 2)
     source = name.removeprefix("random-").removeprefix("plain-")

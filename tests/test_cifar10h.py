@@ -99,6 +99,73 @@ def test_ridge_is_least_squares_with_a_penalty_on_all_but_the_offset():
     np.testing.assert_allclose(benchmark.ridge(x, y), slow, rtol=1e-5)
 
 
+def test_entropies_are_scipys_and_do_not_depend_on_which_class_has_the_votes():
+    votes = torch.from_numpy(np.random.default_rng(0).multinomial(51, np.full(10, 0.1), 200)).float()
+    shuffled = votes[:, torch.randperm(10, generator=torch.Generator().manual_seed(0))]
+    np.testing.assert_allclose(features.entropies(votes), stats.entropy(votes.double().numpy(), axis=1), rtol=1e-12)
+    np.testing.assert_array_equal(features.entropies(votes), features.entropies(shuffled))
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """Features and votes of the right sizes, all random, and a generator."""
+    monkeypatch.setattr(numbers, "RESAMPLES", 10)
+    rng = np.random.default_rng(0)
+    labels = torch.from_numpy(rng.integers(0, 10, 10_000))
+    votes = features.Votes(
+        torch.from_numpy(rng.multinomial(3, np.full(10, 0.1), 25_000)).float(),
+        torch.zeros(25_000, dtype=torch.long),
+        torch.zeros(25_000, dtype=torch.long),
+        torch.from_numpy(rng.multinomial(51, np.full(10, 0.1), 2_000)).float(),
+        labels,
+    )
+    empty = torch.zeros(1, 0, 1)
+    return features.Features(empty, empty[0], empty[0], rng.uniform(0.25, 1, 10_000), 1.0), votes, rng
+
+
+def reading(rng, crops):
+    mu = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(10_000, 3))).float(), dim=1)
+    return benchmark.Reading(mu, rng.normal(size=10_000), crops, rng.normal(size=2_500))
+
+
+def test_a_checkpoint_is_chosen_on_the_first_thousand_images_and_measured_on_the_others(made_up):
+    known, votes, rng = made_up
+    good_on_choice, good_elsewhere = (rng.normal(size=10_000) for _ in range(2))
+    good_on_choice[:1000] = known.shares[:1000]
+    good_elsewhere[1000:] = known.shares[1000:]
+    run = [reading(rng, good_elsewhere), reading(rng, good_on_choice)]
+    found = benchmark.measure([run], known, votes)
+    human = stats.entropy(votes.test.double().numpy(), axis=1).round(12)
+    expected = stats.spearmanr(-run[1].test[1000:2000], human[1000:]).statistic
+    assert found["entropy"].value == pytest.approx(expected)
+    assert found["crop"].value == pytest.approx(stats.spearmanr(good_on_choice[1000:], known.shares[1000:]).statistic)
+    second = stats.entropy(votes.train[22_500:].double().numpy(), axis=1).round(12)
+    assert found["10N"].value == pytest.approx(stats.spearmanr(-run[1].held_out, second).statistic)
+    cosine = run[1].mu @ run[1].mu.T
+    right = (votes.test_labels[cosine.fill_diagonal_(-2).argmax(1)] == votes.test_labels)[1000:]
+    assert found["R@1"].value == pytest.approx(float(right.float().mean()), abs=3e-4)
+
+
+def test_the_checkpoint_by_votes_is_chosen_on_the_first_thousand_votes_alone(made_up):
+    known, votes, rng = made_up
+    human = stats.entropy(votes.test.double().numpy(), axis=1).round(12)
+    run = [reading(rng, rng.normal(size=10_000)) for _ in range(2)]
+    run[0].test[1000:2000] = -human[1000:]
+    run[1].test[:1000] = -human[:1000]
+    expected = stats.spearmanr(-run[1].test[1000:2000], human[1000:]).statistic
+    assert benchmark.measure([run], known, votes)["by votes"].value == pytest.approx(expected)
+
+
+def test_a_fold_reports_its_own_images_alone(made_up):
+    known, votes, rng = made_up
+    human = stats.entropy(votes.test.double().numpy(), axis=1).round(12)
+    folds = benchmark.split_folds(2_000)
+    runs = [[reading(rng, rng.normal(size=10_000))] for _ in folds]
+    for run, (_, _, report) in zip(runs, folds, strict=True):
+        run[0].test[report] = -human[report]  # right about these, and about no others
+    assert benchmark.measure_folds(runs, known, votes)["entropy"].value == pytest.approx(1.0)
+
+
 def ambiguous(n=600):
     """Features that point at one class or half way between two, and three votes that agree or do not."""
     generator = torch.Generator().manual_seed(0)
