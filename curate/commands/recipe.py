@@ -10,24 +10,21 @@ if TYPE_CHECKING:
     from trainers.config import Augmentation, TrainConfig
     from trainers.start import Start
 
-# option -> the section of the recipe and the field that it sets; the section names the methods that read it
-SECTIONS: dict[str, tuple[str, str]] = {
-    "kappa": ("contrastive", "kappa"),
-    "positives": ("contrastive", "positives"),
-    "negatives": ("contrastive", "negatives"),
-    "samples": ("contrastive", "samples"),
-    "kappa_pos": ("contrastive", "kappa_pos"),
-    "phases": ("contrastive", "phases"),
-    "form": ("losspred", "form"),
-    "task": ("losspred", "task"),
-    "margin": ("losspred", "margin"),
-    "within": ("losspred", "within"),
-    "weight": ("losspred", "weight"),
-    "folds": ("losspred", "folds"),
-    "stop_gradient": ("losspred", "stop_gradient"),
-    "loss_column": ("losspred", "loss_column"),
+CONTRASTIVE = ("mcinfonce", "infonce", "hib", "elk")
+WITH_KAPPA = ("mcinfonce", "hib", "elk")
+# option -> the section of the recipe that has it, by the same name, and the methods that read it
+SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kappa": ("contrastive", WITH_KAPPA),
+    "positives": ("contrastive", CONTRASTIVE),
+    "negatives": ("contrastive", CONTRASTIVE),
+    "samples": ("contrastive", ("mcinfonce", "hib")),
+    "kappa_pos": ("contrastive", ("mcinfonce", "infonce", "elk")),
+    "phases": ("contrastive", WITH_KAPPA),
+    **dict.fromkeys(
+        ("form", "task", "margin", "within", "weight", "folds", "stop_gradient", "loss_column"),
+        ("losspred", ("losspred",)),
+    ),
 }
-METHODS_OF = {"contrastive": ("mcinfonce", "infonce", "hib", "elk"), "losspred": ("losspred",)}
 AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt")
 
 
@@ -82,15 +79,16 @@ def recipe(method: str, typed: dict[str, Any]) -> "TrainConfig":
     sections: dict[str, Any] = {"contrastive": Contrastive(), "losspred": LossPrediction()}
     given = {name: value for name, value in typed.items() if value is not None}
     own["augmentation"] = augmentation(own.get("augmentation", Augmentation()), given)
+    typed_of: dict[str, dict[str, Any]] = {section: {} for section in sections}
+    for option in [name for name in given if name in SECTIONS]:
+        section, readers = SECTIONS[option]
+        if method not in readers:
+            raise InputError(
+                f"--{option.replace('_', '-')} is of {', '.join(readers)}; {method} does not read it, leave it out"
+            )
+        typed_of[section][option] = given.pop(option)
     for section, blank in sections.items():
-        fields = {
-            SECTIONS[name][1]: given.pop(name) for name in list(given) if SECTIONS.get(name, "")[:1] == (section,)
-        }
-        if fields and method not in METHODS_OF[section]:
-            option = next(name for name, place in SECTIONS.items() if place == (section, next(iter(fields))))
-            readers = ", ".join(METHODS_OF[section])
-            raise InputError(f"--{option.replace('_', '-')} is of {readers}; {method} does not read it, leave it out")
-        own[section] = replace(own.get(section, blank), **fields)
+        own[section] = replace(own.get(section, blank), **typed_of[section])
     return TrainConfig(method=method, **{**own, **{k: v for k, v in given.items() if k not in AUGMENTATION}})
 
 

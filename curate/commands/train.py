@@ -77,7 +77,7 @@ def run(
     ] = None,
     samples: Annotated[int | None, own("mcinfonce, hib: Monte Carlo draws of an image")] = None,
     kappa_pos: Annotated[
-        float | None, own("mcinfonce, infonce, hib, elk: concentration of positives, 1 / temperature")
+        float | None, own("mcinfonce, infonce, elk: concentration of positives, 1 / temperature")
     ] = None,
     phases: Annotated[
         float | None, own("mcinfonce, hib, elk: share of the steps for mu alone, then kappa alone; 0: jointly")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curate.commands.recipe import METHODS_OF, SECTIONS, recipe
+from curate.commands.recipe import SECTIONS, recipe
 from scoring.errors import InputError
 from trainers.config import Augmentation, Contrastive, LossPrediction, TrainConfig
 from trainers.methods import METHODS
@@ -22,7 +22,18 @@ def test_what_is_typed_takes_its_place_in_its_section():
     assert recipe("mcinfonce", {"kappa": "norm", "phases": 0.5}).contrastive == Contrastive(kappa="norm", phases=0.5)
 
 
-@pytest.mark.parametrize(("method", "option"), [("visimsiam", "folds"), ("losspred", "kappa_pos"), ("hib", "form")])
+def test_options_that_hold_only_together_may_come_in_any_order():
+    ours = recipe("losspred", {"stop_gradient": False, "form": "l2"})
+    assert ours.losspred == LossPrediction(form="l2", stop_gradient=False)
+
+
+@pytest.mark.parametrize(
+    ("method", "option"),
+    [
+        ("visimsiam", "folds"), ("losspred", "kappa_pos"), ("hib", "form"), ("hib", "kappa_pos"), ("elk", "samples"),
+        ("infonce", "samples"), ("infonce", "kappa"), ("infonce", "phases"),
+    ],
+)  # fmt: skip
 def test_an_option_that_a_method_does_not_read_is_refused(method, option):
     flag = f"--{option.replace('_', '-')} is of .*; {method} does not read it"
     with pytest.raises(InputError, match=flag):
@@ -31,9 +42,8 @@ def test_an_option_that_a_method_does_not_read_is_refused(method, option):
 
 def test_every_option_and_method_of_a_section_exists():
     sections = {"contrastive": Contrastive(), "losspred": LossPrediction()}
-    for section, field in SECTIONS.values():
-        assert hasattr(sections[section], field)
-    for methods in METHODS_OF.values():
+    for option, (section, methods) in SECTIONS.items():
+        assert hasattr(sections[section], option)
         assert set(methods) <= set(METHODS)
 
 
