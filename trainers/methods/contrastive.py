@@ -92,7 +92,8 @@ class Contrastive(Method):
     def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return both, without the gradient of the one that is not learning now.
 
-        With kappa from the norm, the second phase still moves the projection that gives mu, through its length alone.
+        With kappa from the norm, the second phase still moves the projection that gives mu, through its length alone;
+        and with a backbone that is not frozen, it moves that for kappa.
         """
         if kappa is None or not self.settings.phases:
             return mu, kappa

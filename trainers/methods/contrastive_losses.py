@@ -66,7 +66,7 @@ def mcinfonce(
         denominator: which D.
         cross: average over all S x S pairs of a draw of the anchor and one of its positive, where equation 7 takes the
             S pairs of the same number. The expectation of equation 5 is the same, the draws are independent either
-            way, and the bias of few samples shrinks: 16 crossed do what 128 in step do, at next to no cost.
+            way, and the bias of few samples shrinks: 16 crossed do nearly what 128 in step do, at next to no cost.
         generator: for the draws.
         block: numbers in the largest temporary table, held to if one row of N of them fits; by default 2^19 on a CPU
             and 2^27 on a GPU.

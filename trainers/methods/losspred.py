@@ -69,7 +69,7 @@ def ranking_loss(predicted: Tensor, loss: Tensor, *, gap: float = 0.1, leeway: f
         predicted: uncertainties, shape (N,), N >= 2, in random order.
         loss: of the task, shape (N,); only its order counts, and no gradient flows through it.
         gap: margin, in the unit of the uncertainty.
-        leeway: losses that differ by no more than this ask for no order (s = 0).
+        leeway: losses that differ by less than this ask for no order (s = 0).
 
     Raises:
         ValueError: if the shapes differ, or there is no pair.
