@@ -197,10 +197,14 @@ def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, A
         note = json.loads(notes.get(METADATA_KEY, b""))
         footer = {"rows": rows, "keys": note["keys"], "failures": note["failures"]}
         same = (note["kind"], note["epoch"], note["cache"]) == ("cache", number, fingerprint(about))
-    except (ValueError, KeyError, TypeError):
+        counts = footer["failures"].values()
+        whole = isinstance(footer["keys"], str) and all(type(count) is int for count in counts)
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise damaged(path, "no note of what it is") from None
     if not same:
         raise InputError(f"{path} belongs to another cache or epoch; expected epoch {number} of {folder}: remove it")
+    if not whole or "features" not in schema.names:
+        raise damaged(path, "no good note of its images" if not whole else "no features")
     if schema.field("features").type != features_type(about["width"], about["recipe"]["dtype"]):
         raise damaged(path, f"features of type {schema.field('features').type}")
     # features are stored as they are: a footer that claims more rows than the file has room for is a lie

@@ -291,6 +291,32 @@ def test_a_note_that_cannot_be_is_refused(copy, change, words):
         open_cache(copy)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"failures": [1]}, "no note of what it is"),
+        ({"failures": {"corrupt": "many"}}, "no good note of its images"),
+        ({"keys": [1]}, "no good note of its images"),
+        ({"epoch": 2}, "belongs to another cache or epoch"),
+    ],
+)
+def test_a_footer_whose_note_cannot_be_is_refused(copy, change, words):
+    path = copy / epoch_name(1)
+    note = {**json.loads(pq.read_metadata(path).metadata[b"curate"]), **change}
+    table = pq.read_table(path).replace_schema_metadata({b"curate": json.dumps(note).encode()})
+    pq.write_table(table, path, compression="NONE")
+    with pytest.raises(InputError, match=words):
+        open_cache(copy)
+
+
+def test_an_epoch_without_features_is_refused(copy):
+    path = copy / epoch_name(1)
+    note = {b"curate": pq.read_metadata(path).metadata[b"curate"]}
+    pq.write_table(pq.read_table(path).drop_columns(["features"]).replace_schema_metadata(note), path)
+    with pytest.raises(InputError, match=r"epoch-000001.parquet is damaged \(no features"):
+        open_cache(copy)
+
+
 def test_a_folder_that_is_no_cache_says_what_makes_one(tmp_path):
     with pytest.raises(InputError, match="is not a cache of features; expected a folder that `curate cache` made"):
         open_cache(tmp_path)
