@@ -101,6 +101,9 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
         why = f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that the linear classifier is fitted for"
         return Correctness(right, None, {LINEAR: why})
     groups = group_duplicates(embedding)
+    if groups is not None and len(groups.first) < folds:
+        why = f"the rows have {len(groups.first)} different embeddings, fewer than the {folds} folds"
+        return Correctness(right, None, {LINEAR: why})
     linear = cross_validate(
         embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
     )
@@ -216,7 +219,9 @@ def slopes(
         if fit.converged:
             fits[column] = (fit, scaled)
         else:
-            notes.append(f"no logistic slope of {column}: it is constant, or a threshold on it is never wrong")
+            notes.append(
+                f"no logistic slope of {column}: it is constant but for a few rows, or a threshold on it is never wrong"
+            )
     if not fits:
         return LOGISTIC.without("no column has one; see the notes"), notes
     _fill_slopes(measure, fits, right, repeats=repeats, seed=seed)

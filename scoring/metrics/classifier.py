@@ -117,15 +117,17 @@ def cross_validate(
     Args:
         rows: embeddings, shape (N, D).
         labels: shape (N,), int64, >= 0.
-        folds: parts, 2 <= folds <= N; each class is spread over them evenly (see ``spread_folds``).
+        folds: parts, at least 2 and at most the rows (or groups); each class is spread over them evenly (see
+            ``spread_folds``).
         seed: of the folds, and of the ``MOST_ROWS`` rows that a classifier is fitted on where there are more.
         groups: shape (N,), int64; rows of one group, such as exact duplicates, share a fold.
 
     Raises:
         ValueError: if folds is out of range.
     """
-    if not 2 <= folds <= len(rows):
-        raise ValueError(f"folds must be between 2 and {len(rows)}, got {folds}")
+    most = len(rows) if groups is None else len(groups.unique())
+    if not 2 <= folds <= most:
+        raise ValueError(f"folds must be between 2 and {most}, got {folds}")
     fold = spread_folds(labels, folds, seed=seed, groups=groups)
     n_classes = int(labels.max()) + 1
     found, entropy = torch.zeros(len(rows), dtype=torch.long), torch.zeros(len(rows), dtype=torch.float64)
@@ -150,15 +152,15 @@ def spread_folds(labels: Tensor, folds: int, *, seed: int, groups: Tensor | None
         labels: shape (N,), int64.
         folds: how many, >= 2.
         seed: of the shuffle.
-        groups: shape (N,), int64; all rows of a group go where its lowest row goes.
+        groups: shape (N,), int64; the lowest row of each is dealt out, and the others go with it.
     """
+    if groups is not None:
+        _, of_row = torch.unique(groups, return_inverse=True)
+        lowest = torch.full((int(of_row.max()) + 1,), len(labels))
+        lowest.scatter_reduce_(0, of_row, torch.arange(len(labels)), "amin")
+        return spread_folds(labels[lowest], folds, seed=seed)[of_row]
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     order = order[labels[order].argsort(stable=True)]  # class by class, shuffled inside
     fold = torch.empty(len(labels), dtype=torch.long)
     fold[order] = torch.arange(len(labels)) % folds
-    if groups is not None:
-        lead = torch.full((int(groups.max()) + 1,), len(labels)).scatter_reduce_(
-            0, groups, torch.arange(len(labels)), "amin"
-        )
-        fold = fold[lead[groups]]
     return fold

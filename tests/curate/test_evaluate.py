@@ -181,6 +181,18 @@ def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
     assert any("infinite" in note for note in found.notes)
 
 
+def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_and_say_so(tmp_path):
+    rows = np.tile(np.eye(8, dtype=np.float16)[:2], (60, 1))
+    same = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), type=embedding_field(8).type)
+    path = make(tmp_path / "s.parquet", embedding=False, label=pa.array(["a", "a", "b", "b"] * 30))
+    table = pq.read_table(path).append_column("embedding", same)
+    pq.write_table(table, path)
+    found = evaluate(path, labels="label", settings=QUICK)
+    assert measure(found, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 3 folds"
+    assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
+    assert measure(found, "R-AUROC").values
+
+
 MISTAKES = {
     "a column that is not there": (["--labels", "labl"], {}, "no column 'labl'; did you mean 'label'?"),
     "nothing to measure": ([], {}, "expected something to measure against"),

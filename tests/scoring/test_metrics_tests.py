@@ -202,3 +202,20 @@ def test_the_laplacian_variance_is_its_definition():
     inside = gray[:-2, 1:-1] + gray[2:, 1:-1] + gray[1:-1, :-2] + gray[1:-1, 2:] - 4 * gray[1:-1, 1:-1]
     assert degradations.laplacian_variance(image).item() == pytest.approx(inside.var(ddof=1), rel=1e-4)
     assert degradations.laplacian_variance(degradations.blur(image, torch.Generator())) < 0.1 * inside.var()
+
+
+def test_groups_are_dealt_over_the_folds_as_evenly_as_rows_and_none_is_cut():
+    labels = torch.tensor([0, 0, 1, 1, 1, 0] * 20)
+    groups = torch.arange(120) % 7 * 11  # seven points, many rows each
+    fold = metrics.spread_folds(labels, 5, seed=3, groups=groups)
+    assert all(len(fold[groups == one].unique()) == 1 for one in groups.unique())
+    sizes = torch.bincount(torch.stack([fold[groups == one][0] for one in groups.unique()]), minlength=5)
+    assert sorted(sizes.tolist()) == [1, 1, 1, 2, 2]
+    alone = metrics.spread_folds(labels, 5, seed=3, groups=torch.arange(120))
+    assert torch.equal(alone, metrics.spread_folds(labels, 5, seed=3))
+
+
+def test_more_folds_than_groups_are_refused():
+    rows, labels = torch.eye(4).repeat(5, 1), torch.arange(20) % 2
+    with pytest.raises(ValueError, match="between 2 and 4, got 5"):
+        metrics.cross_validate(rows, labels, folds=5, groups=torch.arange(20) % 4)
