@@ -296,6 +296,23 @@ def test_a_stated_number_of_negatives_is_kept_of_those_there_are():
     assert (contrast.weights * (1 - of_views(2, 6).weights)).sum() == 0
 
 
+def test_an_anchor_of_a_class_with_few_others_keeps_the_negatives_that_it_has():
+    labels = torch.tensor([0] * 9 + [1]).repeat(2)  # two views of ten images; one is of another class
+    contrast = of_labels(labels, negatives=3, generator=seeded())
+    kept = dict(zip(contrast.anchors.tolist(), contrast.weights, strict=True))
+    assert all(kept[row].nonzero().flatten().tolist() == [9, 19] for row in range(9))
+    assert kept[9].sum() == kept[19].sum() == 3
+    assert not {9, 19} & set(kept[9].nonzero().flatten().tolist())
+
+
+def test_every_negative_is_kept_equally_often():
+    generator, counts, rounds = seeded(), torch.zeros(10), 2000
+    for _ in range(rounds):
+        counts += of_views(2, 6, negatives=3, generator=generator).weights[0][of_views(2, 6).weights[0] > 0]
+    error = (rounds * 0.3 * 0.7) ** 0.5
+    assert ((counts - 0.3 * rounds).abs() < 4 * error).all()
+
+
 def test_labels_give_positives_of_the_class_and_negatives_of_all_others():
     labels = torch.tensor([0, 1, 0, 2, 1, 1])
     contrast = of_labels(labels, generator=seeded())

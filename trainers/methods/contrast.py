@@ -83,7 +83,7 @@ def of_labels(
 
     Args:
         labels: one for every item, shape (B,), int64; views of one image share it.
-        negatives: how many negatives to keep for an anchor, at random; all where None.
+        negatives: how many negatives to keep for an anchor, at random; all where None, or where it has no more.
         generator: for the draws.
 
     Returns:
@@ -95,7 +95,7 @@ def of_labels(
     if len(usable) == 0:
         return None
     positives = torch.multinomial(wanted[usable], 1, generator=generator).squeeze(1)
-    return Contrast(usable, positives, _keep((~same)[usable].float(), negatives, generator))
+    return Contrast(usable, positives, _at_most((~same)[usable].float(), negatives, generator))
 
 
 def of_votes(votes: Tensor, *, generator: torch.Generator | None = None) -> Contrast | None:
@@ -155,11 +155,19 @@ def of_pairs(n: int, n_bank: int = 0, *, negatives: str = "batch", device: torch
 
 
 def _keep(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
-    """Keep ``count`` of the negatives of every row, at random."""
+    """Keep ``count`` of the negatives of every row, at random; each row must have as many."""
     if count is None:
         return weights
     fewest = int((weights > 0).sum(1).min())
     if not 1 <= count <= fewest:
         raise ValueError(f"negatives must be between 1 and {fewest} (those of the poorest anchor), got {count}")
-    chosen = torch.multinomial(weights, count, generator=generator)
-    return torch.zeros_like(weights).scatter_(1, chosen, 1.0)
+    return _at_most(weights, count, generator)
+
+
+def _at_most(weights: Tensor, count: int | None, generator: torch.Generator | None) -> Tensor:
+    """Keep ``count`` of the negatives of every row, at random and without repeats, or all where there are no more."""
+    if count is None:
+        return weights
+    order = torch.rand(weights.shape, device=weights.device, generator=generator).masked_fill_(weights <= 0, -1)
+    chosen = order.topk(min(count, weights.shape[1]), dim=1).indices
+    return torch.zeros_like(weights).scatter_(1, chosen, 1.0) * (weights > 0)
