@@ -193,4 +193,4 @@ def _features(model: ScoringModel, pixels: Tensor, *, draw: Draw | None = None) 
 
 def entropies(votes: Tensor) -> np.ndarray:
     """Return the entropy of each row's votes, nats, shape (N,), float64; equal ones tie whatever the order of votes."""
-    return metrics.entropy(votes.numpy()).round(12)  # sums in another order differ in their last digits
+    return metrics.entropy(votes.numpy())

@@ -81,4 +81,5 @@ def entropy(weights: NDArray) -> NDArray[np.float64]:
     total = weights.sum(1, keepdims=True)
     share = np.divide(weights, total, out=np.full_like(weights, np.nan), where=total > 0)
     log = np.log(share, out=np.zeros_like(share), where=~(share <= 0))
-    return 0.0 - (share * log).sum(1)  # and not -0.0
+    # rounded, so that the same votes for other classes tie, whatever order they were summed in; 0.0 and not -0.0
+    return 0.0 - (share * log).sum(1).round(12)

@@ -44,7 +44,7 @@ def test_an_uncertainty_head_is_the_published_perceptron():
 
     raw = leaky(leaky(x @ w0.T + b0) @ w2.T + b2) @ w4.T + b4
     assert torch.allclose(head(x), 2 * (torch.log1p(raw.exp())[:, 0] + 1e-6), rtol=1e-5)
-    assert w2.shape == (5, 5) and w4.shape == (1, 5)
+    assert (w2.shape, w4.shape) == ((5, 5), (1, 5))
 
 
 def test_the_kappa_of_a_norm_head_is_the_length_of_its_projection():
@@ -62,6 +62,6 @@ def test_one_pass_gives_every_head_its_answer_in_its_own_direction():
     with torch.inference_mode():
         outputs, features = model(pixels), model.features(pixels)
         alone = {name: head(features) for name, head in model.heads.items()}
-    assert set(outputs.kappas) == {"a", "b"} and set(outputs.uncertainties) == {"c"}
+    assert (set(outputs.kappas), set(outputs.uncertainties)) == ({"a", "b"}, {"c"})
     for name, said in {**outputs.kappas, **outputs.uncertainties}.items():
         assert torch.equal(said, alone[name])

@@ -219,3 +219,8 @@ def test_more_folds_than_groups_are_refused():
     rows, labels = torch.eye(4).repeat(5, 1), torch.arange(20) % 2
     with pytest.raises(ValueError, match="between 2 and 4, got 5"):
         metrics.cross_validate(rows, labels, folds=5, groups=torch.arange(20) % 4)
+
+
+def test_the_same_votes_for_other_classes_have_the_very_same_entropy():
+    votes = np.random.default_rng(0).multinomial(51, [0.6, 0.2, 0.1, 0.05, 0.05], size=200)
+    assert np.array_equal(metrics.entropy(votes), metrics.entropy(votes[:, [3, 0, 4, 2, 1]]))

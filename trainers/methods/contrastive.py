@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import HeadSpec, KappaHeadSpec, NormHead, NormHeadSpec
+from trainers.config import Contrastive as ContrastiveRecipe
 from trainers.config import TrainConfig
 from trainers.methods import contrast, contrastive_losses
 from trainers.methods.contrast import Contrast
@@ -172,6 +173,9 @@ class HIB(Contrastive):
 
 class ELK(Contrastive):
     """InfoNCE with the expected likelihood of two distributions as the similarity; no draws."""
+
+    # the kernel is a log-likelihood already: at 16 times it, kappa falls to about 1 (docs/cifar10h.md)
+    defaults: ClassVar = {**Contrastive.defaults, "contrastive": ContrastiveRecipe(kappa_pos=1.0)}
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
         """Return equation 55."""
