@@ -1,5 +1,6 @@
 """The modules of a run: the model, the method's own, and the optimiser; what is frozen, and what is kept."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from scoring.backbones import create_backbone, size_options
 from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
+from scoring.runner import is_out_of_memory
 from trainers.config import TrainConfig
 from trainers.methods import METHODS
 from trainers.methods.method import Method
@@ -47,11 +49,23 @@ def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = No
         model = ScoringModel(ModelSpec(config.backbone, options, heads, preprocessing), backbone=backbone)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
-        method = kind(model.width, config, n_classes)
+        method = _made(lambda: kind(model.width, config, n_classes), config)
     sizes = [config.size, config.small_size] if kind.multi_crop and config.n_small else [config.size]
     for size in sizes:
         _try_size(model, size)
     return model, method
+
+
+def _made(make: Callable[[], Method], config: TrainConfig) -> Method:
+    try:
+        return make()
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(
+            f"memory ran out for the modules of {config.method}, {config.hidden_dim:,} and {config.latent_dim:,} wide; "
+            "lower --hidden-dim or --latent-dim"
+        ) from None
 
 
 def kept_heads(config: TrainConfig, init: ScoringModel | None) -> list[str]:

@@ -1,10 +1,8 @@
 """Makes a cache of features: a folder that one process holds, and a file an epoch that appears whole or not at all."""
 
-import fcntl
 import hashlib
 import json
 import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
-from scoring.atomic import AtomicFile, place_error
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from scoring.lock import LOCK, hold_folder
 from scoring.model import ScoringModel
 from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
 from trainers.extract import CacheRecipe, Images, Pixels, features
 
-LOCK = "lock"
 GROUP_ROWS = 8192
 
 
@@ -36,32 +34,16 @@ class CacheProgress:
 
 
 class CacheFolder:
-    """The folder of a cache that is being made; at most one live process holds it.
-
-    The lock is the kernel's, on an open file: a process that dies, however it dies, no longer holds it.
-    """
+    """The folder of a cache that is being made; at most one live process holds it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = -1
 
     def __enter__(self) -> Self:
-        try:
-            self.folder.mkdir(exist_ok=True)
-            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise place_error(error, self.folder) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(self._lock, 200, 0).decode(errors="replace").strip() or "another process"
-            os.close(self._lock)
-            self._lock = -1
-            raise InputError(
-                f"{self.folder} is being written by {holder}; wait for it, or choose another --out"
-            ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"expected a folder for --out, and {self.folder} is a file; choose another --out")
+        self._lock = hold_folder(self.folder)
         return self
 
     def __exit__(

@@ -14,6 +14,16 @@ POSITIVES = ("views", "labels")
 DENOMINATORS = ("eq7", "authors", "negatives")
 FORMS = ("ranking", "l2")
 TASKS = ("cross-entropy", "brier", "margin")
+MOST_KAPPA = 1e6  # up to which the densities are tested
+MOST_WIDTH = 1 << 15  # of a layer, or a view in pixels: more is a slip of the finger
+MOST_EPOCHS = 10**9
+MOST_SEED = 2**31 - 1
+
+
+def require_seed(seed: int) -> None:
+    """Raise ``InputError`` unless a seed can be mixed with the number of a step."""
+    if not 0 <= seed <= MOST_SEED:
+        raise InputError(f"the seed must be between 0 and 2^31 - 1, got {seed}; choose another")
 
 
 @dataclass(frozen=True)
@@ -38,10 +48,10 @@ class Augmentation:
                 raise InputError(f"augmentation {name} is a chance in [0, 1], got {getattr(self, name)}")
         for name in ("scale", "small_scale", "blur_sigma"):
             object.__setattr__(self, name, tuple(getattr(self, name)))  # JSON knows lists alone
-        for name in ("scale", "small_scale"):
+        for name, most in (("scale", 1), ("small_scale", 1), ("blur_sigma", 224)):
             low, high = getattr(self, name)
-            if not 0 < low <= high <= 1:
-                raise InputError(f"augmentation {name} needs 0 < low <= high <= 1, got {low} and {high}")
+            if not 0 < low <= high <= most:
+                raise InputError(f"augmentation {name} needs 0 < low <= high <= {most}, got {low} and {high}")
 
 
 @dataclass(frozen=True)
@@ -66,8 +76,10 @@ class Contrastive:
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
         for name in ("kappa_init", "kappa_pos", "hib_a"):
-            if not 0 < getattr(self, name) < float("inf"):
+            if not getattr(self, name) > 0:
                 raise InputError(f"{name} of a contrastive method must be above 0, got {getattr(self, name)}")
+            if getattr(self, name) > MOST_KAPPA:
+                raise InputError(f"{name} must be at most {MOST_KAPPA:g}, got {getattr(self, name)}")
         if not 1 <= self.samples <= 4096:
             raise InputError(f"samples must be between 1 and 4096 draws of an image, got {self.samples}")
         if self.negatives < 0:
@@ -144,8 +156,19 @@ class TrainConfig:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch_size < 2:
             raise InputError(f"batch_size must be at least 2 (batch normalisation), got {self.batch_size}")
-        if not self.lr > 0:
-            raise InputError(f"lr must be above 0, got {self.lr}")
+        for name in ("latent_dim", "hidden_dim", "size", "small_size"):
+            if getattr(self, name) > MOST_WIDTH:
+                raise InputError(f"{name} must be at most {MOST_WIDTH:,}, got {getattr(self, name):,}")
+        if self.latent_dim < 2:
+            raise InputError(f"latent_dim must be at least 2 (a sphere), got {self.latent_dim}")
+        if self.epochs > MOST_EPOCHS:
+            raise InputError(f"epochs must be at most {MOST_EPOCHS:,}, got {self.epochs:,}")
+        if not 0 < self.lr < float("inf"):
+            raise InputError(f"lr must be above 0 and finite, got {self.lr}")
+        for name in ("weight_decay", "trunk_lr"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
+        require_seed(self.seed)
         if not 0 <= self.warmup < 1:
             raise InputError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
         choices = {"schedule": SCHEDULES, "freeze": FREEZE, "predictor": PREDICTORS, "optimizer": OPTIMIZERS}

@@ -106,8 +106,8 @@ def number_labels(labels: Sequence[object]) -> tuple[Tensor, list[str]]:
 
 
 def is_missing(label: object) -> bool:
-    """Return whether a label is none: null, or the empty text that CSV has in its place."""
-    return label is None or label == ""
+    """Return whether a label is none: null, NaN, or the empty text that CSV has in its place."""
+    return label is None or label == "" or label != label
 
 
 def loss_tensor(losses: Sequence[float | None]) -> Tensor:

@@ -16,7 +16,7 @@ from scoring.images import Preprocessing
 from scoring.model import ScoringModel
 from trainers.augment import Draw, view
 from trainers.cache import DTYPES, PLAIN
-from trainers.config import Augmentation
+from trainers.config import Augmentation, require_seed
 from trainers.data import decode_all, free_memory
 
 BLOCK = 1024  # images that are decoded, and written, at a time
@@ -39,6 +39,7 @@ class CacheRecipe:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        require_seed(self.seed)
         if not 1 <= self.batch_size <= BLOCK:
             raise InputError(f"batch size must be between 1 and {BLOCK}, got {self.batch_size}")
 

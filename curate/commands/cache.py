@@ -38,7 +38,7 @@ def run(
     precision: options.Precision = "auto",
     limit: options.Limit = None,
     workers: Annotated[
-        int | None, typer.Option(help="Decoding threads; by default one a core.", show_default=False)
+        int | None, typer.Option(min=1, max=1024, help="Decoding threads; by default one a core.", show_default=False)
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -58,8 +58,10 @@ def run(
 
     from curate.commands.dataset import open_source, say_failures
     from curate.commands.recipe import augmentation
+    from curate.manifest.names import some
     from scoring.atomic import require_folder
     from scoring.runner import select_device, select_precision
+    from trainers.cache import read_about
     from trainers.cache_writer import make_cache
     from trainers.extract import CacheRecipe
     from trainers.methods import METHODS
@@ -89,7 +91,8 @@ def run(
         network = network.to(where).to(memory_format=torch.channels_last).eval()
         failures = make_cache(out, about, images, network, recipe, workers=workers, report=bar.update, announce=line)
     say_failures(failures, line)
-    line(f"{about['epochs']} epochs of {len(images.keys) - sum(failures.values()):,} images: {out}")
+    made = read_about(out) or about  # a folder that was there may hold more epochs than were asked for
+    line(f"{some(made['epochs'], 'epoch')} of {some(len(images.keys) - sum(failures.values()), 'image')}: {out}")
 
 
 def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:

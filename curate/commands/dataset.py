@@ -26,7 +26,7 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
     """Return the class of each image.
 
     Raises:
-        InputError: if there is no such column, or nothing in it.
+        InputError: if there is no such column, it holds lists or structs, or nothing.
     """
     if label not in manifest.schema.names:
         columns = ", ".join(manifest.schema.names)
@@ -34,8 +34,15 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
             f"{method} needs labels, and there is no column {label!r} (columns: {columns}); "
             "name one with --label, or use --label-from-folder"
         )
+    import pyarrow as pa
+
+    from trainers.data import is_missing
+
+    kind = manifest.schema.field(label).type
+    if pa.types.is_nested(kind):
+        raise InputError(f"expected one class an image in {label!r}, got {kind}; name another column with --label")
     labels = manifest.rows(0, manifest.n_rows).column(label).to_pylist()
-    if all(value is None or value == "" for value in labels):
+    if all(map(is_missing, labels)):
         raise InputError(
             f"{method} needs labels, and none of {len(labels):,} images has one in {label!r}; "
             "expected a sub-folder for each class, or another column (--label)"

@@ -25,6 +25,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("losspred", ("losspred",)),
     ),
 }
+DEFAULT_LABEL = "label"  # of --label; nobody can tell whether it was typed
 AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt")
 
 
@@ -52,14 +53,25 @@ def recipe_of(
     values |= {"backbone": start.backbone, "size": size, "precision": precision, "freeze": freeze}
     if cache is None:
         return recipe(typed["method"], values)
-    of_images = [*AUGMENTATION, "small_size", "n_small", "freeze_batchnorm", "trunk_lr", "limit"]
+    of_images = [*AUGMENTATION, "small_size", "n_small", "freeze_batchnorm", "trunk_lr", "limit", "label_from_folder"]
     wrong = [name for name in of_images if typed[name] not in (None, False)]
     if wrong:
         raise InputError(
             f"--{wrong[0].replace('_', '-')} is for images, and a cache has its views already; leave it out"
         )
+    _require_label(typed["label"], cache)
     config = recipe(typed["method"], {**values, "n_small": 0})
     return replace(config, augmentation=cache.augmentation)
+
+
+def _require_label(label: str, cache: "CachedFeatures") -> None:
+    """Raise ``InputError`` if a column of labels was typed that is not the one in the cache."""
+    held = cache.about["columns"].get("label")
+    if label not in (DEFAULT_LABEL, held):
+        raise InputError(
+            f"{cache.folder} holds labels from {held or 'no column'}, not from {label!r}; leave --label out, or make a "
+            f"cache with curate cache ... --label {label}"
+        )
 
 
 def recipe(method: str, typed: dict[str, Any]) -> "TrainConfig":
@@ -104,5 +116,5 @@ def augmentation(own: "Augmentation", typed: dict[str, Any]) -> "Augmentation":
     if "scale" in changes:
         changes["scale"] = (changes["scale"], 1.0)
     if "blur_sigma" in changes:
-        changes["blur_sigma"] = (own.blur_sigma[0], changes["blur_sigma"])
+        changes["blur_sigma"] = (min(own.blur_sigma[0], changes["blur_sigma"]), changes["blur_sigma"])
     return replace(own, **changes)

@@ -157,6 +157,8 @@ def run(
     config = recipe_of(typed, start, cache, precision=select_precision(precision, where))
     if where.type == "cpu" and cache is None:
         line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
+    if start.model is None and config.freeze == "trunk":
+        line(f"{start.backbone} has random weights, and --freeze keeps them: a head on it learns little (--backbone)")
     fresh, _ = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
     _say_heads(config, start, fresh, line)
     if cache is None:

@@ -200,3 +200,40 @@ def test_neither_images_nor_a_cache_or_both_is_bad_usage(args, tmp_path):
     result = run("train", "losspred", *args, "-o", tmp_path / "m.safetensors")
     assert result.exit_code == 2
     assert "--cached FOLDER, and not both" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--label", "mine"], "holds labels from label, not from 'mine'; leave --label out, or make a cache"),
+        (["--label-from-folder"], "--label-from-folder is for images, and a cache has its views already"),
+    ],
+)
+def test_a_class_that_the_cache_does_not_hold_is_refused_and_not_passed_over(
+    cache, tiny_checkpoint, tmp_path, options, said
+):
+    result = run("train", "losspred", "--cached", cache[0], "--backbone", tiny_checkpoint,
+                 "-o", tmp_path / "m.safetensors", *options, *HEAD)  # fmt: skip
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_fewer_epochs_than_there_are_leave_the_cache_and_its_count_as_they_are(cache, photos, tiny_checkpoint):
+    out = cache[0]
+    before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
+    result = run("cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "--epochs", 1, "-o", out,
+                 "--device", "cpu", "--corrupt", "0.5")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert f"3 epochs of 16 images: {out}" in result.stderr
+    assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
+
+
+def test_a_cache_is_not_made_where_a_file_is(photos, tiny_checkpoint, tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    result = run("cache", photos, "--model", tiny_checkpoint, "--epochs", 1, "-o", taken, "--device", "cpu")
+    assert result.exit_code == 1
+    assert f"expected a folder for --out, and {taken} is a file; choose another --out" in result.stderr
+    assert taken.read_text() == "mine"

@@ -158,3 +158,65 @@ def test_a_run_that_diverges_leaves_an_older_checkpoint_as_it_is(tmp_path):
                  "--lr", "1e30", "--form", "l2")  # fmt: skip
     assert result.exit_code == 1
     assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--kappa-pos", "1e300"], "kappa_pos must be at most 1e+06, got 1e+300"),
+        (["--latent-dim", "1"], "latent_dim must be at least 2 (a sphere), got 1"),
+        (["--latent-dim", "1000000000"], "latent_dim must be at most 32,768, got 1,000,000,000"),
+        (["--hidden-dim", "1000000000"], "hidden_dim must be at most 32,768, got 1,000,000,000"),
+        (["--epochs", "1000000000000000000"], "epochs must be at most 1,000,000,000, got"),
+        (["--lr", "inf"], "lr must be above 0 and finite, got inf"),
+        (["--weight-decay", "-5"], "weight_decay must be at least 0 and finite, got -5.0"),
+        (["--weight-decay", "nan"], "weight_decay must be at least 0 and finite, got nan"),
+        (["--trunk-lr", "-1"], "trunk_lr must be at least 0 and finite, got -1.0"),
+        (["--seed", "9" * 30], "the seed must be between 0 and 2^31 - 1, got 999"),
+        (["--seed", "-1"], "the seed must be between 0 and 2^31 - 1, got -1"),
+        (["--blur-sigma", "-3"], "augmentation blur_sigma needs 0 < low <= high <= 224, got -3.0 and -3.0"),
+        (["--blur-sigma", "nan"], "augmentation blur_sigma needs 0 < low <= high <= 224"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_one_line_before_any_image_is_read(tmp_path, options, said):
+    out = tmp_path / "m.safetensors"
+    result = run("train", "mcinfonce", "list.csv", "-o", out, "--backbone", "one.safetensors", *HEAD, *options)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_class_that_is_nan_is_none_and_a_list_is_no_class(place, tmp_path):
+    table = pl.read_csv("list.csv").with_row_index()
+    nan = table.select("path", label=pl.when(pl.col("index") < 3).then(float("nan")).otherwise(pl.col("index") % 2))
+    nan.write_parquet("nan_label.parquet")
+    table.select("path", label=pl.concat_list("index", "index")).write_parquet("list_label.parquet")
+    for name, said in {
+        "nan_label.parquet": "3 of 16 images have no label; drop them first",
+        "list_label.parquet": "expected one class an image in 'label', got large_list<",
+    }.items():
+        out = tmp_path / "m.safetensors"
+        result = run("train", "supervised", name, "-o", out, "--backbone", "one.safetensors", *HEAD)
+        assert result.exit_code == 1
+        assert said in result.stderr
+
+
+def test_a_frozen_backbone_of_random_weights_is_said_to_be_one(tmp_path):
+    out = tmp_path / "m.safetensors"
+    result = run("train", "losspred", "list.csv", "-o", out, "--backbone", "resnet10t", "--size", 32, *HEAD)
+    assert result.exit_code == 0, result.output
+    assert "resnet10t has random weights, and --freeze keeps them" in result.stderr
+
+
+def test_modules_that_memory_does_not_hold_are_one_line(tmp_path, monkeypatch):
+    from trainers.methods import siamese
+
+    def no_memory(*sizes, **named):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 2048000000000 bytes")
+
+    monkeypatch.setattr(siamese, "projector", no_memory)
+    result = run("train", "visimsiam", "list.csv", "-o", tmp_path / "m.safetensors", "--backbone", "one.safetensors",
+                 *HEAD)  # fmt: skip
+    assert result.exit_code == 1
+    assert "memory ran out for the modules of visimsiam, 512 and 2,048 wide; lower --hidden-dim" in result.stderr
