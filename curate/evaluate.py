@@ -97,7 +97,7 @@ def evaluate(
             f"(columns of {opened.path}: {', '.join(opened.schema.names)})"
         )
     names, notes = score_columns(opened, columns)
-    runner = _runner(opened, model, settings) if settings.degrade else None
+    runner = _runner(opened, model, settings, notes) if settings.degrade else None
     work = _Work(opened, settings, announce, notes)
     work.begin(names, labels, votes)
     if labels is not None:
@@ -291,8 +291,8 @@ def _digest_of(table: Table) -> str:
     return str(about.get("digest", "")) if isinstance(about, dict) else ""
 
 
-def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings) -> Runner:
-    """Return the model that scored the table, ready to run, or the one asked for."""
+def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings, notes: list[str]) -> Runner:
+    """Return the model that scored the table, ready to run, or the one asked for; another one is noted."""
     wanted = _digest_of(table)
     if model is None:
         digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
@@ -302,6 +302,8 @@ def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings) 
                 f"{f' ({wanted[:12]})' if wanted else ''}; name it with --model"
             )
         model = digests[wanted]
-    network, _ = load_model(model)
+    network, card = load_model(model)
+    if wanted and card["digest"] != wanted:
+        notes.append(f"worse images were scored by {model}, and the table by another model ({wanted[:12]})")
     device = select_device(settings.device)
     return Runner(network, device, select_precision("auto", device))

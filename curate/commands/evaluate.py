@@ -78,12 +78,19 @@ def run(
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.evaluate import EvaluateSettings, evaluate
     from curate.manifest import SourceOptions
+    from scoring.atomic import require_folder
     from scoring.errors import InputError
 
     if out is not None and out.suffix.lower() != ".json":
         raise InputError(f"expected a report name that ends in .json, got {out}")
     if out is not None and out.exists() and not overwrite:
         raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
+    if out is not None:
+        require_folder(out)
+    of_images = {"source": source, "key": key, "path-column": path_column, "image-column": image_column}
+    unread = [name for name, value in {**of_images, "root": root, "model": model}.items() if value is not None]
+    if unread and not degrade:
+        raise InputError(f"--{unread[0]} is for --degrade, which is not there; give --degrade N, or leave it out")
     settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device)
     found = evaluate(
         table,
@@ -161,6 +168,7 @@ def _cell(interval: "Interval | None") -> str:
 
 
 def _number(value: float) -> str:
+    value += 0.0  # 0 and never -0
     return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
 
 

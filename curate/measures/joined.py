@@ -129,6 +129,8 @@ def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
         found = ", ".join(f"{one['values']} in {one['counts']:,} rows" for one in lengths[:3])
         raise InputError(f"--votes: expected lists of one length in {name!r}, got {found}; give every class a count")
     width = lengths[0]["values"] if lengths else 0
+    if not width:
+        raise InputError(f"--votes: expected counts of at least two classes in {name!r}, got empty lists; mend them")
     out = np.full((len(column), width), np.nan)
     there = column.is_valid().to_numpy(zero_copy_only=False)
     flat = column.drop_null().flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)

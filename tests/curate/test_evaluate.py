@@ -211,6 +211,10 @@ MISTAKES = {
     "votes that are numbers": (["--votes", "kappa_a"], {}, "expected lists of counts"),
     "no votes at all": (["--votes", "votes"], {"votes": [[0, 0]] * 120}, "every list is null or all zero"),
     "negative votes": (["--votes", "votes"], {"votes": [[1, -1]] * 120}, "got a negative or infinite count"),
+    "empty votes": (["--votes", "votes"], {"votes": pa.array([[]] * 120, pa.list_(pa.int64()))}, "got empty lists"),
+    "a report in no folder": (["--labels", "label", "-o", "no/r.json"], {}, "no does not exist; create it first"),
+    "a source that nothing reads": (["--labels", "label", "--source", "x"], {}, "--source is for --degrade"),
+    "a model that nothing runs": (["--labels", "label", "--model", "x"], {}, "--model is for --degrade"),
     "no file": (["--labels", "truth.csv:x"], {}, "truth.csv cannot be read"),
     "folds": (["--labels", "label", "--folds", "1"], {}, "--folds must be at least 2"),
     "repeats": (["--labels", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
@@ -291,6 +295,22 @@ def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_ch
     assert {"Spearman, crop size", "mean, greyscale", "mean, colour jitter", "mean, random crop"} <= names
     assert measure(found, "less certain: blur").values["Laplacian"].value > 0.9
     assert measure(found, "less certain: noise").n == 20
+
+
+def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):
+    settings = EvaluateSettings(repeats=5, degrade=20, device="cpu")
+    note = "worse images were scored by visimsiam, and the table by another model"
+    assert not any(note in text for text in evaluate(whole, model=tiny_checkpoint, settings=settings).notes)
+    assert any(note in text for text in evaluate(whole, model="visimsiam", settings=settings).notes)
+
+
+def test_nothing_is_printed_as_minus_nothing(tmp_path):
+    """No row has its neighbour's label, so every accuracy is 0."""
+    make(tmp_path / "s.parquet", label=pa.array([f"one of a kind {i}" for i in range(120)]))
+    result = run(tmp_path / "s.parquet", "--labels", "label", "--repeats", "20")
+    assert result.exit_code == 0, result.output
+    assert "0.000 [0.000, 0.000]" in result.stderr
+    assert "-0.000" not in result.stderr
 
 
 def test_worse_images_need_their_source(whole, tmp_path, tiny_checkpoint):
