@@ -1,13 +1,11 @@
 """What has been committed: shard files in a folder, a journal of one line a shard, and a lock."""
 
-import fcntl
 import glob
 import hashlib
 import json
 import os
 import secrets
 import shutil
-import socket
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,10 +15,10 @@ from typing import Any, Self
 from curate.engines.settings import refuse_difference
 from scoring.atomic import AtomicFile, place_error, sync_folder
 from scoring.errors import InputError
+from scoring.lock import LOCK, hold_folder
 
 RUN = "run.json"
 JOURNAL = "journal.jsonl"
-LOCK = "lock"
 
 
 @dataclass(frozen=True)
@@ -36,32 +34,14 @@ class Committed:
 
 
 class WorkFolder:
-    """The folder of one scoring run; at most one live process holds it.
-
-    The lock is the kernel's, on an open file: a process that dies, however it dies, no longer holds it.
-    """
+    """The folder of one scoring run; at most one live process holds it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = -1
 
     def __enter__(self) -> Self:
-        try:
-            self.folder.mkdir(exist_ok=True)
-            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise place_error(error, self.folder) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(self._lock, 200, 0).decode(errors="replace").strip() or "another process"
-            os.close(self._lock)
-            self._lock = -1
-            raise InputError(
-                f"{self.folder} is being written by {holder}; wait for it, or choose another --out"
-            ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        self._lock = hold_folder(self.folder)
         for leftover in self.folder.glob(".*.tmp.*"):
             leftover.unlink()
         return self

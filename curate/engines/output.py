@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from curate.engines.journal import JOURNAL, LOCK, RUN, WorkFolder
+from curate.engines.journal import JOURNAL, RUN, WorkFolder
 from curate.table import TableWriter, open_table
 from scoring.atomic import require_folder
 from scoring.errors import InputError
+from scoring.lock import LOCK
 
 
 def check_out(out: Path, source: Any, *, overwrite: bool) -> None:

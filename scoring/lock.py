@@ -1,0 +1,48 @@
+"""A folder that one process holds. The lock is the kernel's, on an open file: a dead process no longer holds it."""
+
+import fcntl
+import os
+import socket
+import stat
+from pathlib import Path
+
+from scoring.atomic import place_error
+from scoring.errors import InputError
+
+LOCK = "lock"
+
+
+def hold_folder(folder: Path) -> int:
+    """Make a folder if it is not there, and return the descriptor that holds it until it is closed.
+
+    A link in the lock's place is not followed: what it points at would be emptied.
+
+    Raises:
+        InputError: if the folder cannot be made or written to, another live process holds it, or the lock is no file.
+    """
+    path = folder / LOCK
+    try:
+        folder.mkdir(exist_ok=True)
+        if path.is_symlink():
+            raise InputError(f"expected a file at {path}, got a link; it is left alone: choose another --out")
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise place_error(error, folder) from None
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise InputError(f"expected a file at {path}, got something else; it is left alone: choose another --out")
+        _take(handle, folder)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _take(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
+        raise InputError(f"{folder} is being written by {holder}; wait for it, or choose another --out") from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

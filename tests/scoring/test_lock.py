@@ -1,0 +1,36 @@
+"""The lock of a folder: one holder, which a dead process is not, and no file elsewhere is touched."""
+
+import os
+
+import pytest
+
+from scoring.errors import InputError
+from scoring.lock import LOCK, hold_folder
+
+
+def test_a_folder_has_one_holder_at_a_time_and_says_which(tmp_path):
+    first = hold_folder(tmp_path / "work")
+    with pytest.raises(InputError, match=rf"is being written by process {os.getpid()} on .*; wait for it"):
+        hold_folder(tmp_path / "work")
+    os.close(first)
+    os.close(hold_folder(tmp_path / "work"))
+
+
+def test_a_link_in_the_locks_place_does_not_empty_what_it_points_at(tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / LOCK).symlink_to(tmp_path / "precious")
+    with pytest.raises(InputError, match=r"expected a file at .*lock, got a link"):
+        hold_folder(tmp_path / "work")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_pipe_in_the_locks_place_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / LOCK)
+    with pytest.raises(InputError, match=r"expected a file at .*lock, got something else"):
+        hold_folder(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="missing"):
+        hold_folder(tmp_path / "missing" / "work")
