@@ -175,11 +175,11 @@ def read_about(folder: Path) -> dict[str, Any] | None:
         got = about.get("format") if isinstance(about, dict) else type(about).__name__
         raise InputError(f"{folder} has cache format {got!r}; this version of curate reads {FORMAT}: make it anew")
     wanted: dict[str, type] = {"epochs": int, "width": int, "data": str}
-    wanted |= dict.fromkeys(("model", "recipe", "preprocessing", "columns"), dict)
-    wrong = [name for name, kind in wanted.items() if not isinstance(about.get(name), kind)]
+    wanted |= dict.fromkeys(("model", "made_from", "recipe", "preprocessing", "columns"), dict)
+    wrong = [name for name, kind in wanted.items() if type(about.get(name)) is not kind]
     if wrong or not 1 <= about["epochs"] <= MOST_EPOCHS or not 1 <= about["width"] <= 1 << 20:
         raise damaged(path, f"no good value for {(wrong or ['epochs or width'])[0]}")
-    if about["recipe"].get("dtype") not in DTYPES:
+    if about["recipe"].get("dtype") not in list(DTYPES):  # of whatever type
         raise damaged(path, "no good value for recipe")
     return about
 
@@ -221,7 +221,8 @@ def features_type(width: int, dtype: str) -> pa.DataType:
 
 def damaged(path: Path, what: str) -> InputError:
     """Return the error of a file that is not what was written."""
-    return InputError(f"{path} is damaged ({what}); remove it, and repeat the `curate cache` command")
+    gone = "the whole folder" if path.name == ABOUT else "it"  # epochs without a note are nobody's
+    return InputError(f"{path} is damaged ({what}); remove {gone}, and repeat the `curate cache` command")
 
 
 @contextmanager

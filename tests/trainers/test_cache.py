@@ -282,6 +282,10 @@ def test_an_epoch_of_another_cache_or_place_is_refused(copy, model, files, tmp_p
         ({"recipe": {}}, "no good value for recipe"),
         ({"recipe": {"dtype": "float16", "augmentation": {"shear": 1}}}, "belongs to another cache"),
         ({"data": 3}, "no good value for data"),
+        ({"epochs": True}, "no good value for epochs"),
+        ({"made_from": None}, "no good value for made_from"),
+        ({"made_from": ["one"]}, r"no good value for made_from\); remove the whole folder"),
+        ({"recipe": {"dtype": ["float16"]}}, "no good value for recipe"),
     ],
 )
 def test_a_note_that_cannot_be_is_refused(copy, change, words):
