@@ -168,7 +168,7 @@ def _cell(interval: "Interval | None") -> str:
 
 
 def _number(value: float) -> str:
-    value += 0.0  # 0 and never -0
+    value = 0.0 if abs(value) < 0.0005 else value  # never -0
     return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
 
 

@@ -89,7 +89,7 @@ def _as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def class_codes(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], int]:
-    """Return labels as whole numbers from 0, -1 for null, shape (N,), and how many classes there are.
+    """Return labels as whole numbers from 0, shape (N,), and how many classes there are; null, NaN and "" become -1.
 
     Args:
         values: text, whole numbers, truth values, or any other single value.
@@ -108,6 +108,8 @@ def class_codes(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], 
         known = column.drop_null()
         if len(known) and not pc.all(pc.equal(known, pc.round(known))).as_py():
             raise InputError(f"expected classes in {name!r}, got fractions (such as {known[0]}); name the label column")
+    elif is_text(column.type):  # CSV has the empty text where there is no label
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
     encoded = column.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, len(encoded.dictionary)

@@ -304,6 +304,15 @@ def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, ti
     assert any(note in text for text in evaluate(whole, model="visimsiam", settings=settings).notes)
 
 
+def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, table):
+    keys, labels = (pq.read_table(table)[name].to_pylist() for name in ("key", "label"))
+    rows = [f"{key},{'' if i < 30 else label}" for i, (key, label) in enumerate(zip(keys, labels, strict=True))]
+    (tmp_path / "truth.csv").write_text("\n".join(["key,class", *rows]))
+    found = evaluate(table, labels=f"{tmp_path / 'truth.csv'}:class", settings=EvaluateSettings(repeats=5))
+    assert found.left_out["without a label"] == 30
+    assert found.used == 90
+
+
 def test_nothing_is_printed_as_minus_nothing(tmp_path):
     """No row has its neighbour's label, so every accuracy is 0."""
     make(tmp_path / "s.parquet", label=pa.array([f"one of a kind {i}" for i in range(120)]))
