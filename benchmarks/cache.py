@@ -1,6 +1,6 @@
 """Head training from images and from a cache of their features, in one run: images per second, and where the time goes.
 
-    python benchmarks/cache.py --data ../shared/data/tinyimagenet_val.parquet [--backbone visimsiam] [--n 1500]
+    python benchmarks/cache.py --data ../shared/data/tinyimagenet_val.parquet [--backbone trio] [--n 1500]
     python benchmarks/cache.py --data examples/photos --backbone vit_small_patch16_224 --n 2000 --device cuda
 
 The head is losspred's, with its five classifiers; the training is the product's own, whole epochs of it. "From files"
@@ -163,7 +163,7 @@ def main() -> None:
     """Measure, print a table and one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True)
-    parser.add_argument("--backbone", default="visimsiam")
+    parser.add_argument("--backbone", default="trio")
     parser.add_argument("--n", type=int, default=1500)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=1, help="epochs to time from images; 20 times as many cached")

@@ -278,7 +278,7 @@ def baselines(features: Features, votes: Votes) -> Iterator[tuple[str, Numbers]]
         yield f"class entropy, {name} labels", measure([[Reading(mu, *surety)]], features, votes)
     lengths = [part.norm(dim=1).double().numpy() for part in parts]
     yield "length of the features", measure([[Reading(mu, *lengths)]], features, votes)
-    head = load_model("visimsiam")[0].heads["visimsiam"].eval()
+    head = load_model("trio")[0].heads["visimsiam"].eval()
     with torch.no_grad():
         kappas = [head(features.scale * part).double().numpy() for part in parts]
     yield "kappa_visimsiam, as shipped", measure([[Reading(mu, *kappas)]], features, votes)

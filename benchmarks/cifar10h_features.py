@@ -127,7 +127,7 @@ def open_features(data: Path, cache: Path, trunk: str, *, n_crops: int) -> Featu
     Raises:
         InputError: if the file there is of another trunk or of fewer crops.
     """
-    model, _ = load_model("visimsiam")
+    model, _ = load_model("trio")
     if trunk == "random":
         torch.manual_seed(0)
         model = ScoringModel(model.spec)

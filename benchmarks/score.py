@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", help="what to score instead")
     parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--model", default="visimsiam")
+    parser.add_argument("--model", default="trio")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

@@ -78,27 +78,36 @@ def curate(*arguments: str) -> None:
         sys.exit(done.returncode)
 
 
-def kappas(scores: Path) -> dict[str, float]:
-    """Return file name without suffix -> kappa, of those that have one."""
-    from curate.columns import KEY
+def certainties(scores: Path) -> dict[str, dict[str, float]]:
+    """Return score column -> file name without suffix -> certainty, higher for the more certain."""
+    from curate.columns import KEY, is_less_certain
     from curate.table import open_table
 
     table = open_table(scores)
-    column = next(name for name in table.schema.names if name.startswith("kappa_"))
-    rows = table.read([KEY, column]).to_pylist()
-    return {Path(row[KEY]).stem: row[column] for row in rows if row[column] is not None}
+    kappas = [name for name in table.schema.names if name.startswith("kappa_")]
+    alone = [name for name in table.schema.names if name.startswith("unc_") and f"kappa_{name[4:]}" not in kappas]
+    rows = table.read([KEY, *alone, *kappas]).to_pylist()
+    return {
+        column: {
+            Path(row[KEY]).stem: -row[column] if is_less_certain(column) else row[column]
+            for row in rows
+            if row[column] is not None
+        }
+        for column in (*alone, *kappas)
+    }
 
 
-def summary(kappa: dict[str, float]) -> list[str]:
-    """Return one line for each kind of version: how its kappa compares with that of the photograph it was made from."""
+def summary(said: dict[str, dict[str, float]]) -> list[str]:
+    """Return one line for each kind of version: how many are less certain than the photograph they were made from."""
     photos = [path.stem for path in sorted(PHOTOS.glob("*.jpg"))]
-    mean = sum(kappa[name] for name in photos) / len(photos)
-    lines = [f"{'':<12}{'mean kappa':>12}   lower than its photograph", f"{'photographs':<12}{mean:>12.4g}"]
+    wide = max(map(len, said)) + 2
+    lines = ["less certain than its photograph", " " * 12 + "".join(f"{column:>{wide}}" for column in said)]
     for kind in (*VERSIONS, "duplicate"):
-        pairs = [(kappa[name], kappa[f"{name}_{kind}"]) for name in photos if f"{name}_{kind}" in kappa]
-        mean = sum(worse for _, worse in pairs) / len(pairs)
-        lower = sum(worse < good for good, worse in pairs)
-        lines.append(f"{kind:<12}{mean:>12.4g}   {lower} of {len(pairs)}")
+        cells = []
+        for certainty in said.values():
+            pairs = [(certainty[name], certainty[f"{name}_{kind}"]) for name in photos if f"{name}_{kind}" in certainty]
+            cells.append(f"{sum(worse < good for good, worse in pairs)} of {len(pairs)}")
+        lines.append(f"{kind:<12}" + "".join(f"{cell:>{wide}}" for cell in cells))
     return lines
 
 
@@ -118,7 +127,7 @@ def main() -> None:
     curate("filter", scores, "--keep-top", "50%", "-o", subset)
     curate("verify", str(DEMO / "subset.receipt.json"))
     curate("sheet", scores, "--top", "30", "--bottom", "30", "-o", sheet)
-    print("\n" + "\n".join(summary(kappas(ROOT / scores))))
+    print("\n" + "\n".join(summary(certainties(ROOT / scores))))
     print(f"\nThe subset is {subset}; why each row went is in {DEMO / 'subset.decisions.parquet'};")
     print(f"{sheet} shows the most and the least certain.")
 

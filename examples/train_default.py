@@ -115,8 +115,8 @@ def other_heads(folder: Path, out: Path, one: str) -> None:
         )
     if not three.exists():
         curate(
-            *("train", "losspred", "-o", str(three), "--backbone", str(two), *common, "--within", "0.35"),
-            *("--epochs", "10", "--batch-size", "512"),
+            *("train", "losspred", "-o", str(three), "--backbone", str(two), *common, "--within", "0.4"),
+            *("--epochs", "25", "--batch-size", "512"),
         )
 
 

@@ -20,7 +20,7 @@ from scoring.model import ModelSpec, ScoringModel
 
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "checkpoints"
-DEFAULT = "visimsiam"
+DEFAULT = "trio"
 BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
 REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
 

@@ -117,7 +117,7 @@ def test_the_wheel_holds_every_module_the_licence_and_type_marks_and_nothing_els
 def test_the_models_that_ship_are_in_the_wheel_and_small(wheel_names):
     if not SHIPPED:
         pytest.skip("no checkpoint is in scoring/checkpoints yet")
-    assert "scoring/checkpoints/visimsiam.safetensors" in wheel_names
+    assert "scoring/checkpoints/trio.safetensors" in wheel_names
     assert all(path.stat().st_size <= 25_000_000 for path in SHIPPED)
 
 

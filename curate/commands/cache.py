@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def run(
     data: Annotated[list[str], typer.Argument(help="Images, from anything that `curate score` reads.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")],
-    model: Annotated[str, typer.Option(help="A shipped model, a checkpoint, or timm:NAME.")] = "visimsiam",
+    model: Annotated[str, typer.Option(help="A shipped model, a checkpoint, or timm:NAME.")] = "trio",
     epochs: Annotated[
         int, typer.Option(min=1, max=100_000, help="Epochs: the first of the images as they are, the others of views.")
     ] = 8,
@@ -50,8 +50,8 @@ def run(
     Example:
 
     \b
-        curate cache labelled.parquet --model visimsiam --epochs 8 -o features/
-        curate train losspred --cached features/ --backbone visimsiam -o two.safetensors
+        curate cache labelled.parquet --model trio --epochs 8 -o features/
+        curate train losspred --cached features/ --backbone trio -o two.safetensors
     """
     typed = dict(locals())
     import torch

@@ -21,10 +21,11 @@ def run(
 
     \b
         curate models
-        curate models visimsiam
+        curate models trio
         curate models convert uncertainties.pth.tar -o mine.safetensors
     """
     from scoring.checkpoint import DEFAULT, find_checkpoint, read_header, shipped_models
+    from scoring.heads import head_from_json
 
     if name is None:
         cards = {stem: read_header(path) for stem, path in shipped_models().items()}
@@ -36,7 +37,8 @@ def run(
         for stem, card in cards.items():
             default = " (default)" if stem == DEFAULT else ""
             size = card["preprocessing"]["size"]
-            about = f"{card['method']} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
+            columns = ", ".join(f"{head_from_json(head).column}_{name}" for name, head in card["heads"].items())
+            about = f"{columns or 'embedding'} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
             typer.echo(one_line(f"{stem}{default}: {about}"))
         return
     card = read_header(find_checkpoint(name))

@@ -20,7 +20,7 @@ def run(
     ],
     model: Annotated[
         str, typer.Option(help="A shipped model (see `curate models`) or a .safetensors file.")
-    ] = "visimsiam",
+    ] = "trio",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a GPU and fp32 on a CPU.")

@@ -17,7 +17,7 @@ def run(*args):
 @pytest.fixture
 def ships(monkeypatch, tiny_checkpoint):
     """Pretend that the tiny checkpoint, and a copy by another name, came with the package."""
-    models = {"other": tiny_checkpoint, "visimsiam": tiny_checkpoint}
+    models = {"other": tiny_checkpoint, "trio": tiny_checkpoint}
     monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: models)
     return tiny_checkpoint
 
@@ -25,12 +25,12 @@ def ships(monkeypatch, tiny_checkpoint):
 @pytest.mark.usefixtures("ships")
 def test_the_list_has_a_line_for_each_model_and_marks_the_default():
     lines = run("models").stdout.splitlines()
-    about = "visimsiam on resnet10t, 32 px, CC0"
-    assert lines == [f"other: {about}", f"visimsiam (default): {about}"]
+    about = "kappa_visimsiam on resnet10t, 32 px, CC0"
+    assert lines == [f"other: {about}", f"trio (default): {about}"]
 
 
 def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
-    by_name, by_file = run("models", "visimsiam"), run("models", ships)
+    by_name, by_file = run("models", "trio"), run("models", ships)
     assert by_name.exit_code == by_file.exit_code == 0
     assert by_name.stdout == by_file.stdout
     lines = by_name.stdout.splitlines()
@@ -40,8 +40,8 @@ def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
 
 
 def test_json_is_the_card_itself(ships):
-    assert json.loads(run("models", "visimsiam", "--json").stdout) == read_header(ships)
-    assert list(json.loads(run("models", "--json").stdout)) == ["other", "visimsiam"]
+    assert json.loads(run("models", "trio", "--json").stdout) == read_header(ships)
+    assert list(json.loads(run("models", "--json").stdout)) == ["other", "trio"]
 
 
 def test_an_installation_without_models_says_so(monkeypatch):
@@ -66,10 +66,10 @@ def test_a_card_cannot_command_the_terminal(tmp_path, tiny_checkpoint):
 
 @pytest.mark.usefixtures("ships")
 def test_an_unknown_name_shows_the_closest_and_all():
-    result = run("models", "visimsian")
+    result = run("models", "tria")
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: unknown model 'visimsian'; did you mean 'visimsiam'? (known: other, visimsiam)\n"
+        "error: unknown model 'tria'; did you mean 'trio'? (known: other, trio)\n"
     )  # fmt: skip
 
 
