@@ -22,6 +22,7 @@ from torch import Tensor
 from scoring.errors import InputError
 from trainers.config import Augmentation
 from trainers.data import free_memory, is_missing, loss_tensor, number_labels
+from trainers.targets import TargetsDigest
 
 FORMAT = 1
 ABOUT = "cache.json"
@@ -48,7 +49,7 @@ class CachedFeatures:
         losses: float64, shape (N,), what the user computed, or None.
         augmented: epochs that views may be taken from: all but the plain one, unless there is no other.
         augmentation: how those views were drawn.
-        digest: of what it was made of, and of its rows.
+        digest: of what it was made of, of its rows, and of their labels and losses.
     """
 
     folder: Path
@@ -129,8 +130,12 @@ def open_cache(folder: str | Path) -> CachedFeatures:
             raise damaged(folder / epoch_name(at), "other images than in epoch 0")
     if not first["rows"]:
         raise damaged(folder / epoch_name(0), "no rows")
-    labels, classes, losses = _targets(folder / epoch_name(0), about)
-    total = hashlib.sha256(json.dumps([fingerprint(about), about["epochs"], first["keys"]], sort_keys=True).encode())
+    labels, classes, losses, targets = _targets(folder / epoch_name(0), about)
+    for at, footer in enumerate(footers):
+        if footer["targets"] not in (None, targets):  # None: of a version that did not note it
+            raise damaged(folder / epoch_name(at), "other labels or losses than in epoch 0")
+    made_of = [fingerprint(about), about["epochs"], first["keys"], targets]
+    total = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode())
     return CachedFeatures(
         folder,
         about,
@@ -185,7 +190,9 @@ def read_about(folder: Path) -> dict[str, Any] | None:
 
 
 def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what an epoch's file says of itself: rows, digest of the keys, failures.
+    """Return what an epoch's file says of itself: rows, digests of the keys and of labels and losses, failures.
+
+    The latter digest is None in files of earlier versions.
 
     Raises:
         InputError: if it is damaged, or of another cache.
@@ -195,10 +202,11 @@ def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, A
         rows, schema, notes = file.metadata.num_rows, file.schema_arrow, file.metadata.metadata or {}
     try:
         note = json.loads(notes.get(METADATA_KEY, b""))
-        footer = {"rows": rows, "keys": note["keys"], "failures": note["failures"]}
+        footer = {"rows": rows, "keys": note["keys"], "failures": note["failures"], "targets": note.get("targets")}
         same = (note["kind"], note["epoch"], note["cache"]) == ("cache", number, fingerprint(about))
         counts = footer["failures"].values()
-        whole = isinstance(footer["keys"], str) and all(type(count) is int for count in counts)
+        digests = isinstance(footer["keys"], str) and isinstance(footer["targets"], str | None)
+        whole = digests and all(type(count) is int for count in counts)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise damaged(path, "no note of what it is") from None
     if not same:
@@ -245,16 +253,20 @@ def _augmentation(path: Path, about: dict[str, Any]) -> Augmentation:
         raise damaged(path, f"no good value for the augmentation: {error}") from None
 
 
-def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str], Tensor | None]:
-    """Return labels, classes and losses; what they take is bounded by the size of the file."""
+def _targets(path: Path, about: dict[str, Any]) -> tuple[Tensor | None, list[str], Tensor | None, str]:
+    """Return labels, classes, losses, and their digest; what they take is bounded by the size of the file."""
     names = [name for name in ("label", "loss") if about["columns"].get(name)]
     with _named_errors(path), _open(path, read_dictionary=[name for name in names if name == "label"]) as file:
         for name in names:
             _check_plain(path, file, name)
         table = file.read(columns=names)
         columns = {name: table.column(name) for name in names}
+    digest = TargetsDigest()
+    for batch in table.to_batches():
+        digest.update(*(batch.column(name) if name in names else None for name in ("label", "loss")))
     labels, classes = _numbered(columns["label"]) if "label" in columns else (None, [])
-    return labels, classes, loss_tensor(columns["loss"].to_pylist()) if "loss" in columns else None
+    losses = loss_tensor(columns["loss"].to_pylist()) if "loss" in columns else None
+    return labels, classes, losses, digest.hexdigest()
 
 
 def _check_plain(path: Path, file: pq.ParquetFile, name: str) -> None:

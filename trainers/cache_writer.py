@@ -20,6 +20,7 @@ from scoring.lock import LOCK, hold_folder
 from scoring.model import ScoringModel
 from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
 from trainers.extract import CacheRecipe, Images, Pixels, features
+from trainers.targets import TargetsDigest
 
 GROUP_ROWS = 8192
 
@@ -153,7 +154,7 @@ class EpochWriter:
         fields.append(pa.field("features", features_type(about["width"], dtype), nullable=False))
         self._schema = pa.schema(fields)
         self._numpy = np.float16 if dtype == "float16" else np.float32
-        self._keys = hashlib.sha256()
+        self._keys, self._targets = hashlib.sha256(), TargetsDigest()
         self.n = 0
         self.file = AtomicFile(folder / epoch_name(number))
         names = [field.name for field in fields]
@@ -184,14 +185,14 @@ class EpochWriter:
                 f"the features of {keys[worst]!r} do not fit {self._about['recipe']['dtype']} (the largest is "
                 f"{size:.4g}) in epoch {self._number}; {advice}"
             )
-        arrays = [pa.array(keys, pa.string())]
-        if self._images.labels is not None:
-            arrays.append(self._images.labels.take(pa.array(rows)))
-        if self._images.losses is not None:
-            arrays.append(pa.array([self._images.losses[row] for row in rows], pa.float64()))
+        of = self._images
+        labels = None if of.labels is None else of.labels.take(pa.array(rows))
+        losses = None if of.losses is None else pa.array([of.losses[row] for row in rows], pa.float64())
+        arrays = [pa.array(keys, pa.string()), *(column for column in (labels, losses) if column is not None)]
         flat = pa.array(values.ravel())
         arrays.append(pa.FixedSizeListArray.from_arrays(flat, type=self._schema.field("features").type))
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=GROUP_ROWS)
+        self._targets.update(labels, losses)
         self._keys.update("".join(f"{len(key)}:{key}" for key in keys).encode("utf-8", "surrogateescape"))
         self.n += len(keys)
 
@@ -204,9 +205,11 @@ class EpochWriter:
         """Write the footer and give the file its name; return what it says of itself.
 
         Raises:
-            InputError: if there are fewer than two images, or others than in the epochs before.
+            InputError: if there are fewer than two images, or others, or other labels or losses, than in the epochs
+                before.
         """
-        footer = {"rows": self.n, "keys": self._keys.hexdigest(), "failures": failures}
+        digests = {"keys": self._keys.hexdigest(), "targets": self._targets.hexdigest()}
+        footer = {"rows": self.n, **digests, "failures": failures}
         if self.n < 2:
             kinds = "".join(f", {count} {status}" for status, count in sorted(failures.items()))
             raise InputError(f"a cache needs at least 2 readable images, got {self.n}{kinds}; give more")
@@ -214,6 +217,11 @@ class EpochWriter:
             raise InputError(
                 f"other images can be read now than in epoch 0 ({self.n:,}, then {expected['rows']:,}); the data "
                 "changed, or a disk fails: make the cache anew in another folder"
+            )
+        if expected is not None and expected["targets"] not in (None, footer["targets"]):
+            raise InputError(
+                "the labels or losses of these images are no longer those of epoch 0; make the cache anew in another "
+                "folder"
             )
         note = {"kind": "cache", "epoch": self._number, "cache": fingerprint(self._about), **footer}
         self._writer.add_key_value_metadata({METADATA_KEY: json.dumps(note, sort_keys=True).encode()})

@@ -29,6 +29,7 @@ from trainers.config import Augmentation, TrainConfig
 from trainers.extract import CacheRecipe, Images
 from trainers.loop import train
 from trainers.start import trunk_digest
+from trainers.targets import TargetsDigest
 from trainers.views import CachedViews
 
 CPU = torch.device("cpu")
@@ -301,6 +302,7 @@ def test_a_note_that_cannot_be_is_refused(copy, change, words):
         ({"failures": [1]}, "no note of what it is"),
         ({"failures": {"corrupt": "many"}}, "no good note of its images"),
         ({"keys": [1]}, "no good note of its images"),
+        ({"targets": 1}, "no good note of its images"),
         ({"epoch": 2}, "belongs to another cache or epoch"),
     ],
 )
@@ -341,8 +343,18 @@ def test_a_footer_that_claims_more_rows_than_its_file_can_hold_is_refused(copy, 
         open_cache(copy)
 
 
+def forget_targets(folder):
+    """Make every epoch one of an earlier version, which did not note what the labels and losses are."""
+    for path in folder.glob("epoch-*"):
+        note = json.loads(pq.read_metadata(path).metadata[b"curate"])
+        del note["targets"]
+        table = pq.read_table(path).replace_schema_metadata({b"curate": json.dumps(note).encode()})
+        pq.write_table(table, path, compression="NONE")
+
+
 def rewrite(folder, at, labels, **how):
-    """Write an epoch again, with its note, around other labels."""
+    """Write an epoch of an earlier version again, with its note, around other labels."""
+    forget_targets(folder)
     path = folder / epoch_name(at)
     note = {b"curate": pq.read_metadata(path).metadata[b"curate"]}
     table = pq.read_table(path).set_column(1, "label", labels).replace_schema_metadata(note)
@@ -505,3 +517,50 @@ def test_an_augmentation_that_nobody_knows_is_refused(made, tmp_path, model, fil
     make_cache(tmp_path / "f", strange, images(files), model, RECIPE, workers=1)
     with pytest.raises(InputError, match=r"cache.json is damaged \(no good value for the augmentation: .*shear"):
         open_cache(tmp_path / "f")
+
+
+def test_a_cache_with_other_labels_or_losses_is_another_one(model, files, tmp_path):
+    digests = []
+    for name, losses, shift in (("a", 0.0, 0), ("same", 0.0, 0), ("b", 1.0, 0), ("c", 0.0, 1)):
+        given = images(files, losses=[losses] * N)
+        given = replace(given, labels=pa.array([f"c{(i + shift) % 3}" for i in range(N)]))
+        make_cache(tmp_path / name, about(model, 1, loss="mine"), given, model, RECIPE, workers=1)
+        digests.append(open_cache(tmp_path / name).digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def test_labels_that_changed_between_two_epochs_are_noticed(copy, made, model, files):
+    other = replace(images(files), labels=pa.array([f"c{i % 2}" for i in range(N)]))
+    with pytest.raises(InputError, match="labels or losses of these images are no longer those of epoch 0"):
+        make_cache(copy, about(model, 4), other, model, RECIPE, workers=1)
+    assert not (copy / epoch_name(3)).exists()
+    path = copy / epoch_name(1)
+    note = json.loads(pq.read_metadata(path).metadata[b"curate"])
+    table = pq.read_table(path).replace_schema_metadata({b"curate": json.dumps({**note, "targets": "x"}).encode()})
+    pq.write_table(table, path, compression="NONE")
+    shutil.copy(made / "cache.json", copy / "cache.json")
+    with pytest.raises(InputError, match=r"epoch-000001.parquet is damaged \(other labels or losses than in epoch 0"):
+        open_cache(copy)
+
+
+def test_a_cache_of_an_earlier_version_has_its_digest_computed_when_it_is_opened(copy, made):
+    forget_targets(copy)
+    assert open_cache(copy).digest == open_cache(made).digest
+
+
+def test_the_digest_of_labels_is_that_of_every_row_in_whatever_blocks():
+    def digest(*blocks):
+        found = TargetsDigest()
+        for labels, losses in blocks:
+            found.update(None if labels is None else pa.array(labels), None if losses is None else pa.array(losses))
+        return found.hexdigest()
+
+    whole = digest((["a", None, "b", "a"], [1.0, float("nan"), 2.0, 0.0]))
+    assert digest((["a", ""], [1.0, None]), (["b", "a"], [2.0, 0.0])) == whole
+    coded = TargetsDigest()
+    coded.update(pa.array(["a", None, "b", "a"]).dictionary_encode(), pa.array([1.0, None, 2.0, 0.0]))
+    assert coded.hexdigest() == whole
+    assert digest((["a", None, "a", "b"], [1.0, None, 2.0, 0.0])) != whole
+    assert digest((["a", None, "b", "a"], None)) != whole
+    assert digest(([1, 2], None)) != digest((["1", "2"], None))
