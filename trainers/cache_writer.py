@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from torch import Tensor
 
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from scoring.images import Preprocessing
 from scoring.lock import LOCK, hold_folder
 from scoring.model import ScoringModel
 from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
+from trainers.data import decode_all
 from trainers.extract import CacheRecipe, Images, Pixels, features
 from trainers.targets import TargetsDigest
 
@@ -106,9 +109,11 @@ def make_cache(
         status -> how many images were left out for it.
 
     Raises:
-        InputError: if the folder is another's, an image can be read in one epoch and not in another, or a feature
-            does not fit the dtype.
+        InputError: if the folder is another's, an image that can be read has no loss where there are losses, an image
+            can be read in one epoch and not in another, or a feature does not fit the dtype.
     """
+    workers = workers or os.cpu_count() or 1
+    require_losses(images, model.spec.preprocessing, workers)
     with CacheFolder(folder) as place:
         todo = place.begin(about)
         about = read_about(folder) or about
@@ -118,7 +123,7 @@ def make_cache(
             return dict(expected["failures"]) if expected else {}
         if len(todo) < about["epochs"]:
             announce(f"going on: {about['epochs'] - len(todo)} of {about['epochs']} epochs are there")
-        pixels = Pixels(images, model.spec.preprocessing, workers or os.cpu_count() or 1, passes=len(todo))
+        pixels = Pixels(images, model.spec.preprocessing, workers, passes=len(todo))
         announce(pixels.description)
         for at, number in enumerate(todo):
             writer = EpochWriter(folder, number, about, images)
@@ -133,6 +138,25 @@ def make_cache(
                 writer.discard()
             expected = expected or footer
         return dict(pixels.failures)
+
+
+def require_losses(images: Images, preprocessing: Preprocessing, workers: int) -> None:
+    """Raise ``InputError`` if an image has no finite loss although it can be read; a broken one needs none.
+
+    Only images without a loss are read, up to the first that can be.
+    """
+    losses = images.losses or []
+    missing = [row for row, loss in enumerate(losses) if loss is None or not math.isfinite(loss)]
+    if not missing:
+        return
+    wanted = set(missing)
+    readers = (read for row, read in enumerate(images.readers()) if row in wanted)
+    for row, image in zip(missing, decode_all(readers, preprocessing, workers), strict=True):
+        if not isinstance(image, str) and image.pixels is not None:
+            raise InputError(
+                f"{len(missing):,} of {len(losses):,} images have no finite loss in the column of losses (null, NaN or "
+                f"infinite), the first that can be read is {images.keys[row]!r}; drop them first"
+            )
 
 
 class EpochWriter:

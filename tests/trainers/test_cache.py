@@ -564,3 +564,15 @@ def test_the_digest_of_labels_is_that_of_every_row_in_whatever_blocks():
     assert digest((["a", None, "a", "b"], [1.0, None, 2.0, 0.0])) != whole
     assert digest((["a", None, "b", "a"], None)) != whole
     assert digest(([1, 2], None)) != digest((["1", "2"], None))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), float("inf")])
+def test_an_image_without_a_loss_is_refused_before_any_work_unless_it_is_broken(model, files, tmp_path, missing):
+    losses = [missing if i in (5, 11, 20) else float(i) for i in range(N)]  # the sixth is no picture
+    note = about(model, 1, loss="mine")
+    with pytest.raises(InputError, match=r"^3 of 24 images have no finite loss .* read is 'k11'; drop them first$"):
+        make_cache(tmp_path / "f", note, images(files, losses=losses), model, RECIPE, workers=1)
+    assert not (tmp_path / "f").exists()
+    losses[11] = losses[20] = 0.5
+    make_cache(tmp_path / "f", note, images(files, losses=losses), model, RECIPE, workers=1)
+    assert open_cache(tmp_path / "f").losses.tolist() == [losses[i] for i in range(N) if i != 5]
