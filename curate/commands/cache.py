@@ -97,20 +97,11 @@ def run(
 
 def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
     """Return what the writer reads, and which of the user's columns are in it."""
-    import pyarrow as pa
-
-    from curate.commands.dataset import losses_of
-    from scoring.errors import InputError
+    from curate.commands.dataset import class_column, losses_of
     from trainers.extract import Images
 
-    table = manifest.rows(0, manifest.n_rows)
-    keys = table.column("key").to_pylist()
-    labels = None
-    if label in manifest.schema.names:
-        column = table.column(label).combine_chunks()
-        labels = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        if not (pa.types.is_integer(labels.type) or pa.types.is_string(labels.type)):
-            raise InputError(f"expected text or whole numbers as labels in {label!r}, got {labels.type}; name another")
+    keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
+    labels = class_column(manifest, label) if label in manifest.schema.names else None
     losses = None if loss_column is None else losses_of(manifest, loss_column)
     images = Images(lambda: manifest.readers(0, manifest.n_rows), keys, labels, losses)
     return images, {"label": None if labels is None else label, "loss": loss_column}

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from curate.manifest import Manifest
     from scoring.images import Preprocessing
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
     from trainers.data import TrainingSet
+
+MOST_WHOLE = 2.0**53  # up to which a float64 holds every whole number
 
 
 def open_source(data: Sequence[str], limit: int | None, label_from_folder: bool) -> "Manifest":
@@ -26,7 +30,7 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
     """Return the class of each image.
 
     Raises:
-        InputError: if there is no such column, it holds lists or structs, or nothing.
+        InputError: if there is no such column, it does not hold classes, or nothing.
     """
     if label not in manifest.schema.names:
         columns = ", ".join(manifest.schema.names)
@@ -34,20 +38,59 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
             f"{method} needs labels, and there is no column {label!r} (columns: {columns}); "
             "name one with --label, or use --label-from-folder"
         )
-    import pyarrow as pa
-
     from trainers.data import is_missing
 
-    kind = manifest.schema.field(label).type
-    if pa.types.is_nested(kind):
-        raise InputError(f"expected one class an image in {label!r}, got {kind}; name another column with --label")
-    labels = manifest.rows(0, manifest.n_rows).column(label).to_pylist()
+    labels = class_column(manifest, label).to_pylist()
     if all(map(is_missing, labels)):
         raise InputError(
             f"{method} needs labels, and none of {len(labels):,} images has one in {label!r}; "
             "expected a sub-folder for each class, or another column (--label)"
         )
     return labels
+
+
+def class_column(manifest: "Manifest", label: str) -> "pa.Array":
+    """Return a column of classes as text or whole numbers, shape (N,): what training reads and a cache stores.
+
+    Text and whole numbers stay. Truth values become the text "true" and "false". Whole numbers stored as floats, as a
+    column with gaps often is, become whole numbers again, and NaN becomes null.
+
+    Raises:
+        InputError: if the column holds anything else.
+    """
+    import pyarrow as pa
+
+    from curate.digests import is_text, plain
+
+    column = plain(manifest.rows(0, manifest.n_rows).column(label).combine_chunks())
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return column
+    if is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return column.cast(pa.string())
+    if pa.types.is_floating(kind):
+        return _whole(column, label)
+    raise InputError(
+        f"expected one class an image in {label!r}, got {kind}; name a column of text, whole numbers or truth values "
+        "with --label"
+    )
+
+
+def _whole(column: "pa.Array", label: str) -> "pa.Array":
+    """Return floats as whole numbers, null for NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = column.cast(pa.float64())
+    values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+    is_class = pc.and_(pc.equal(values, pc.trunc(values)), pc.less_equal(pc.abs(values), MOST_WHOLE))
+    wrong = values.filter(pc.invert(is_class))
+    if len(wrong):
+        raise InputError(
+            f"expected classes in {label!r}, got numbers with fractions ({len(wrong):,} of {len(values):,}, such as "
+            f"{wrong[0].as_py():g}); name the column of classes with --label"
+        )
+    return values.cast(pa.int64())
 
 
 def losses_of(manifest: "Manifest", column: str) -> list[float | None]:

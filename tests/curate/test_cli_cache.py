@@ -1,5 +1,6 @@
 """``curate cache`` and ``curate train --cached`` as typed."""
 
+import datetime
 import json
 import shutil
 
@@ -11,7 +12,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.commands.dataset import class_column, labels_of, open_source
 from scoring.checkpoint import load_model, read_header, save_checkpoint
+from trainers.cache import open_cache
+from trainers.data import number_labels
 
 HEAD = ["--batch-size", "8", "--epochs", "3", "--device", "cpu"]
 
@@ -167,7 +171,7 @@ def others(cache, photos, tiny_checkpoint, tmp_path_factory):
 
 def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint, tmp_path, monkeypatch):
     for place in ("scoring.checkpoint", "trainers.start"):
-        monkeypatch.setattr(f"{place}.shipped_models", lambda: {"visimsiam": tiny_checkpoint})
+        monkeypatch.setattr(f"{place}.shipped_models", lambda: {"trio": tiny_checkpoint})
     out = tmp_path / "f"
     made = run("cache", photos, "--label-from-folder", "--epochs", 2, "-o", out, "--device", "cpu")
     assert made.exit_code == 0, made.output
@@ -237,3 +241,43 @@ def test_a_cache_is_not_made_where_a_file_is(photos, tiny_checkpoint, tmp_path):
     assert result.exit_code == 1
     assert f"expected a folder for --out, and {taken} is a file; choose another --out" in result.stderr
     assert taken.read_text() == "mine"
+
+
+CLASSES = {  # column -> the classes that it holds
+    "truth": (pl.Series([True, False] * 8), ["false", "true"]),
+    "gaps": (pl.Series([3.0, 20.0] * 8, dtype=pl.Float32), ["3", "20"]),
+    "kinds": (pl.Series(["b", "a"] * 8, dtype=pl.Categorical), ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_cache_and_training_from_images_take_the_same_labels(photos, tiny_checkpoint, tmp_path, name):
+    values, classes = CLASSES[name]
+    rows = pl.read_csv(photos / "list.csv").drop("label").with_columns(values.alias(name))
+    table = tmp_path / "t.parquet"
+    rows.with_columns(path=str(photos) + "/" + pl.col("path")).write_parquet(table)
+    manifest = open_source([str(table)], None, False)
+    assert class_column(manifest, name).to_pylist() == labels_of(manifest, name, "losspred")
+    made = run("cache", table, "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 1, "--label", name,
+               "-o", tmp_path / "f")  # fmt: skip
+    assert made.exit_code == 0, made.output
+    cache = open_cache(tmp_path / "f")
+    assert cache.classes == classes
+    assert number_labels(labels_of(manifest, name, "losspred"))[0].tolist() == cache.labels.tolist()
+
+
+@pytest.mark.parametrize("command", ["cache", "train"])
+def test_fractions_and_dates_are_no_classes_for_a_cache_nor_for_training(photos, tiny_checkpoint, tmp_path, command):
+    rows = pl.read_csv(photos / "list.csv").with_columns(path=str(photos) + "/" + pl.col("path"))
+    day = pl.Series([datetime.date(2020, 1, 1)] * 16)
+    rows.with_columns(day=day, far=pl.lit(1e300)).write_parquet(tmp_path / "t.parquet")
+    first = {"cache": ["cache", "--model"], "train": ["train", "supervised", "--backbone"]}[command]
+    out = ["-o", tmp_path / ("f" if command == "cache" else "f.safetensors")]
+    for label, words in {
+        "mine": "expected classes in 'mine', got numbers with fractions (12 of 16, such as 0.142857)",
+        "far": "got numbers with fractions (16 of 16, such as 1e+300)",
+        "day": "expected one class an image in 'day', got date32[day]; name a column of text, whole numbers or truth",
+    }.items():
+        result = run(*first, tiny_checkpoint, tmp_path / "t.parquet", "--label", label, "--device", "cpu", *out)
+        assert result.exit_code == 1, result.output
+        assert words in result.stderr
