@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trainers.config import Augmentation, TrainConfig
     from trainers.start import Start
 
+SIAMESE = ("visimsiam", "simsiam")
 CONTRASTIVE = ("mcinfonce", "infonce", "hib", "elk")
 WITH_KAPPA = ("mcinfonce", "hib", "elk")
 # option -> the section of the recipe that has it, by the same name, and the methods that read it
@@ -24,6 +25,11 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("form", "task", "margin", "within", "weight", "folds", "stop_gradient", "loss_column"),
         ("losspred", ("losspred",)),
     ),
+}
+# option -> the methods that read it, of the recipe itself; what is neither here nor above is read by all
+OWN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("small_size", "n_small", "predictor", "predictor_every"), SIAMESE),
+    **dict.fromkeys(("latent_dim", "hidden_dim"), (*SIAMESE, *CONTRASTIVE)),
 }
 DEFAULT_LABEL = "label"  # of --label; nobody can tell whether it was typed
 AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt")
@@ -51,17 +57,31 @@ def recipe_of(
     freeze = "trunk" if frozen else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
     size = start.size(typed["size"], frozen=frozen)
     values |= {"backbone": start.backbone, "size": size, "precision": precision, "freeze": freeze}
+    config = recipe(typed["method"], values)
+    if frozen:
+        _require_frozen(typed, "--freeze" if typed["freeze"] else "--cached")
     if cache is None:
-        return recipe(typed["method"], values)
-    of_images = [*AUGMENTATION, "small_size", "n_small", "freeze_batchnorm", "trunk_lr", "limit", "label_from_folder"]
+        return config
+    of_images = [*AUGMENTATION, "small_size", "n_small", "limit", "label_from_folder"]
     wrong = [name for name in of_images if typed[name] not in (None, False)]
     if wrong:
         raise InputError(
             f"--{wrong[0].replace('_', '-')} is for images, and a cache has its views already; leave it out"
         )
     _require_label(typed["label"], cache)
-    config = recipe(typed["method"], {**values, "n_small": 0})
-    return replace(config, augmentation=cache.augmentation)
+    return replace(config, n_small=0, augmentation=cache.augmentation)
+
+
+def _require_frozen(typed: dict[str, Any], why: str) -> None:
+    """Raise ``InputError`` for an option that is about a backbone that moves."""
+    of_moving = {
+        "--freeze-batchnorm": typed["freeze_batchnorm"],
+        "--trunk-lr": typed["trunk_lr"] is not None,
+        "--no-stop-gradient": typed["stop_gradient"] is False,
+    }
+    wrong = [option for option, is_there in of_moving.items() if is_there]
+    if wrong:
+        raise InputError(f"{wrong[0]} is for a backbone that moves, and {why} holds it as it is; leave one of them out")
 
 
 def _require_label(label: str, cache: "CachedFeatures") -> None:
@@ -92,13 +112,14 @@ def recipe(method: str, typed: dict[str, Any]) -> "TrainConfig":
     given = {name: value for name, value in typed.items() if value is not None}
     own["augmentation"] = augmentation(own.get("augmentation", Augmentation()), given)
     typed_of: dict[str, dict[str, Any]] = {section: {} for section in sections}
-    for option in [name for name in given if name in SECTIONS]:
-        section, readers = SECTIONS[option]
+    for option in [name for name in given if name in SECTIONS or name in OWN]:
+        section, readers = SECTIONS[option] if option in SECTIONS else ("", OWN[option])
         if method not in readers:
             raise InputError(
                 f"--{option.replace('_', '-')} is of {', '.join(readers)}; {method} does not read it, leave it out"
             )
-        typed_of[section][option] = given.pop(option)
+        if section:
+            typed_of[section][option] = given.pop(option)
     for section, blank in sections.items():
         own[section] = replace(own.get(section, blank), **typed_of[section])
     return TrainConfig(method=method, **{**own, **{k: v for k, v in given.items() if k not in AUGMENTATION}})

@@ -121,7 +121,17 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
         (["losspred"], "which does not ship; name it with --backbone"),
         (["losspred", "--backbone", "resnet10t"], "got 'resnet10t' with random weights"),
         (["losspred", "--backbone", "m.safetensors", "--corrupt", "0.1"], "--corrupt is for images"),
-        (["losspred", "--backbone", "m.safetensors", "--n-small", "2"], "--n-small is for images"),
+        (["visimsiam", "--backbone", "m.safetensors", "--n-small", "2"], "--n-small is for images"),
+        (
+            ["losspred", "--backbone", "m.safetensors", "--form", "l2", "--no-stop-gradient"],
+            "--no-stop-gradient is for a backbone that moves, and --cached holds it as it is",
+        ),
+        (["losspred", "--backbone", "m.safetensors", "--trunk-lr", "0.1"], "--trunk-lr is for a backbone that moves"),
+        (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for a backbone"),
+        (
+            ["losspred", "--backbone", "m.safetensors", "--freeze", "--form", "l2", "--no-stop-gradient"],
+            "--no-stop-gradient is for a backbone that moves, and --freeze holds it as it is",
+        ),
         (["losspred", "--backbone", "m.safetensors", "--size", "64"], "expected views of 32 pixels, got --size 64"),
         (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),
         (["losspred", "--backbone", "m.safetensors", "--kappa", "norm"], "losspred does not read it"),

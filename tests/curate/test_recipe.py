@@ -2,7 +2,7 @@
 
 import pytest
 
-from curate.commands.recipe import SECTIONS, recipe
+from curate.commands.recipe import OWN, SECTIONS, recipe
 from scoring.errors import InputError
 from trainers.config import Augmentation, Contrastive, LossPrediction, TrainConfig
 from trainers.methods import METHODS
@@ -31,7 +31,9 @@ def test_options_that_hold_only_together_may_come_in_any_order():
     ("method", "option"),
     [
         ("visimsiam", "folds"), ("losspred", "kappa_pos"), ("hib", "form"), ("hib", "kappa_pos"), ("elk", "samples"),
-        ("infonce", "samples"), ("infonce", "kappa"), ("infonce", "phases"),
+        ("infonce", "samples"), ("infonce", "kappa"), ("infonce", "phases"), ("losspred", "predictor"),
+        ("losspred", "n_small"), ("losspred", "small_size"), ("losspred", "latent_dim"), ("supervised", "hidden_dim"),
+        ("mcinfonce", "predictor_every"), ("hib", "n_small"),
     ],
 )  # fmt: skip
 def test_an_option_that_a_method_does_not_read_is_refused(method, option):
@@ -45,6 +47,10 @@ def test_every_option_and_method_of_a_section_exists():
     for option, (section, methods) in SECTIONS.items():
         assert hasattr(sections[section], option)
         assert set(methods) <= set(METHODS)
+    for option, methods in OWN.items():
+        assert hasattr(TrainConfig(), option)
+        assert set(methods) <= set(METHODS)
+    assert set(OWN["n_small"]) == {name for name, method in METHODS.items() if method.multi_crop}
 
 
 def test_every_option_of_a_recipe_can_be_typed():
