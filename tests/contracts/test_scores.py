@@ -22,8 +22,12 @@ ROOT = Path(__file__).parents[2]
 PHOTOS = sorted((ROOT / "examples" / "photos").glob("*.jpg"))
 TOLERANCE = 1e-4  # relative, in fp32: sums in another order differ in the last digits
 RANK = 0.99  # least rank correlation of bf16 and fp32
-# The least share of the photographs whose version must have the lower kappa; the mean must be lower, too.
-LEAST_SHARE = {"blurred": 0.75, "noisy": 0.6, "covered": 0.75}
+# The least share of the photographs whose version must be less certain; the mean must be lower, too.
+LEAST_SHARE = {
+    "unc_losspred": {"blurred": 0.6, "noisy": 0.6, "covered": 0.75},
+    "kappa_mcinfonce": {"blurred": 0.75, "noisy": 0.6, "covered": 0.6},
+    "kappa_visimsiam": {"blurred": 0.75, "noisy": 0.6, "covered": 0.75},
+}
 LEAST_CROPS = 0.55  # the same for random crops, of which a good one may show more than the whole at 64 pixels
 
 
@@ -64,65 +68,82 @@ def shipped():
     return shipped_models()[DEFAULT]
 
 
-def kappas(source, out, checkpoint, **settings):
-    """Score as `curate score` does on a CPU; key -> kappa."""
+def certainties(source, out, checkpoint, **settings):
+    """Score as `curate score` does on a CPU; column -> file name -> kappa, or 1/uncertainty where there is no kappa."""
     score(source, out, model=checkpoint, settings=ScoreSettings(**{"device": "cpu", **settings}), workers=2)
     table = open_table(out)
-    column = next(name for name in table.schema.names if name.startswith("kappa_"))
-    rows = table.read(["key", column, "status"]).to_pylist()
+    kappas = [name for name in table.schema.names if name.startswith("kappa_")]
+    alone = [name for name in table.schema.names if name.startswith("unc_") and f"kappa_{name[4:]}" not in kappas]
+    rows = table.read(["key", *alone, *kappas, "status"]).to_pylist()
     assert {row["status"] for row in rows} == {"ok"}
-    return {Path(row["key"]).name: row[column] for row in rows}
+    assert kappas
+    return {
+        column: {Path(row["key"]).name: 1 / row[column] if column in alone else row[column] for row in rows}
+        for column in (*alone, *kappas)
+    }
 
 
 @pytest.fixture(scope="module")
 def reference(heap, model, tmp_path_factory):
-    return kappas(heap, tmp_path_factory.mktemp("reference") / "s.parquet", model)
+    return certainties(heap, tmp_path_factory.mktemp("reference") / "s.parquet", model)
+
+
+@pytest.fixture(scope="module")
+def of_shipped(heap, shipped, tmp_path_factory):
+    return certainties(heap, tmp_path_factory.mktemp("shipped") / "s.parquet", shipped)
 
 
 def same(one, other):
     assert one.keys() == other.keys()
-    return all(one[name] == pytest.approx(other[name], rel=TOLERANCE) for name in one)
+    return all(one[column] == pytest.approx(other[column], rel=TOLERANCE) for column in one)
 
 
 def test_scores_are_positive_finite_and_tell_photographs_apart(reference):
-    values = np.array([reference[path.name] for path in PHOTOS])
-    assert np.isfinite(values).all()
-    assert (values > 0).all()
-    assert len(set(values.tolist())) == len(PHOTOS)
-    assert values.std() / values.mean() > 10 * TOLERANCE  # or the other tests would compare noise
+    for certainty in reference.values():
+        values = np.array([certainty[path.name] for path in PHOTOS])
+        assert np.isfinite(values).all()
+        assert (values > 0).all()
+        assert len(set(values.tolist())) == len(PHOTOS)
+        assert values.std() / values.mean() > 10 * TOLERANCE  # or the other tests would compare noise
+
+
+def test_every_column_of_the_model_that_ships_is_held_to_what_follows(of_shipped):
+    assert of_shipped.keys() == LEAST_SHARE.keys()
 
 
 def test_a_duplicate_has_the_very_same_score(reference):
-    copies = [name for name in reference if name.endswith("_duplicate.jpg")]
-    assert len(copies) == 4
-    for name in copies:
-        assert reference[name] == reference[name.replace("_duplicate", "")]
+    for certainty in reference.values():
+        copies = [name for name in certainty if name.endswith("_duplicate.jpg")]
+        assert len(copies) == 4
+        for name in copies:
+            assert certainty[name] == certainty[name.replace("_duplicate", "")]
 
 
 def test_a_duplicate_in_another_shard_has_the_same_score(heap, model, reference, tmp_path):
-    assert same(kappas(heap, tmp_path / "s.parquet", model, shard_rows=3), reference)
+    assert same(certainties(heap, tmp_path / "s.parquet", model, shard_rows=3), reference)
 
 
 def test_the_order_of_the_images_changes_no_score(heap, model, reference, tmp_path):
     paths = sorted(heap.iterdir())
     random.Random(1).shuffle(paths)
     (tmp_path / "list.txt").write_text("".join(f"{path}\n" for path in paths))
-    assert same(kappas(tmp_path / "list.txt", tmp_path / "s.parquet", model), reference)
+    assert same(certainties(tmp_path / "list.txt", tmp_path / "s.parquet", model), reference)
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 33])
 def test_the_size_of_a_batch_changes_no_score(heap, model, reference, tmp_path, batch_size):
-    assert same(kappas(heap, tmp_path / "s.parquet", model, batch_size=batch_size), reference)
+    assert same(certainties(heap, tmp_path / "s.parquet", model, batch_size=batch_size), reference)
 
 
 def test_a_heap_in_two_halves_has_the_scores_of_the_whole(heap, model, reference, tmp_path):
-    halves = {}
+    halves = {column: {} for column in reference}
     for half in range(2):
         part = tmp_path / f"half{half}"
         part.mkdir()
         for path in sorted(heap.iterdir())[half::2]:
             shutil.copy(path, part)
-        halves |= kappas(part, tmp_path / f"{half}.parquet", model)
+        for column, certainty in certainties(part, tmp_path / f"{half}.parquet", model).items():
+            halves[column] |= certainty
     assert same(halves, reference)
 
 
@@ -133,9 +154,11 @@ def test_a_batch_that_shrinks_has_the_scores_of_the_whole(model):
     whole = runner.submit(pixels).result()
     runner.step = 5
     parts = runner.submit(pixels).result()
-    for name, kappa in whole.kappas.items():
-        assert kappa.shape == (len(PHOTOS),)
-        assert np.allclose(parts.kappas[name], kappa, rtol=TOLERANCE, atol=0)
+    said = [(parts.kappas[name], kappa) for name, kappa in whole.kappas.items()]
+    said += [(parts.uncertainties[name], value) for name, value in whole.uncertainties.items()]
+    for in_parts, at_once in said:
+        assert at_once.shape == (len(PHOTOS),)
+        assert np.allclose(in_parts, at_once, rtol=TOLERANCE, atol=0)
     assert np.abs(parts.embedding - whole.embedding).max() < TOLERANCE
 
 
@@ -148,27 +171,31 @@ def test_a_lossless_copy_of_the_pixels_has_the_same_score(model, tmp_path):
             image = file.convert("RGB")
         image.save(tmp_path / "jpeg" / f"{path.stem}.bmp")
         image.save(tmp_path / "png" / f"{path.stem}.bmp", "PNG")
-    ours = kappas(tmp_path / "jpeg", tmp_path / "a.parquet", model)
-    assert same(kappas(tmp_path / "png", tmp_path / "b.parquet", model), ours)
+    ours = certainties(tmp_path / "jpeg", tmp_path / "a.parquet", model)
+    assert same(certainties(tmp_path / "png", tmp_path / "b.parquet", model), ours)
 
 
-def test_half_precision_keeps_the_order(heap, shipped, tmp_path):
-    fp32 = kappas(heap, tmp_path / "a.parquet", shipped)
-    bf16 = kappas(heap, tmp_path / "b.parquet", shipped, precision="bf16")
-    names = sorted(fp32)
-    assert spearmanr([fp32[name] for name in names], [bf16[name] for name in names]).statistic >= RANK
+def test_half_precision_keeps_the_order(heap, shipped, of_shipped, tmp_path):
+    bf16 = certainties(heap, tmp_path / "b.parquet", shipped, precision="bf16")
+    for column, fp32 in of_shipped.items():
+        names = sorted(fp32)
+        rank = spearmanr([fp32[name] for name in names], [bf16[column][name] for name in names]).statistic
+        assert rank >= RANK, column
 
 
-@pytest.mark.parametrize("kind", LEAST_SHARE)
-def test_a_worse_version_of_a_photograph_has_a_lower_kappa(heap, shipped, tmp_path, kind):
-    found = kappas(heap, tmp_path / "s.parquet", shipped)
+CASES = [(column, kind) for column, kinds in LEAST_SHARE.items() for kind in kinds]
+
+
+@pytest.mark.parametrize(("column", "kind"), CASES)
+def test_a_worse_version_of_a_photograph_is_less_certain(of_shipped, column, kind):
+    found = of_shipped[column]
     pairs = [(found[path.name], found[f"{path.stem}_{kind}.jpg"]) for path in PHOTOS]
     share = np.mean([worse < good for good, worse in pairs])
     assert np.mean([np.log(worse / good) for good, worse in pairs]) < 0
-    assert share >= LEAST_SHARE[kind], f"{kind}: lower for {share:.0%} of the photographs"
+    assert share >= LEAST_SHARE[column][kind], f"{kind}: lower for {share:.0%} of the photographs"
 
 
-def test_random_crops_of_a_photograph_have_a_lower_kappa_on_average(shipped, tmp_path):
+def test_random_crops_of_a_photograph_are_less_certain_on_average(shipped, tmp_path):
     """Each photograph, and twenty windows of 10 to 50 % of its area."""
     folder = tmp_path / "crops"
     folder.mkdir()
@@ -182,7 +209,7 @@ def test_random_crops_of_a_photograph_have_a_lower_kappa_on_average(shipped, tmp
             w, h = int(image.width * share), int(image.height * share)
             x, y = generator.integers(0, image.width - w + 1), generator.integers(0, image.height - h + 1)
             image.crop((x, y, x + w, y + h)).save(folder / f"{path.stem}_{i}.png")
-    found = kappas(folder, tmp_path / "s.parquet", shipped)
-    ratios = [np.log(found[f"{p.stem}_{i}.png"] / found[f"{p.stem}.png"]) for p in PHOTOS for i in range(20)]
-    assert np.mean(ratios) < 0
-    assert np.mean(np.array(ratios) < 0) >= LEAST_CROPS
+    for column, found in certainties(folder, tmp_path / "s.parquet", shipped).items():
+        ratios = [np.log(found[f"{p.stem}_{i}.png"] / found[f"{p.stem}.png"]) for p in PHOTOS for i in range(20)]
+        assert np.mean(ratios) < 0, column
+        assert np.mean(np.array(ratios) < 0) >= LEAST_CROPS, column

@@ -300,9 +300,9 @@ def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_ch
 
 def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):
     settings = EvaluateSettings(repeats=5, degrade=20, device="cpu")
-    note = "worse images were scored by visimsiam, and the table by another model"
+    note = "worse images were scored by trio, and the table by another model"
     assert not any(note in text for text in evaluate(whole, model=tiny_checkpoint, settings=settings).notes)
-    assert any(note in text for text in evaluate(whole, model="visimsiam", settings=settings).notes)
+    assert any(note in text for text in evaluate(whole, model="trio", settings=settings).notes)
 
 
 def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, table):
