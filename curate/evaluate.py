@@ -138,11 +138,13 @@ class _Work:
         if self.settings.sample is not None:
             keep = sampled(rows, self.settings.sample, seed=self.settings.seed)
             rows = _leave_out(rows, keep, "not in the sample")
-        if len(rows.index) < max(FEWEST_ROWS, self.settings.folds):
-            counted = ", ".join(f"{n:,} {why}" for why, n in rows.left_out.items()) or "none left out"
+        counted = ", ".join(f"{n:,} {why}" for why, n in rows.left_out.items()) or "none left out"
+        got = f"{self.table.path}, got {len(rows.index):,} of {self.table.n_rows:,} ({counted})"
+        if len(rows.index) < FEWEST_ROWS:
+            raise InputError(f"expected at least {FEWEST_ROWS} rows to measure in {got}; score more images")
+        if labels is not None and len(rows.index) < self.settings.folds:
             raise InputError(
-                f"expected at least {max(FEWEST_ROWS, self.settings.folds)} rows to measure in {self.table.path}, got "
-                f"{len(rows.index):,} of {self.table.n_rows:,} ({counted}); score more images"
+                f"expected a row or more for each of {self.settings.folds:,} folds in {got}; lower --folds, 5 is usual"
             )
         if self.codes is not None and len(np.unique(self.codes[rows.index])) < 2:
             raise InputError(
@@ -175,6 +177,12 @@ class _Work:
         found, out = self.found, self.result_
         if found is None:
             raise ValueError("correctness is scored once it is known")
+        if found.n_twins:
+            out.notes.append(
+                f"{found.n_twins:,} of {len(self.rows.index):,} rows have an exact twin, an embedding equal in every "
+                "bit; the nearest neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: measure the "
+                "table without them, too"
+            )
         certainty = self.certainty()
         self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
         out.measures += correctness.accuracies(found, **self.common)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curate.commands.report import emit, say, show_table
+from curate.commands.report import columns_that_fit, emit, say, show_table
 
 if TYPE_CHECKING:
     from curate.measures.results import Evaluation, Measure
@@ -132,10 +132,7 @@ def _report(found: "Evaluation") -> None:
         show_table([[_title(one), _cell(one.values["embedding"])] for one in shared], header=("measure", "embedding"))
         say("")
     for section in _sections([measure for measure in found.measures if measure.values and measure not in shared]):
-        columns = [column for column in found.columns if any(column in one.values for one in section)]
-        lines = [[_title(one), *(_cell(one.values.get(column)) for column in columns)] for one in section]
-        show_table(lines, header=("measure", *columns))
-        say("")
+        _show_section(section, [name for name in found.columns if any(name in one.values for one in section)])
     said: set[str] = set()
     for measure in found.measures:
         if measure.missing or measure.meaning not in said:
@@ -144,6 +141,17 @@ def _report(found: "Evaluation") -> None:
                 say(line)
     for note in found.notes:
         say(f"note: {note}")
+
+
+def _show_section(section: "list[Measure]", columns: list[str]) -> None:
+    """Print measures that share columns: one table, or several of some columns each where the terminal is narrow."""
+    titles = ["measure", *map(_title, section)]
+    cells = [[name, *(_cell(one.values.get(name)) for one in section)] for name in columns]
+    for chosen in columns_that_fit(titles, cells):
+        lines = zip(titles, *(cells[number] for number in chosen), strict=True)
+        header, *rows = (list(line) for line in lines)
+        show_table(rows, header=header)
+        say("")
 
 
 def _sections(measures: "list[Measure]") -> "list[list[Measure]]":

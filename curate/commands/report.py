@@ -44,5 +44,29 @@ def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), 
     Console(stderr=True, markup=False, highlight=False).print(table)
 
 
+def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Return which columns stand together in a table of the terminal's width, so that no name or cell is broken.
+
+    Args:
+        titles: the first column, which every table has, with its header.
+        columns: the others, each with its header. One that is too wide by itself stands alone.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    width = Console(stderr=True).width
+    room = width - max(map(cell_len, titles), default=0)
+    tables: list[list[int]] = []
+    used = room
+    for number, column in enumerate(columns):
+        need = max(map(cell_len, column), default=0) + 1  # and the space before it
+        if not tables or used + need > room:
+            tables.append([])
+            used = 0
+        tables[-1].append(number)
+        used += need
+    return tables
+
+
 def _value(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else one_line(value)

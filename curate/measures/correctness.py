@@ -73,11 +73,13 @@ class Correctness:
         right: prediction -> whether it is right, shape (N,), bool.
         class_entropy: of the linear classifier on rows it was not fitted on, nats, shape (N,); None without one.
         missing: prediction -> why it is not there.
+        n_twins: rows whose embedding is, in every bit, that of another row.
     """
 
     right: dict[str, NDArray[np.bool_]]
     class_entropy: Floats | None
     missing: dict[str, str]
+    n_twins: int = 0
 
 
 def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
@@ -96,19 +98,20 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
         NEAREST: (labels[index[:, 0]] == labels).numpy(),
         KNN: (knn_vote(cosine, labels[index]) == labels).numpy(),
     }
+    groups = group_duplicates(embedding)
+    n_twins = 0 if groups is None else int(groups.size[groups.size > 1].sum())
     n_classes = int(labels.max()) + 1
     if n_classes > MOST_CLASSES:
         why = f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that the linear classifier is fitted for"
-        return Correctness(right, None, {LINEAR: why})
-    groups = group_duplicates(embedding)
+        return Correctness(right, None, {LINEAR: why}, n_twins)
     if groups is not None and len(groups.first) < folds:
         why = f"the rows have {len(groups.first)} different embeddings, fewer than the {folds} folds"
-        return Correctness(right, None, {LINEAR: why})
+        return Correctness(right, None, {LINEAR: why}, n_twins)
     linear = cross_validate(
         embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
     )
     right[LINEAR] = (linear.label == labels).numpy()
-    return Correctness(right, linear.entropy, {})
+    return Correctness(right, linear.entropy, {}, n_twins)
 
 
 def accuracies(found: Correctness, *, repeats: int, seed: int) -> list[Measure]:

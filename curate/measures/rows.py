@@ -152,7 +152,9 @@ def embeddings(rows: Rows) -> tuple[torch.Tensor, NDArray[np.bool_]] | str:
     The column is read in batches: memory is that of the result.
     """
     if EMBEDDING not in rows.table.schema.names:
-        return "the table has no embedding column (it was scored with --no-embedding)"
+        settings = rows.table.metadata.get("settings")
+        left_out = isinstance(settings, dict) and settings.get("embedding dtype", "") is None
+        return "the table has no embedding column" + (" (it was scored with --no-embedding)" if left_out else "")
     matrix: NDArray[np.float32] | None = None
     start = at = 0
     for batch in rows.table.batches([EMBEDDING]):
