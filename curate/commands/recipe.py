@@ -21,6 +21,8 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "samples": ("contrastive", ("mcinfonce", "hib")),
     "kappa_pos": ("contrastive", ("mcinfonce", "infonce", "elk")),
     "phases": ("contrastive", WITH_KAPPA),
+    "denominator": ("contrastive", ("mcinfonce", "infonce", "elk")),
+    "cross": ("contrastive", ("mcinfonce",)),
     **dict.fromkeys(
         ("form", "task", "margin", "within", "weight", "folds", "stop_gradient", "loss_column"),
         ("losspred", ("losspred",)),

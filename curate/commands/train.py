@@ -82,6 +82,17 @@ def run(
     phases: Annotated[
         float | None, own("mcinfonce, hib, elk: share of the steps for mu alone, then kappa alone; 0: jointly")
     ] = None,
+    denominator: Annotated[
+        str | None, own("mcinfonce, infonce, elk: eq7, the authors' code (authors), or the negatives alone")
+    ] = None,
+    cross: Annotated[
+        bool | None,
+        typer.Option(
+            "--cross/--in-step",
+            help="mcinfonce: all pairs of two images' draws (cross), or those of one number as in equation 7.",
+            show_default=False,
+        ),
+    ] = None,
     form: Annotated[str | None, own("losspred: ranking (of pairs) or l2 (distance)")] = None,
     task: Annotated[str | None, own("losspred: the loss to predict: cross-entropy, brier or margin")] = None,
     margin: Annotated[float | None, own("losspred: margin of the ranking (0.1)")] = None,

@@ -291,3 +291,23 @@ def test_fractions_and_dates_are_no_classes_for_a_cache_nor_for_training(photos,
         result = run(*first, tiny_checkpoint, tmp_path / "t.parquet", "--label", label, "--device", "cpu", *out)
         assert result.exit_code == 1, result.output
         assert words in result.stderr
+
+
+def test_the_denominator_and_the_pairs_of_draws_can_be_typed(cache, tiny_checkpoint, tmp_path):
+    common = ["train", "mcinfonce", "--cached", cache[0], "--backbone", tiny_checkpoint, *HEAD]
+    losses = {}
+    for name, options in {
+        "default": [], "the same": ["--cross", "--denominator", "eq7"], "step": ["--in-step"],
+        "authors": ["--denominator", "authors"],
+    }.items():  # fmt: skip
+        out = tmp_path / f"{name}.safetensors"
+        result = run(*common, "-o", out, *options)
+        assert result.exit_code == 0, result.output
+        losses[name] = read_header(out)["metrics"]["loss"]
+    assert losses["default"] == losses["the same"]
+    assert len(set(losses.values())) == 3
+    recipe = read_header(tmp_path / "step.safetensors")["training"]["recipe"]["contrastive"]
+    assert recipe["cross"] is False
+    wrong = run(*common, "-o", tmp_path / "w.safetensors", "--denominator", "eq8")
+    assert wrong.exit_code == 1
+    assert "denominator must be one of eq7, authors, negatives, got 'eq8'" in wrong.stderr

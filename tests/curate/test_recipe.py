@@ -33,6 +33,7 @@ def test_options_that_hold_only_together_may_come_in_any_order():
         ("visimsiam", "folds"), ("losspred", "kappa_pos"), ("hib", "form"), ("hib", "kappa_pos"), ("elk", "samples"),
         ("infonce", "samples"), ("infonce", "kappa"), ("infonce", "phases"), ("losspred", "predictor"),
         ("losspred", "n_small"), ("losspred", "small_size"), ("losspred", "latent_dim"), ("supervised", "hidden_dim"),
+        ("hib", "denominator"), ("hib", "cross"), ("infonce", "cross"),
         ("mcinfonce", "predictor_every"), ("hib", "n_small"),
     ],
 )  # fmt: skip
@@ -40,6 +41,15 @@ def test_an_option_that_a_method_does_not_read_is_refused(method, option):
     flag = f"--{option.replace('_', '-')} is of .*; {method} does not read it"
     with pytest.raises(InputError, match=flag):
         recipe(method, {option: 2})
+
+
+def test_every_setting_of_a_section_can_be_typed_but_those_that_are_named():
+    typed = {"contrastive": set(), "losspred": set()}
+    for option, (section, _) in SECTIONS.items():
+        typed[section].add(option)
+    left = {"kappa_init", "hib_a", "hib_b"}  # where kappa starts, and the slope and offset of HIB
+    assert set(vars(Contrastive())) - typed["contrastive"] == left
+    assert set(vars(LossPrediction())) == typed["losspred"]
 
 
 def test_every_option_and_method_of_a_section_exists():
