@@ -6,11 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scoring.changes import gaussian_blur, jitter_colors, to_gray
 from trainers.config import Augmentation
-
-# RGB -> YIQ: a hue shift is a rotation of the last two
-_YIQ = ((0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))
-_LUMA = _YIQ[0]
 
 
 class Draw:
@@ -56,52 +53,19 @@ def random_resized_crop(images: Tensor, size: int, scale: tuple[float, float], d
 def color_jitter(
     images: Tensor, draw: Draw, strength: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
 ) -> Tensor:
-    """Return images with brightness, contrast, saturation and hue changed, in this order; values in [0, 255].
-
-    The hue turns in the YIQ plane, which is linear, in place of HSV.
-    """
-
-    def factor(amount: float) -> Tensor:
-        return draw.uniform(1 - amount, 1 + amount).view(-1, 1, 1, 1)
-
-    luma = images.new_tensor(_LUMA).view(1, 3, 1, 1)
-    images = (images * factor(strength[0])).clamp(0, 255)
-    mean = (images * luma).sum(1, keepdim=True).mean((2, 3), keepdim=True)
-    images = (mean + (images - mean) * factor(strength[1])).clamp(0, 255)
-    gray = (images * luma).sum(1, keepdim=True)
-    images = gray + (images - gray) * factor(strength[2])
-    angle = draw.uniform(-strength[3], strength[3]) * 2 * math.pi
-    to_yiq = images.new_tensor(_YIQ)
-    turn = torch.zeros(len(images), 3, 3, device=images.device)
-    turn[:, 0, 0] = 1
-    turn[:, 1, 1] = turn[:, 2, 2] = angle.cos()
-    turn[:, 1, 2], turn[:, 2, 1] = -angle.sin(), angle.sin()
-    matrix = torch.linalg.inv(to_yiq) @ turn @ to_yiq  # (N, 3, 3)
-    return torch.einsum("nij,njhw->nihw", matrix, images).clamp(0, 255)
-
-
-def to_gray(images: Tensor) -> Tensor:
-    """Return the luma in all three channels."""
-    return (images * images.new_tensor(_LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True).expand_as(images)
-
-
-def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
-    """Return each image blurred by its own Gaussian; the border is weighted by what lies inside.
+    """Return images whose brightness, contrast, saturation and hue are drawn anew; values in [0, 255].
 
     Args:
-        images: shape (N, C, H, W), float.
-        sigma: shape (N,), pixels, > 0.
-
-    A blur is two matrix products, one a side, since a convolution with a kernel per image is slow on every device.
+        images: shape (N, 3, H, W), float32.
+        draw: random numbers.
+        strength: how far each goes: the first three around a factor of 1, the hue in turns of the circle.
     """
 
-    def kernel(side: int) -> Tensor:
-        at = torch.arange(side, device=images.device, dtype=torch.float32)
-        weight = torch.exp(-0.5 * ((at[:, None] - at[None, :]) / sigma.view(-1, 1, 1)).square())
-        return (weight / weight.sum(2, keepdim=True)).unsqueeze(1)  # (N, 1, side, side)
+    def drawn(amount: float) -> Tensor:
+        return draw.uniform(1 - amount, 1 + amount)
 
-    height, width = images.shape[2:]
-    return kernel(height) @ images @ kernel(width).transpose(2, 3)
+    factors = [drawn(amount) for amount in strength[:3]]
+    return jitter_colors(images, *factors, hue=draw.uniform(-strength[3], strength[3]) * 2 * math.pi)
 
 
 def add_noise(images: Tensor, draw: Draw, most: float = 50.0) -> Tensor:

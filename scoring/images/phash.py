@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 SIDE = 32  # pixels of the grey picture that is hashed
 _KEPT = 8  # frequencies kept along each axis
-_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
+LUMA = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 
 
 def _dct_matrix(n: int, kept: int) -> NDArray[np.float64]:
@@ -39,7 +39,7 @@ def perceptual_hash(picture: NDArray[np.uint8]) -> int:
     """
     if picture.shape != (SIDE, SIDE, 3):
         raise ValueError(f"picture must have shape (32, 32, 3), got {picture.shape}")
-    grey = picture @ _LUMA  # (32, 32) float64
+    grey = picture @ np.array(LUMA)  # (32, 32) float64
     low = np.round(_DCT @ grey @ _DCT.T, 3).ravel()  # (64,)
     bits = low > np.median(low)
     return int.from_bytes(np.packbits(bits).tobytes(), "big")

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from scoring.changes import gaussian_blur, jitter_colors, to_gray
+
 Change = Callable[[Tensor, torch.Generator], Tensor]
 
 BLUR_SHARE = 0.03  # sigma of the blur, as a share of the side
@@ -66,11 +68,7 @@ def resize(images: Tensor, side: int) -> Tensor:
 
 def blur(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return the images blurred by a Gaussian of 3 % of the side; the border is weighted by what lies inside."""
-    side = images.shape[-1]
-    at = torch.arange(side, dtype=torch.float32)
-    kernel = torch.exp(-0.5 * ((at[:, None] - at[None, :]) / (BLUR_SHARE * side)).square())
-    kernel = kernel / kernel.sum(1, keepdim=True)
-    return kernel @ images.float() @ kernel.T
+    return gaussian_blur(images.float(), torch.tensor([BLUR_SHARE * images.shape[-1]]))
 
 
 def noise(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -90,18 +88,13 @@ def grey_box(images: Tensor, generator: torch.Generator) -> Tensor:
 
 def grayscale(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return the luma (ITU-R BT.601) in all three channels."""
-    weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
-    return (images * weights).sum(1, keepdim=True).expand(-1, 3, -1, -1).contiguous()
+    return to_gray(images.float()).contiguous()
 
 
 def color_jitter(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return the images with brightness, contrast and saturation scaled by 0.6 to 1.4 each, in this order."""
-    factors = 1 + JITTER * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
-    out = (images * factors[0]).clamp(0, 255)
-    mean = grayscale(out, generator).mean((1, 2, 3), keepdim=True)
-    out = (mean + (out - mean) * factors[1]).clamp(0, 255)
-    gray = grayscale(out, generator)
-    return (gray + (out - gray) * factors[2]).clamp(0, 255)
+    brightness, contrast, saturation = 1 + JITTER * (2 * torch.rand(3, len(images), generator=generator) - 1)
+    return jitter_colors(images.float(), brightness, contrast, saturation)
 
 
 WORSE: dict[str, Change] = {  # a trustworthy score calls these less certain

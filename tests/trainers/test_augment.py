@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -97,3 +99,42 @@ def test_views_repeat_with_the_seed_and_differ_without():
 def test_a_chance_above_one_is_refused():
     with pytest.raises(InputError, match=r"blur is a chance in \[0, 1\], got 1.5"):
         Augmentation(blur=1.5)
+
+
+def earlier_jitter(images, draw):
+    """The colour jitter as it was when it stood with the views alone."""
+    yiq = images.new_tensor(((0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)))
+    weights = yiq[0].view(1, 3, 1, 1)
+    out = (images * draw.uniform(0.6, 1.4).view(-1, 1, 1, 1)).clamp(0, 255)
+    mean = (out * weights).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+    out = (mean + (out - mean) * draw.uniform(0.6, 1.4).view(-1, 1, 1, 1)).clamp(0, 255)
+    gray = (out * weights).sum(1, keepdim=True)
+    out = gray + (out - gray) * draw.uniform(0.6, 1.4).view(-1, 1, 1, 1)
+    angle = draw.uniform(-0.1, 0.1) * 2 * math.pi
+    turn = torch.zeros(len(out), 3, 3)
+    turn[:, 0, 0] = 1
+    turn[:, 1, 1] = turn[:, 2, 2] = angle.cos()
+    turn[:, 1, 2], turn[:, 2, 1] = -angle.sin(), angle.sin()
+    return torch.einsum("nij,njhw->nihw", torch.linalg.inv(yiq) @ turn @ yiq, out).clamp(0, 255)
+
+
+def earlier_blur(images, sigma):
+    at = torch.arange(images.shape[-1], dtype=torch.float32)
+    weight = torch.exp(-0.5 * ((at[:, None] - at[None, :]) / sigma.view(-1, 1, 1)).square())
+    kernel = (weight / weight.sum(2, keepdim=True)).unsqueeze(1)
+    return kernel @ images @ kernel.transpose(2, 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_views_have_the_bits_that_they_had_before_they_shared_their_changes_with_the_measures(seed):
+    images = torch.randint(0, 256, (16, 3, 40, 40), generator=torch.Generator().manual_seed(seed)).float()
+    numbers, recipe = draw(16, seed), Augmentation(jitter=0.8, gray=0.3, blur=0.5)
+    out = augment.random_resized_crop(images, 32, (0.2, 1.0), numbers)
+    for chance, change in (
+        (0.8, lambda out: earlier_jitter(out, numbers)),
+        (0.3, lambda out: (out * torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)),
+        (0.5, lambda out: earlier_blur(out, numbers.uniform(0.1, 2.0) * 32 / 224)),
+    ):
+        changed = change(out)
+        out = torch.where(numbers.chance(chance).view(-1, 1, 1, 1), changed, out)
+    assert torch.equal(augment.view(images, 32, (0.2, 1.0), recipe, draw(16, seed)), out)
