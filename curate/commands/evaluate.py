@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curate.commands import options
 from curate.commands.report import columns_that_fit, emit, say, show_table
 
 if TYPE_CHECKING:
@@ -34,16 +35,10 @@ def run(
     source: Annotated[
         str | None, typer.Option(help="What was scored; by default the uris in the table.", show_default=False)
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Column of --source that holds the key.", show_default=False)] = None,
-    path_column: Annotated[
-        str | None, typer.Option(help="Column of --source that holds paths or URLs.", show_default=False)
-    ] = None,
-    image_column: Annotated[
-        str | None, typer.Option(help="Column of --source that holds image bytes.", show_default=False)
-    ] = None,
-    root: Annotated[
-        str | None, typer.Option(help="Where relative paths of --source start.", show_default=False)
-    ] = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    root: options.SourceRoot = None,
     model: Annotated[
         str | None,
         typer.Option(help="Model for --degrade; by default the shipped one that scored the table.", show_default=False),

@@ -42,3 +42,15 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:1
 Precision = Annotated[str, typer.Option("--precision", help="auto, fp32 or bf16.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
+SourceKey = Annotated[
+    str | None, typer.Option("--key", help="Column of --source that holds the key.", show_default=False)
+]
+SourcePathColumn = Annotated[
+    str | None, typer.Option("--path-column", help="Column of --source that holds paths or URLs.", show_default=False)
+]
+SourceImageColumn = Annotated[
+    str | None, typer.Option("--image-column", help="Column of --source that holds image bytes.", show_default=False)
+]
+SourceRoot = Annotated[
+    str | None, typer.Option("--root", help="Where relative paths of --source start.", show_default=False)
+]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from curate.commands import options
 from curate.commands.report import say
 
 
@@ -15,16 +16,10 @@ def run(
         str | None,
         typer.Option(help="What was scored; needed where the table holds no path to an image.", show_default=False),
     ] = None,
-    root: Annotated[
-        str | None, typer.Option(help="Where relative paths of --source start.", show_default=False)
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="Column of --source that holds the key.", show_default=False)] = None,
-    path_column: Annotated[
-        str | None, typer.Option(help="Column of --source that holds paths or URLs.", show_default=False)
-    ] = None,
-    image_column: Annotated[
-        str | None, typer.Option(help="Column of --source that holds image bytes.", show_default=False)
-    ] = None,
+    root: options.SourceRoot = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
     column: Annotated[
         str | None, typer.Option(help="Score to sort by; by default the model's own method's.", show_default=False)
     ] = None,
