@@ -126,6 +126,15 @@ def loss_tensor(losses: Sequence[float | None]) -> Tensor:
     return values
 
 
+def require_batch(n: int, batch_size: int) -> None:
+    """Raise ``InputError`` if n images do not fill one batch."""
+    if n < batch_size:
+        raise InputError(
+            f"expected at least one batch of {batch_size} images, got {n}; give more images, or lower --batch-size to "
+            f"{n} or less"
+        )
+
+
 def free_memory() -> int | None:
     """Return the bytes that can be taken without swapping, or None where the system does not say."""
     found = []

@@ -16,7 +16,7 @@ from scoring.runner import is_out_of_memory
 from trainers.build import build, make_optimizer, set_mode
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig
-from trainers.data import TrainingSet, batches
+from trainers.data import TrainingSet, batches, require_batch
 from trainers.methods import METHODS
 from trainers.methods.method import Batch, Method
 from trainers.state import Done, load_state, note_divergence, save_state
@@ -113,11 +113,7 @@ def train(
 
 def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> None:
     """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
-    if data.n < config.batch_size:
-        raise InputError(
-            f"expected at least one batch of {config.batch_size} images, got {data.n}; give more images, or lower "
-            f"--batch-size to {data.n} or less"
-        )
+    require_batch(data.n, config.batch_size)
     kind = METHODS[config.method]
     column = kind.reads_losses(config)
     if column is not None and data.losses is None:

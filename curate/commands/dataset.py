@@ -135,7 +135,7 @@ def image_inputs(
     Raises:
         InputError: if there are fewer than a batch, or they lack the labels or losses that the method reads.
     """
-    from trainers.data import load_training_set
+    from trainers.data import load_training_set, require_batch
     from trainers.methods import METHODS
 
     kind = METHODS[config.method]
@@ -144,11 +144,8 @@ def image_inputs(
     labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(config) else None
     column = kind.reads_losses(config)
     losses = None if column is None else losses_of(manifest, column)
-    if 2 <= manifest.n_rows < config.batch_size:
-        raise InputError(
-            f"expected at least one batch of {config.batch_size} images, got {manifest.n_rows}; give more images, or "
-            f"lower --batch-size to {manifest.n_rows} or less"
-        )
+    if manifest.n_rows >= 2:  # fewer are none to train on, whatever the batch, and are told so below
+        require_batch(manifest.n_rows, config.batch_size)
     images = load_training_set(
         manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses
     )
