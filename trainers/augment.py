@@ -64,8 +64,10 @@ def color_jitter(
     def drawn(amount: float) -> Tensor:
         return draw.uniform(1 - amount, 1 + amount)
 
-    factors = [drawn(amount) for amount in strength[:3]]
-    return jitter_colors(images, *factors, hue=draw.uniform(-strength[3], strength[3]) * 2 * math.pi)
+    brightness, contrast, saturation = (drawn(amount) for amount in strength[:3])
+    return jitter_colors(
+        images, brightness, contrast, saturation, draw.uniform(-strength[3], strength[3]) * 2 * math.pi
+    )
 
 
 def add_noise(images: Tensor, draw: Draw, most: float = 50.0) -> Tensor:
