@@ -18,9 +18,7 @@ def run(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="NAME.parquet for one file; any other name is a folder of parts.")
     ],
-    model: Annotated[
-        str, typer.Option(help="A shipped model (see `curate models`) or a .safetensors file.")
-    ] = "trio",
+    model: Annotated[str, typer.Option(help="A shipped model (see `curate models`) or a .safetensors file.")] = "trio",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a GPU and fp32 on a CPU.")
