@@ -5,11 +5,32 @@ import os
 import socket
 import stat
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from scoring.atomic import place_error
 from scoring.errors import InputError
 
 LOCK = "lock"
+
+
+class HeldFolder:
+    """A folder that is made if it is not there, and that at most one live process holds: a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        self._lock = hold_folder(self.folder)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 def hold_folder(folder: Path) -> int:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.images import Preprocessing
-from scoring.lock import LOCK, hold_folder
+from scoring.lock import LOCK, HeldFolder
 from scoring.model import ScoringModel
 from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
 from trainers.data import decode_all
@@ -37,25 +36,13 @@ class CacheProgress:
     epoch: int
 
 
-class CacheFolder:
+class CacheFolder(HeldFolder):
     """The folder of a cache that is being made; at most one live process holds it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock = -1
 
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"expected a folder for --out, and {self.folder} is a file; choose another --out")
-        self._lock = hold_folder(self.folder)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        return super().__enter__()
 
     def begin(self, about: dict[str, Any]) -> list[int]:
         """Start or go on with the cache that ``about`` describes, and return the epochs that are still to be made.

@@ -9,13 +9,12 @@ import shutil
 import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from curate.engines.settings import refuse_difference
 from scoring.atomic import AtomicFile, place_error, sync_folder
 from scoring.errors import InputError
-from scoring.lock import LOCK, hold_folder
+from scoring.lock import LOCK, HeldFolder
 
 RUN = "run.json"
 JOURNAL = "journal.jsonl"
@@ -33,25 +32,14 @@ class Committed:
     step: int  # images that went through the device at once
 
 
-class WorkFolder:
+class WorkFolder(HeldFolder):
     """The folder of one scoring run; at most one live process holds it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock = -1
-
     def __enter__(self) -> Self:
-        self._lock = hold_folder(self.folder)
+        super().__enter__()
         for leftover in self.folder.glob(".*.tmp.*"):
             leftover.unlink()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
     def begin(
         self, fingerprint: dict[str, Any], metadata: dict[str, Any], *, overwrite: bool = False
