@@ -116,6 +116,7 @@ class Bench:
         about = {
             "format": FORMAT, "model": {}, "recipe": recipe.to_json(), "width": self.model.width, "epochs": epochs,
             "preprocessing": self.model.spec.preprocessing.to_json(), "columns": {"label": "label"}, "data": "",
+            "made_from": {},
         }  # fmt: skip
         keys = [f"k{at}" for at in range(self.n)]
         images = Images(lambda: self.readers, keys, pa.array(self.labels))
