@@ -22,6 +22,9 @@ class Pool:
         labels: class of the labelled rows, shape (N,) int64, -1 where unknown; None without labels.
         uncertainty: what ranks alone may go by, higher is picked first, shape (N,) float32; None for the method's own.
         quality: in [0, 1], what an image counts: 1 is fully worth it, shape (N,) float32; None for all 1.
+        draws: probabilities of C classes by M models that could all be right, shape (M, N, C) float32; None without.
+        loss: of each row's own label under the model in training, shape (N,) float32; None where rows have no label.
+        holdout_loss: the same under a model trained on other rows, shape (N,) float32.
     """
 
     candidates: NDArray[np.int64]
@@ -31,13 +34,18 @@ class Pool:
     labels: NDArray[np.int64] | None = None
     uncertainty: NDArray[np.float32] | None = None
     quality: NDArray[np.float32] | None = None
+    draws: NDArray[np.float32] | None = None
+    loss: NDArray[np.float32] | None = None
+    holdout_loss: NDArray[np.float32] | None = None
 
     @cached_property
     def n_rows(self) -> int:
         """Rows of the pool, N."""
-        for array in (self.vectors, self.probabilities, self.uncertainty, self.quality, self.labels):
+        for array in (self.vectors, self.probabilities, self.uncertainty, self.quality, self.labels, self.loss):
             if array is not None:
                 return len(array)
+        if self.draws is not None:
+            return self.draws.shape[1]
         return int(max(self.candidates.max(initial=-1), self.labelled.max(initial=-1))) + 1
 
 
