@@ -4,10 +4,12 @@ from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode
 from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
 from scoring.images.phash import hamming, perceptual_hash
 from scoring.images.preprocessing import Preprocessing
+from scoring.images.signature import ORIENTATIONS, reorient, signature
 
 __all__ = [
     "DEFAULT_MAX_PIXELS",
     "MAX_SIDE",
+    "ORIENTATIONS",
     "STATUSES",
     "DecodeError",
     "DecodedImage",
@@ -16,4 +18,6 @@ __all__ = [
     "decode_rgb",
     "hamming",
     "perceptual_hash",
+    "reorient",
+    "signature",
 ]

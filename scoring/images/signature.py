@@ -1,0 +1,125 @@
+"""The signature: 255 small numbers whose cosine says how alike two pictures are, mirrored or turned ones included."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.images.phash import LUMA, SIDE
+
+KEPT = 16  # frequencies kept along each axis
+WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
+WHITENING = 0.5  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
+LARGEST = 127  # magnitude of a signature's largest number
+LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; a picture with less has no signature
+
+# The eight symmetries of the square; turns are clockwise. Index i is EXIF orientation i + 1.
+ORIENTATIONS: dict[str, int] = {
+    "as it is": 0,
+    "mirrored": 1,
+    "rotated 180": 2,
+    "upside down": 3,
+    "transposed": 4,
+    "rotated 90": 5,
+    "transversed": 6,
+    "rotated 270": 7,
+}
+_SWAPS_AXES = (4, 5, 6, 7)
+_FLIPS_COLUMNS = (1, 2, 5, 6)  # after the swap
+_FLIPS_ROWS = (2, 3, 6, 7)
+
+
+def _dct_matrix(n: int, kept: int) -> NDArray[np.float64]:
+    k = np.arange(kept)[:, None]
+    i = np.arange(n)[None, :]
+    wave = np.cos(np.pi * k * (2 * i + 1) / (2 * n)) * np.sqrt(2 / n)
+    wave[0] /= np.sqrt(2)
+    return wave
+
+
+def _reorder(index: int) -> NDArray[np.intp]:
+    """Return, for each number of a reoriented signature, which one of the old it is; shape (255,)."""
+    block = np.arange(KEPT * KEPT).reshape(KEPT, KEPT)
+    return (block.T if index in _SWAPS_AXES else block).ravel()[1:] - 1
+
+
+def _signs(index: int) -> NDArray[np.int8]:
+    """Return the sign that each number of a reoriented signature gets; shape (255,)."""
+    odd = np.where(np.arange(KEPT) % 2, -1, 1)
+    rows = odd if index in _FLIPS_ROWS else np.ones_like(odd)
+    columns = odd if index in _FLIPS_COLUMNS else np.ones_like(odd)
+    return np.outer(rows, columns).ravel()[1:].astype(np.int8)
+
+
+_DCT = _dct_matrix(SIDE, KEPT)  # (16, 32)
+_WEIGHTS = np.hypot(*np.mgrid[:KEPT, :KEPT]).ravel()[1:] ** WHITENING  # (255,)
+_LUMA = np.array(LUMA)
+_ORDER = [_reorder(index) for index in range(8)]
+_SIGN = [_signs(index) for index in range(8)]
+
+
+def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """Return the signature of a 32 x 32 picture; the cosine of two is near 1 where they show the same.
+
+    The grey picture (0.299 R + 0.587 G + 0.114 B) goes through the orthonormal two-dimensional DCT-II. Its 16 x 16
+    lowest frequencies but the constant one, row after row (vertical frequency u, horizontal v), are multiplied by
+    f ** 0.5 with f = sqrt(u^2 + v^2), scaled so that the largest magnitude is 127, and rounded. Brightness and
+    contrast are gone. Coefficients are rounded to 0.001 first, so that rounding noise of another machine decides
+    nothing.
+
+    A picture with nothing in it gives zeros, which have no cosine with anything: one whose grey, as far as the kept
+    frequencies hold it, has a standard deviation below 1 of 255 levels. That is so for one colour, and for a pattern
+    too fine for these frequencies.
+
+    Args:
+        picture: uint8 RGB, shape (32, 32, 3).
+
+    Returns:
+        int8, shape (255,), each from -127 to 127.
+
+    Raises:
+        ValueError: if the shape is another.
+
+    >>> step = np.zeros((32, 32, 3), dtype=np.uint8)
+    >>> step[:, 16:] = 255
+    >>> signature(step)[:4]  # horizontal frequencies 1, 2, 3, 4
+    array([-127,    0,   74,    0], dtype=int8)
+    """
+    if picture.shape != (SIDE, SIDE, 3):
+        raise ValueError(f"picture must have shape (32, 32, 3), got {picture.shape}")
+    grey = picture @ _LUMA  # (32, 32) float64
+    low = np.round(_DCT @ grey @ _DCT.T, 3).ravel()[1:]  # (255,)
+    if low @ low < (LEAST_STRUCTURE * SIDE) ** 2:  # Parseval: the sum of squares is 32 x 32 variances
+        return np.zeros(WIDTH, dtype=np.int8)
+    weighted = low * _WEIGHTS
+    return np.rint(weighted * (LARGEST / np.abs(weighted).max())).astype(np.int8)
+
+
+def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:
+    """Return the signatures that the pictures would have if they were mirrored or turned.
+
+    Exact and without the pictures: mirroring changes the sign of the odd horizontal frequencies, turning upside down
+    that of the odd vertical ones, and a quarter turn also swaps the two. That holds for a picture that is not square
+    as well, for a signature is made of the whole picture squeezed to 32 x 32, and squeezing the turned picture gives
+    the turned square.
+
+    Args:
+        signatures: int8, shape (N, 255), each from -127 to 127.
+        orientation: a value of ``ORIENTATIONS``, 0 to 7.
+
+    Returns:
+        int8, shape (N, 255), a new array; zeros stay zeros.
+
+    Raises:
+        ValueError: for another shape or type, or an orientation out of range.
+
+    >>> step = np.zeros((32, 32, 3), dtype=np.uint8)
+    >>> step[:, 16:] = 255
+    >>> reorient(signature(step)[None], ORIENTATIONS["mirrored"])[0, :4]
+    array([127,   0, -74,   0], dtype=int8)
+    """
+    if signatures.ndim != 2 or signatures.shape[1] != WIDTH or signatures.dtype != np.int8:
+        raise ValueError(f"signatures must be int8 of shape (N, {WIDTH}), got {signatures.dtype} {signatures.shape}")
+    if not 0 <= orientation < len(ORIENTATIONS):
+        raise ValueError(f"orientation must be 0 to {len(ORIENTATIONS) - 1}, got {orientation}")
+    turned: NDArray[np.int8] = signatures[:, _ORDER[orientation]]
+    turned *= _SIGN[orientation]
+    return turned

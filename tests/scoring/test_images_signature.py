@@ -1,0 +1,202 @@
+"""The signature of a picture: its definition, its eight orientations, and what it survives."""
+
+import io
+from math import hypot
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from PIL import Image, ImageOps
+from scipy.fft import dctn
+
+from scoring.images import ORIENTATIONS, Preprocessing, decode, reorient, signature
+
+PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
+P64 = Preprocessing()
+SIGNATURES = arrays(np.int8, (3, 255), elements=st.integers(-127, 127))
+ORIENTATION = st.integers(0, 7)
+# What Pillow does to a picture, named by what people call it.
+TURNED = {
+    "as it is": lambda picture: picture.copy(),
+    "mirrored": ImageOps.mirror,
+    "rotated 180": lambda picture: picture.rotate(180),
+    "upside down": ImageOps.flip,
+    "transposed": lambda picture: picture.transpose(Image.Transpose.TRANSPOSE),
+    "rotated 90": lambda picture: picture.rotate(-90, expand=True),  # Pillow turns against the clock
+    "transversed": lambda picture: picture.transpose(Image.Transpose.TRANSVERSE),
+    "rotated 270": lambda picture: picture.rotate(90, expand=True),
+}
+
+
+def naive_signature(picture):
+    grey = [[0.299 * r + 0.587 * g + 0.114 * b for r, g, b in row] for row in picture.astype(float)]
+    block = dctn(np.array(grey), norm="ortho")[:16, :16]
+    whitened = [block[u, v] * hypot(u, v) ** 0.5 for u in range(16) for v in range(16) if (u, v) != (0, 0)]
+    top = max(abs(value) for value in whitened)
+    return np.array([round(value * 127 / top) for value in whitened])
+
+
+def noise(seed):
+    return np.random.default_rng(seed).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+
+
+def small(path):
+    return np.asarray(Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR))
+
+
+def cosine(a, b):
+    a, b = a.astype(float), b.astype(float)
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def encoded(picture, name="png", **options):
+    stream = io.BytesIO()
+    picture.save(stream, name, **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_signature_equals_the_slow_definition_on_noise(seed):
+    assert np.abs(signature(noise(seed)) - naive_signature(noise(seed))).max() <= 1
+
+
+@pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
+def test_signature_equals_the_slow_definition_on_photographs(path):
+    ours, theirs = signature(small(path)), naive_signature(small(path))
+    assert np.abs(ours - theirs).max() <= 1
+    assert (ours == theirs).mean() > 0.95  # rounding the coefficients to 0.001 may move a number at an edge
+    assert ours.dtype == np.int8
+    assert ours.shape == (255,)
+    assert np.abs(ours.astype(int)).max() == 127
+
+
+@pytest.mark.parametrize("name", ORIENTATIONS)
+@pytest.mark.parametrize("path", PHOTOS[:6], ids=lambda path: path.stem)
+def test_reorient_gives_the_signature_of_the_turned_photograph(path, name):
+    picture = Image.fromarray(small(path))
+    turned = signature(np.asarray(TURNED[name](picture)))
+    ours = reorient(signature(np.asarray(picture))[None], ORIENTATIONS[name])[0]
+    assert np.abs(ours.astype(int) - turned).max() <= 1
+    assert cosine(ours, turned) >= 0.999
+
+
+@pytest.mark.parametrize("name", ORIENTATIONS)
+def test_reorient_gives_the_signature_of_turned_noise(name):
+    for seed in range(5):
+        turned = signature(np.asarray(TURNED[name](Image.fromarray(noise(seed)))))
+        ours = reorient(signature(noise(seed))[None], ORIENTATIONS[name])[0]
+        assert np.abs(ours.astype(int) - turned).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["mirrored", "rotated 90", "transversed"])
+def test_reorient_holds_for_the_file_of_a_photograph_that_is_not_square(name):
+    picture = Image.open(next(path for path in PHOTOS if path.stem == "chelsea")).convert("RGB")
+    assert picture.width != picture.height
+    turned = decode(encoded(TURNED[name](picture)), P64).signature
+    ours = reorient(decode(encoded(picture), P64).signature[None], ORIENTATIONS[name])[0]
+    assert cosine(ours, turned) >= 0.999
+
+
+def test_orientations_are_eight_different_ones():
+    assert sorted(ORIENTATIONS.values()) == list(range(8))
+    found = {reorient(signature(noise(0))[None], index).tobytes() for index in ORIENTATIONS.values()}
+    assert len(found) == 8
+
+
+@given(SIGNATURES, ORIENTATION, ORIENTATION)
+@settings(max_examples=60, deadline=None)
+def test_two_reorientations_are_one_of_the_eight_whatever_the_signature(rows, first, second):
+    probe = np.arange(255, dtype=np.uint8).astype(np.int8)[None] // 2 + 1  # tells all eight apart
+    both = reorient(reorient(probe, first), second)
+    (third,) = (index for index in range(8) if (reorient(probe, index) == both).all())
+    assert (reorient(reorient(rows, first), second) == reorient(rows, third)).all()
+
+
+@given(SIGNATURES, ORIENTATION)
+@settings(max_examples=60, deadline=None)
+def test_every_orientation_is_undone_by_one_of_the_eight_and_keeps_the_length(rows, index):
+    undo = {5: 7, 7: 5}.get(index, index)
+    assert (reorient(reorient(rows, index), undo) == rows).all()
+    assert (reorient(rows, 0) == rows).all()
+    length = np.square(rows.astype(int)).sum(axis=1)
+    assert (np.square(reorient(rows, index).astype(int)).sum(axis=1) == length).all()
+
+
+@given(SIGNATURES, ORIENTATION)
+@settings(max_examples=30, deadline=None)
+def test_turning_both_pictures_leaves_their_product(rows, index):
+    turned = reorient(rows, index).astype(int)
+    assert (turned @ turned.T == rows.astype(int) @ rows.astype(int).T).all()
+
+
+def test_four_quarter_turns_and_two_mirrors_are_nothing():
+    rows = np.stack([signature(noise(seed)) for seed in range(3)])
+    turned = rows
+    for _ in range(4):
+        turned = reorient(turned, ORIENTATIONS["rotated 90"])
+    assert (turned == rows).all()
+    assert (reorient(reorient(rows, ORIENTATIONS["mirrored"]), ORIENTATIONS["mirrored"]) == rows).all()
+
+
+def test_reorient_changes_neither_its_argument_nor_an_empty_one():
+    rows = signature(noise(1))[None]
+    before = rows.copy()
+    reorient(rows, 0)[:] = 0
+    assert (rows == before).all()
+    assert reorient(rows[:0], 6).shape == (0, 255)
+
+
+@pytest.mark.parametrize("value", [0, 1, 128, 255])
+def test_one_colour_has_no_signature(value):
+    assert not signature(np.full((32, 32, 3), value, dtype=np.uint8)).any()
+
+
+def test_a_picture_without_structure_has_no_signature_and_one_with_a_little_has():
+    step = np.zeros((32, 32, 3), dtype=np.uint8)
+    step[:, 16:] = 1  # standard deviation 0.5
+    assert not signature(step).any()
+    step[:, 16:] = 3  # 1.5
+    assert np.abs(signature(step)).max() == 127
+
+
+def test_a_pattern_too_fine_to_be_kept_is_no_structure():
+    wave = np.cos(np.pi * 31 * (2 * np.arange(32) + 1) / 64)  # the highest frequency of 32 pixels
+    fine = np.repeat((128 + 120 * np.outer(wave, wave)).astype(np.uint8)[:, :, None], 3, axis=2)
+    assert fine.std() > 50
+    assert not signature(fine).any()
+
+
+def test_brightness_and_contrast_change_little():
+    picture = small(PHOTOS[0])
+    paler = (picture * 0.5 + 60).astype(np.uint8)
+    assert cosine(signature(picture), signature(paler)) > 0.999
+
+
+def test_signature_is_the_same_every_time_and_for_any_layout_in_memory():
+    picture = noise(4)
+    assert (signature(picture) == signature(picture.copy())).all()
+    assert (signature(picture) == signature(np.asfortranarray(picture))).all()
+
+
+@pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
+def test_copies_are_alike_and_other_photographs_are_not(path):
+    picture = Image.open(path).convert("RGB")
+    original = decode(path.read_bytes(), P64).signature
+    half = picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.BICUBIC)
+    assert cosine(original, decode(encoded(half, "jpeg", quality=60), P64).signature) > 0.97
+    others = [decode(other.read_bytes(), P64).signature for other in PHOTOS if other != path]
+    assert max(cosine(original, other) for other in others) < 0.6
+
+
+def test_wrong_shapes_and_orientations_are_the_callers_bug():
+    with pytest.raises(ValueError, match=r"shape \(32, 32, 3\), got \(8, 8, 3\)"):
+        signature(np.zeros((8, 8, 3), dtype=np.uint8))
+    with pytest.raises(ValueError, match=r"int8 of shape \(N, 255\), got int8 \(255,\)"):
+        reorient(signature(noise(0)), 1)
+    with pytest.raises(ValueError, match=r"got float64 \(2, 255\)"):
+        reorient(np.zeros((2, 255)), 1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="0 to 7, got 8"):
+        reorient(np.zeros((2, 255), np.int8), 8)
