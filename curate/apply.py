@@ -1,41 +1,22 @@
-"""A policy applied to a table: two passes over the file, then subset, decisions and receipt appear together."""
+"""A filter applied to a table: two passes over the file, then subset, decisions and receipt appear together."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import ERROR, KEY, STATUS, describe
+from curate.columns import KEY, describe
 from curate.decisions import DECISION_SCHEMA, MEANINGS, DecisionWords
-from curate.digests import is_text, plain
-from curate.filters import (
-    DROP,
-    FAILED,
-    KEEP,
-    UNDECIDED,
-    DropBottom,
-    KeepTop,
-    Maximum,
-    Minimum,
-    Rule,
-    Scores,
-    Verdict,
-    Where,
-    decide,
-    rule_to_json,
-)
+from curate.filters import DropBottom, KeepTop, Maximum, Minimum, Rule, Verdict, Where, decide, rule_to_json
 from curate.gather import gather
-from curate.receipts import receipt_json, state_of
-from curate.table import Table, TableWriter, open_table
-from scoring.atomic import AtomicFile, commit_together
+from curate.outcomes import DROP, KEEP, UNDECIDED
+from curate.policy import Decided, outputs_for, second_look, write_outputs
+from curate.receipts import state_of
+from curate.table import Table, open_table
 from scoring.errors import InputError
-
-SUFFIX = ".parquet"
-N_EXAMPLES = 5
-STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
 
 
 @dataclass(frozen=True)
@@ -76,29 +57,6 @@ class FilterResult:
     def paths(self) -> dict[str, Path | None]:
         """Return the files written, by name."""
         return {"subset": self.subset, "decisions": self.decisions, "receipt": self.receipt}
-
-
-@dataclass
-class Outputs:
-    """The three names that belong together."""
-
-    subset: Path
-    decisions: Path = field(init=False)
-    receipt: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.subset.suffix != SUFFIX or self.subset.name == SUFFIX:
-            raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
-        stem = self.subset.name.removesuffix(SUFFIX)
-        self.decisions = self.subset.with_name(f"{stem}.decisions{SUFFIX}")
-        self.receipt = self.subset.with_name(f"{stem}.receipt.json")
-
-    def refuse_input(self, table: Table) -> None:
-        """Refuse to write over the table that is being filtered."""
-        taken = {file.resolve() for file in table.files}
-        for path in (self.subset, self.decisions, self.receipt):
-            if path.resolve() in taken or (table.path.is_dir() and path.resolve().parent == table.path.resolve()):
-                raise InputError(f"{path} is part of the table to filter, which is never changed; choose another name")
 
 
 def filter_table(
@@ -148,27 +106,26 @@ def filter_table(
         rules = _rules_from_keywords(opened, named, column, per)
     if not rules:
         raise InputError("expected at least one rule: --keep-top, --drop-bottom, --min, --max or --where")
-    outputs = None if dry_run else _outputs(opened, out)
+    outputs = None if dry_run else outputs_for([opened], out, overwrite=overwrite)
     before = state_of(opened)
-    if outputs is not None and not overwrite:
-        for path in (outputs.subset, outputs.decisions, outputs.receipt):
-            if path.exists():
-                raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
     scores, digest = gather(opened, rules)
     verdict = decide(rules, scores)
-    result = _summary(opened, rules, scores, verdict, digest)
+    decided = Decided(
+        table=opened,
+        policy=[rule_to_json(rule) for rule in rules],
+        outcome=verdict.outcome,
+        words=DecisionWords(rules, scores, verdict).rows,
+        schema=DECISION_SCHEMA,
+        meanings=MEANINGS,
+        digest=digest,
+        state=before,
+    )
+    result = _summary(rules, verdict, decided)
     if outputs is None:
         return result
-    _write(opened, outputs, _Work(rules, scores, verdict, digest, before), result, overwrite)
-    return FilterResult(**{**result.__dict__, **outputs.__dict__})
-
-
-def _outputs(table: Table, out: str | Path | None) -> Outputs:
-    if out is None:
-        raise InputError("expected a name for the subset (-o kept.parquet), got none; or use --dry-run")
-    outputs = Outputs(Path(out))
-    outputs.refuse_input(table)
-    return outputs
+    decided.facts.update({name: getattr(result, name) for name in ("dropped_by", "undecided_by", "failed_by")})
+    write_outputs(decided, outputs, overwrite=overwrite)
+    return replace(result, subset=outputs.subset, decisions=outputs.tables["decisions"], receipt=outputs.receipt)
 
 
 def _rules_from_keywords(table: Table, named: dict[str, Any], column: str | None, per: str | None) -> list[Rule]:
@@ -209,28 +166,17 @@ def default_column(table: Table) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Work:
-    """A policy that has been decided, on its way to the disk."""
-
-    rules: Sequence[Rule]
-    scores: Scores
-    verdict: Verdict
-    digest: str
-    input_state: list[tuple[str, int, int]]
-
-
-def _summary(table: Table, rules: Sequence[Rule], scores: Scores, verdict: Verdict, digest: str) -> FilterResult:
-    counts = verdict.counts()
+def _summary(rules: Sequence[Rule], verdict: Verdict, decided: Decided) -> FilterResult:
     dropped, undecided = (
         np.bincount(verdict.rule[verdict.outcome == code].astype(np.int64), minlength=len(rules)).tolist()
         for code in (DROP, UNDECIDED)
     )
-    examples, failed_by = _second_look(table, rules, scores, verdict)
+    examples, failed_by = second_look(decided)
+    counts = decided.counts()
     return FilterResult(
-        n_rows=len(verdict.outcome),
-        kept=counts["keep"],
-        dropped=counts["drop"],
+        n_rows=counts["n_rows"],
+        kept=counts["kept"],
+        dropped=counts["dropped"],
         undecided=counts["undecided"],
         failed=counts["failed"],
         dropped_by=_by_rule(rules, dropped),
@@ -238,7 +184,7 @@ def _summary(table: Table, rules: Sequence[Rule], scores: Scores, verdict: Verdi
         failed_by=failed_by,
         notes=_notes(rules, verdict),
         examples=examples,
-        input_digest=digest,
+        input_digest=decided.digest,
     )
 
 
@@ -263,118 +209,3 @@ def _notes(rules: Sequence[Rule], verdict: Verdict) -> list[str]:
     if not np.any(verdict.outcome == KEEP):
         notes.append("no row is left: the subset is empty")
     return list(dict.fromkeys(notes))
-
-
-def _second_look(
-    table: Table, rules: Sequence[Rule], scores: Scores, verdict: Verdict
-) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """A few decisions of rows that go, and failures by status; stops reading once it has both."""
-    gone = np.flatnonzero((verdict.outcome == DROP) | (verdict.outcome == UNDECIDED))[:N_EXAMPLES]
-    failed = np.flatnonzero(verdict.outcome == FAILED)
-    examples: list[dict[str, str]] = []
-    failed_by: dict[str, int] = {}
-    last = max(int(gone[-1]) if len(gone) else -1, int(failed[-1]) if len(failed) else -1)
-    if last < 0:
-        return examples, failed_by
-    words = DecisionWords(rules, scores, verdict)
-    names = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
-    for start, batch in _numbered(table.batches(names)):
-        keys, status, error = _words(batch)
-        here = slice(start, start + len(keys))
-        if status is not None:
-            for kind in status.filter(pa.array(verdict.outcome[here] == FAILED)).to_pylist():
-                failed_by[str(kind)] = failed_by.get(str(kind), 0) + 1
-        rows = gone[(gone >= start) & (gone < start + len(keys))] - start
-        if len(rows):
-            decided = words.rows(start, keys, status, error).take(pa.array(rows))
-            examples += [{"key": row["key"], "reason": row["reason"]} for row in decided.to_pylist()]
-        if start + len(keys) > last:
-            break
-    return examples, failed_by
-
-
-def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    start = 0
-    for batch in batches:
-        yield start, batch
-        start += batch.num_rows
-
-
-def _words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
-    """Key, status and error of a batch as plain text; None for a column that is not there or not text."""
-    key = plain(batch.column(KEY)).cast(pa.string())
-    extra = []
-    for name in (STATUS, ERROR):
-        column = batch.column(name) if name in batch.schema.names else None
-        extra.append(plain(column).cast(pa.string()) if column is not None and is_text(column.type) else None)
-    return key, extra[0], extra[1]
-
-
-def _write(table: Table, outputs: Outputs, work: _Work, result: FilterResult, overwrite: bool) -> None:
-    """Second pass: stream all columns, write both tables, check the sums, then give the files their names."""
-    policy = [rule_to_json(rule) for rule in work.rules]
-    kept_schema = table.schema.with_metadata(table.file_metadata)
-    described = {"kind": "decisions", "policy": policy, "columns": _decision_meanings()}
-    pending: list[TableWriter | AtomicFile] = []
-    try:
-        subset = TableWriter(
-            outputs.subset,
-            kept_schema,
-            {**table.metadata, "kind": "subset", "policy": _earlier(table) + policy},
-            overwrite=overwrite,
-        )
-        pending.append(subset)
-        decisions = TableWriter(outputs.decisions, DECISION_SCHEMA, described, overwrite=overwrite)
-        pending.append(decisions)
-        receipt = AtomicFile(outputs.receipt, overwrite=overwrite)
-        pending.append(receipt)
-        tally = _stream(table, work, subset, decisions)
-        _check(tally, result, subset.n_rows, decisions.n_rows)
-        if state_of(table) != work.input_state:
-            raise InputError(f"{table.path} changed while it was being filtered; filter it again")
-        subset.seal()
-        decisions.seal()
-        receipt.write(receipt_json(table, policy, result, {"subset": subset, "decisions": decisions}))
-        commit_together([subset.file, decisions.file, receipt])
-    finally:
-        for file in pending:
-            file.discard()
-
-
-def _earlier(table: Table) -> list[Any]:
-    """The rules that the table has been through already."""
-    policy = table.metadata.get("policy", [])
-    return policy if isinstance(policy, list) else []
-
-
-def _decision_meanings() -> dict[str, dict[str, str]]:
-    key = {KEY: {"meaning": describe(KEY).meaning, "unit": "", "higher": ""}}
-    return key | {name: {"meaning": text, "unit": "", "higher": ""} for name, text in MEANINGS.items()}
-
-
-def _stream(table: Table, work: _Work, subset: TableWriter, decisions: TableWriter) -> np.ndarray:
-    """Write kept rows and all decisions; return how many rows of each outcome were written as decisions."""
-    words = DecisionWords(work.rules, work.scores, work.verdict)
-    tally = np.zeros(4, np.int64)
-    for start, batch in _numbered(table.batches(rows=STREAM_ROWS)):
-        outcome = work.verdict.outcome[start : start + batch.num_rows]
-        if len(outcome) != batch.num_rows:
-            raise InputError(f"{table.path} changed while it was being filtered; filter it again")
-        tally += np.bincount(outcome, minlength=4)
-        decisions.write(words.rows(start, *_words(batch)))
-        kept = batch.filter(pa.array(outcome == KEEP))
-        if kept.num_rows:
-            subset.write(kept)
-    return tally
-
-
-def _check(tally: np.ndarray, result: FilterResult, n_subset: int, n_decisions: int) -> None:
-    """The accounts must balance before any file gets its name."""
-    expected = [result.kept, result.dropped, result.undecided, result.failed]
-    if (
-        tally.tolist() != expected
-        or sum(expected) != result.n_rows
-        or n_decisions != result.n_rows
-        or n_subset != expected[0]
-    ):
-        raise RuntimeError(f"rows do not add up: {tally.tolist()} written, {expected} decided of {result.n_rows}")

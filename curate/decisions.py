@@ -7,20 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import KEY, OK, is_less_certain
-from curate.filters import (
-    DROP,
-    FAILED,
-    KEEP,
-    OUTCOMES,
-    UNDECIDED,
-    Amount,
-    DropBottom,
-    KeepTop,
-    Minimum,
-    Rule,
-    Scores,
-    Verdict,
-)
+from curate.filters import Amount, DropBottom, KeepTop, Minimum, Rule, Scores, Verdict
+from curate.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
@@ -81,7 +69,7 @@ class DecisionWords:
             here = np.flatnonzero(rule == index)
             self._explain(index, start, here, outcome, (score, threshold, margin), reason)
         failed = np.flatnonzero(outcome == FAILED)
-        reason[failed] = _failures(status, error, failed)
+        reason[failed] = failures(status, error, failed)
         typed = pa.array([each.typed for each in self.rules], pa.string())
         columns = [
             keys,
@@ -160,8 +148,8 @@ def _condition(rule: Rule) -> str:
     return rule.typed.removeprefix("--where ")
 
 
-def _failures(status: pa.Array | None, error: pa.Array | None, rows: np.ndarray) -> list[str]:
-    """The status and the error of rows that were not scored."""
+def failures(status: pa.Array | None, error: pa.Array | None, rows: np.ndarray) -> list[str]:
+    """Return the status and the error of rows that were not scored, as reasons."""
     if status is None or not len(rows):
         return []
     at = pa.array(rows)

@@ -13,11 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from curate.columns import is_less_certain
+from curate.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
-KEEP, DROP, UNDECIDED, FAILED = range(4)
-OUTCOMES = ("keep", "drop", "undecided", "failed")  # by the codes above, as they stand in the decisions
 AMOUNTS = "a fraction above 0 up to 1.0 (0.8), a percentage (80%) or a count of rows (5000)"
 
 

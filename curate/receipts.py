@@ -12,13 +12,13 @@ from curate.table import Table, TableWriter
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
-    from curate.apply import FilterResult
+    from curate.policy import Decided
 
 KIND = "receipt"
 MAX_BYTES = 16 << 20
 PACKAGES = ("numpy", "pyarrow")
 DIGEST_OF = (
-    "sum modulo 2^256 of the SHA-256 of every row's key, status and the columns that the rules read; "
+    "sum modulo 2^256 of the SHA-256 of every row's key, status and the columns that the policy reads; "
     "independent of row order"
 )
 
@@ -28,33 +28,28 @@ def state_of(table: Table) -> list[tuple[str, int, int]]:
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
 
 
-def receipt_json(
-    table: Table, policy: list[dict[str, Any]], result: "FilterResult", outputs: dict[str, TableWriter]
-) -> bytes:
+def receipt_json(decided: "Decided", outputs: dict[str, TableWriter]) -> bytes:
     """Return the receipt as JSON text; equal inputs give equal receipts (there is no date in it).
 
     Args:
-        table: the input.
-        policy: the rules, as ``rule_to_json``.
-        result: counts and the input's digest.
+        decided: the policy, its input and what became of the rows.
         outputs: sealed files by name.
     """
+    table, counts = decided.table, decided.counts()
     receipt = {
         "kind": KIND,
         "curate": __version__,
         "input": {
             "path": str(table.path.resolve()),
             "files": [file.name for file in table.files],
-            "n_rows": result.n_rows,
-            "digest": result.input_digest,
+            "n_rows": counts["n_rows"],
+            "digest": decided.digest,
             "digest_of": DIGEST_OF,
         },
         "model": table.metadata.get("model"),
-        "policy": policy,
-        "counts": {name: getattr(result, name) for name in ("n_rows", "kept", "dropped", "undecided", "failed")},
-        "dropped_by": result.dropped_by,
-        "undecided_by": result.undecided_by,
-        "failed_by": result.failed_by,
+        "policy": decided.policy,
+        "counts": counts,
+        **decided.facts,
         "outputs": {
             name: {"file": writer.file.path.name, "sha256": writer.file.sha256, "n_rows": writer.n_rows}
             for name, writer in outputs.items()
@@ -94,9 +89,9 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
     try:
         receipt = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        raise InputError(f"{path} is not JSON; expected the receipt that curate filter wrote") from None
+        raise InputError(f"{path} is not JSON; expected a receipt that curate wrote") from None
     if not isinstance(receipt, dict) or receipt.get("kind") != KIND:
-        raise InputError(f"{path} is not a receipt; expected the NAME.receipt.json that curate filter wrote")
+        raise InputError(f"{path} is not a receipt; expected a NAME.receipt.json that curate wrote")
     _check_shape(path, receipt)
     return receipt
 
