@@ -8,6 +8,7 @@ KEY = "key"
 URI = "uri"
 STATUS = "status"
 ERROR = "error"
+SIGNATURE = "signature"
 EMBEDDING = "embedding"
 OK = "ok"  # the status of a row whose image was scored
 
@@ -33,6 +34,7 @@ COLUMNS: dict[str, Column] = {
     "format": Column("image format, as found in the bytes"),
     "sha256": Column("hex digest of the encoded bytes"),
     "phash": Column("64-bit perceptual hash of the whole picture"),
+    SIGNATURE: Column("255 numbers whose cosine says how alike two whole pictures are"),
     STATUS: Column("'ok', or the kind of failure"),
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
     EMBEDDING: Column("representation of unit length"),

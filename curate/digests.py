@@ -99,7 +99,7 @@ def _encoded(column: pa.Array) -> list[bytes]:
         )
         data = packed.tobytes()
         return [data[i : i + width + 1] for i in range(0, len(data), width + 1)]
-    if not is_text(kind) and not pa.types.is_binary(kind):
+    if not is_text(kind) and not pa.types.is_binary(kind) and not pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
     texts = column.cast(pa.large_binary()).to_pylist()
     return [b"\0" if text is None else b"\1" + len(text).to_bytes(4, "little") + text for text in texts]

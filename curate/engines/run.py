@@ -18,6 +18,7 @@ from curate.engines.shard import Decoded, Span, score_schema, spans, start_shard
 from curate.manifest import Manifest
 from curate.table import TableWriter
 from scoring.images import DecodedImage
+from scoring.images.signature import KIND as SIGNATURE_KIND
 from scoring.runner import Runner
 
 
@@ -124,6 +125,7 @@ def fingerprint(run: ScoreRun, card: dict[str, Any]) -> tuple[dict[str, Any], di
         "embedding dtype": settings.dtype,
         "max-pixels": settings.max_pixels,
         "allow-truncated": settings.allow_truncated,
+        "signature": SIGNATURE_KIND,
         "curate": __version__,
         "torch": torch.__version__,
         "pillow": PIL.__version__,

@@ -12,9 +12,10 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, KEY, OK
+from curate.columns import EMBEDDING, KEY, OK, SIGNATURE
 from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
+from curate.signatures import signature_array
 from curate.table import embedding_field
 from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.model import ScoringModel
@@ -155,7 +156,7 @@ class OnePerContent:
 
 def unreadable(status: str, error: str) -> DecodedImage:
     """Return the row of an image whose bytes could not be had."""
-    return DecodedImage(None, None, None, None, None, None, None, None, status, error)  # type: ignore[arg-type]
+    return DecodedImage(None, None, None, None, None, None, None, None, None, status, error)  # type: ignore[arg-type]
 
 
 def start_shard(
@@ -235,6 +236,7 @@ def _assemble(
         "format": column("format", pa.string()),
         "sha256": column("sha256", pa.string()),
         "phash": column("phash", pa.uint64()),
+        SIGNATURE: signature_array([image.signature for image in found]),
         "status": column("status", pa.string()),
         "error": column("error", pa.string()),
     }

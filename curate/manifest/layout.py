@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.columns import COLUMNS, KEY, URI
+from curate.columns import COLUMNS, KEY, SIGNATURE, URI
 from curate.manifest.contract import NUMBERED, SourceOptions
 from curate.manifest.schemes import URL_PATTERN
 from scoring.errors import InputError
@@ -119,7 +119,7 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
         return field.name
     if options.path_column is not None:
         return None
-    candidates = [field.name for field in schema if _holds_bytes(field.type)]
+    candidates = [field.name for field in schema if _holds_bytes(field.type) and field.name != SIGNATURE]
     for wanted in IMAGE_NAMES:
         for name in candidates:
             if name.lower() == wanted:

@@ -31,6 +31,7 @@ from scoring.images.pillow import (
     read_pixels,
 )
 from scoring.images.preprocessing import Preprocessing
+from scoring.images.signature import signature
 from scoring.images.sniff import DECODED, sniff
 
 __all__ = ["DEFAULT_MAX_PIXELS", "MAX_SIDE", "decode", "decode_rgb"]
@@ -86,13 +87,13 @@ def decode(
             raster, warning = _read_raster(data, header, preprocessing.resize, max_pixels, allow_truncated)
             header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
-            phash = perceptual_hash(_hashed_picture(raster))
+            small = _small_picture(raster)
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
         return _outcome(data, name, header, digest, failure=failure)
     except MemoryError:
         return _outcome(data, name, header, digest, failure=DecodeError("too_large", "it does not fit in memory"))
-    return _outcome(data, name, header, digest, pixels=pixels, phash=phash, warning=warning)
+    return _outcome(data, name, header, digest, pixels=pixels, small=small, warning=warning)
 
 
 def decode_rgb(
@@ -189,7 +190,7 @@ def _resized(raster: Raster, short_side: int, interpolation: str) -> Pixels:
     return resize(middle.pixels, width, height, interpolation)
 
 
-def _hashed_picture(raster: Raster) -> Pixels:
+def _small_picture(raster: Raster) -> Pixels:
     return orient(resize(raster.pixels, SIDE, SIDE, "bilinear"), raster.orientation)
 
 
@@ -201,7 +202,7 @@ def _outcome(
     *,
     failure: DecodeError | None = None,
     pixels: Pixels | None = None,
-    phash: int | None = None,
+    small: Pixels | None = None,
     warning: str | None = None,
 ) -> DecodedImage:
     width, height = (failure.width, failure.height) if failure else (None, None)
@@ -217,7 +218,8 @@ def _outcome(
         n_bytes=len(data),
         format=name,
         sha256=sha256,
-        phash=phash,
+        phash=None if small is None else perceptual_hash(small),
+        signature=None if small is None else signature(small),
         n_frames=header.n_frames if header else None,
         status=failure.status if failure else "ok",
         error=error,

@@ -55,6 +55,8 @@ class DecodedImage:
         format: found in the bytes: jpeg png webp gif tiff bmp avif heif; of a refused format its name; None if none.
         sha256: hex digest of the encoded bytes.
         phash: 64-bit perceptual hash of the whole picture, unsigned; None unless ``status`` is ``ok``.
+        signature: of the whole picture, int8, shape (255,): see ``signature.py``; zeros for a picture without
+            structure; None unless ``status`` is ``ok``.
         n_frames: pictures in the file (only the first is decoded); None where they were not counted.
         status: a key of ``STATUSES``.
         error: one sentence on a failure; on an ``ok`` image a warning or None.
@@ -67,6 +69,7 @@ class DecodedImage:
     format: str | None
     sha256: str
     phash: int | None
+    signature: NDArray[np.int8] | None
     n_frames: int | None
     status: str
     error: str | None

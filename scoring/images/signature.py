@@ -8,6 +8,7 @@ from scoring.images.phash import LUMA, SIDE
 KEPT = 16  # frequencies kept along each axis
 WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
 WHITENING = 0.5  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
+KIND = f"dct-{KEPT} f^{WHITENING:g}"  # signatures of one kind can be compared with one another, and no others
 LARGEST = 127  # magnitude of a signature's largest number
 LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; a picture with less has no signature
 
