@@ -1,0 +1,227 @@
+"""How sure a share is: Wilson's interval, and exact or bounded tests of a share that was sampled by strata."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, floor, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics.resampling import Interval
+
+Floats = NDArray[np.float64]
+_FLATTEST = 60.0  # exponent at which a factor of the bound below is at its limit in double precision
+_DECADES = 6  # of rates that are tried
+_GRID = 49  # rates tried at a time
+_SLACK = 1e-12  # of sums and products that are exact on paper
+
+
+def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
+    """Return a share and its Wilson score interval.
+
+    Args:
+        successes: in [0, n].
+        n: trials; may be a fraction, such as an effective number. 0 gives (NaN, 0, 1): nothing is known.
+        level: in (0, 1).
+
+    Raises:
+        ValueError: if ``successes`` is not in [0, n], or ``level`` not in (0, 1).
+
+    Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
+
+    >>> [round(x, 3) for x in wilson(10, 10)]
+    [1.0, 0.722, 1.0]
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie in (0, 1), got {level}")
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must lie in [0, {n}], got {successes}")
+    if n == 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    p = successes / n
+    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    low = 0.0 if successes == 0 else max(0.0, middle - half)
+    return Interval(p, low, 1.0 if successes == n else min(1.0, middle + half))
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """A part of a population, and what a simple random sample of it without replacement showed.
+
+    Attributes:
+        size: members, >= 1.
+        n: of them looked at, in [0, size].
+        yes: of those, that have the property, in [0, n].
+    """
+
+    size: int
+    n: int
+    yes: int
+
+    def __post_init__(self) -> None:
+        if not (self.size >= 1 and 0 <= self.n <= self.size and 0 <= self.yes <= self.n):
+            raise ValueError(f"expected size >= 1, n in [0, size] and yes in [0, n], got {self}")
+
+    def turned(self) -> "Stratum":
+        """Return the same sample, of the members without the property."""
+        return Stratum(self.size, self.n, self.n - self.yes)
+
+
+def stratified_share(strata: Sequence[Stratum]) -> float:
+    """Return the estimated share of the whole population; NaN where a stratum was not looked at at all."""
+    total = sum(one.size for one in strata)
+    if not total or any(one.n == 0 for one in strata):
+        return float("nan")
+    return sum(one.size * one.yes / one.n for one in strata) / total
+
+
+def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
+    """Return a p value against "at most ``share`` of the population has the property".
+
+    With T the estimated share, it bounds the chance of a T as high as the one seen, whatever the shares p_h of the
+    strata are, as long as together they make ``share`` or less and agree with what was seen. A stratum of which every
+    member was looked at is known and left out of T. If one stratum is left, the chance is exact (hypergeometric). If
+    several are, it is Chernoff's bound, the least over lambda of
+
+        max over p of  exp(-lambda T) prod_h (1 - p_h + p_h exp(lambda W_h / n_h))^n_h,   sum_h W_h p_h <= share,
+
+    which holds for samples without replacement too, since their exponential moments are no larger. The maximum is of
+    a concave function, so it is found, not guessed. If every answer is yes and samples are proportional to sizes, the
+    bound is share^n, the exact one of an undivided sample; at T = 0.95 of 100 answers the lower bound that it gives
+    is about 0.02 below the exact one of an undivided sample.
+
+    Args:
+        strata: of the population, at least one.
+        share: in [0, 1].
+
+    Returns:
+        In [0, 1]. Below alpha in at most a share alpha of all samples, if "at most" is true.
+
+    Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables", theorems 1 and 4.
+    """
+    total = sum(one.size for one in strata)
+    if not total:
+        raise ValueError("expected at least one stratum")
+    most = floor(share * total + _SLACK * total)  # members that may have the property
+    if most >= total:
+        return 1.0
+    known = sum(one.yes for one in strata if one.n == one.size)
+    rest = [one for one in strata if one.n < one.size]
+    left = most - known  # of the rest
+    if sum(one.yes for one in rest) > left:
+        return 0.0
+    if not any(one.n for one in rest):
+        return 1.0
+    if len(rest) == 1:
+        one = rest[0]
+        return _hypergeometric_tail(one, min(left, one.size - one.n + one.yes))
+    return _chernoff(rest, left)
+
+
+def _hypergeometric_tail(one: Stratum, good: int) -> float:
+    """Return the chance of at least ``one.yes`` when ``good`` of ``one.size`` members have the property."""
+    i = np.arange(one.yes, min(one.n, good) + 1)
+    bad = one.size - good
+    i = i[one.n - i <= bad]
+    if not len(i):
+        return 0.0
+    logs = _log_choose(good, one.n)[i] + _log_choose(bad, one.n)[one.n - i] - _log_choose(one.size, one.n)[one.n]
+    return min(1.0, float(np.exp(logs).sum()))
+
+
+def _log_choose(n: int, most: int) -> Floats:
+    """Return log C(n, i) for i = 0 .. most, exact to rounding however large n is; -inf for i > n."""
+    at = np.arange(most, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        steps = np.log(np.maximum(n - at, 0)) - np.log(at + 1)
+    return np.concatenate([[0.0], np.cumsum(steps)])
+
+
+def _chernoff(rest: Sequence[Stratum], left: int) -> float:
+    """Return the bound of ``p_value_at_most`` for strata that are known in part; some may have no sample."""
+    size = np.array([one.size for one in rest], np.float64)
+    n = np.array([one.n for one in rest], np.float64)
+    yes = np.array([one.yes for one in rest], np.float64)
+    seen = n > 0  # strata without a sample have none with the property, in the worst case
+    weight = size[seen] / size.sum()
+    moments = _Moments(
+        weight, n[seen], (yes / size)[seen], (1 - (n - yes) / size)[seen], left / size.sum() * (1 + _SLACK)
+    )
+    observed = float((weight * yes[seen] / n[seen]).sum())
+    top = np.log(_FLATTEST / (weight / n[seen]).min())
+    rates, best = np.linspace(top - _DECADES * np.log(10), top, _GRID), 0.0
+    for _ in range(2):  # any rate gives a bound; the second look is between the neighbours of the best
+        values = moments.largest(np.exp(rates)) - np.exp(rates) * observed
+        at = int(values.argmin())
+        best = min(best, float(values[at]))
+        rates = np.linspace(rates[max(at - 1, 0)], rates[min(at + 1, _GRID - 1)], _GRID)
+    return exp(best)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Log-moments of an estimated share, at the worst shares of the strata; arrays of shape (H,)."""
+
+    weight: Floats
+    n: Floats
+    low: Floats  # what a sample leaves possible
+    high: Floats
+    bound: float  # on sum_h weight_h p_h
+
+    def largest(self, rates: Floats) -> Floats:
+        """Return the largest log E exp(rate T) over all shares p within their bounds, for each rate, shape (R,)."""
+        z = rates[:, None] * self.weight / self.n  # (R, H)
+        p = self._worst(1 / np.expm1(np.minimum(z, 700.0)))
+        logs = z + np.log(np.maximum(p + (1 - p) * np.exp(-z), 1e-300))  # log(1 - p + p e^z) without overflow
+        return np.asarray((self.n * logs).sum(1))
+
+    def _worst(self, cost: Floats) -> Floats:
+        """Return the p (R, H) that maximises sum_h n_h log(1 + p_h / cost_h), by the constraint's multiplier (R,)."""
+        if float((self.weight * self.high).sum()) <= self.bound:
+            return np.broadcast_to(self.high, cost.shape)
+
+        def shares(multiplier: Floats) -> Floats:
+            free = self.n / (np.exp(multiplier)[:, None] * self.weight) - cost
+            return np.clip(free, self.low, self.high)
+
+        middle = float(np.log((self.n / self.weight).max()))
+        small, large = np.full(len(cost), middle - 60), np.full(len(cost), middle + 60)
+        for _ in range(56):
+            half = (small + large) / 2
+            too_much = (self.weight * shares(half)).sum(1) > self.bound
+            small, large = np.where(too_much, half, small), np.where(too_much, large, half)
+        return shares(small)  # the side on which p is a little larger: the bound stays a bound
+
+
+def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
+    """Return the one-sided lower confidence bound of a share of the population: every share below it is rejected.
+
+    Args:
+        strata: of the population, at least one.
+        confidence: in (0, 1).
+
+    Returns:
+        In [0, 1], a whole number of members over the size of the population; below the true share in at least a share
+        ``confidence`` of all samples, or equal to it.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
+    total = sum(one.size for one in strata)
+    low, high = sum(one.yes for one in strata), total - sum(one.n - one.yes for one in strata)
+    while low < high:  # the fewest members that are not rejected; the p value grows with their number
+        middle = (low + high) // 2
+        if p_value_at_most(strata, middle / total) > 1 - confidence:
+            high = middle
+        else:
+            low = middle + 1
+    return low / total
+
+
+def stratified_interval(strata: Sequence[Stratum], level: float = 0.95) -> Interval:
+    """Return an estimated share and its two-sided interval: a one-sided bound of (1 + level) / 2 from each side."""
+    confidence = (1 + level) / 2
+    high = 1 - lower_bound([one.turned() for one in strata], confidence)
+    return Interval(stratified_share(strata), lower_bound(strata, confidence), high)
