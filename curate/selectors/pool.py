@@ -20,7 +20,8 @@ class Pool:
         vectors: unit rows, shape (N, D), float16 or float32; None where the table has none.
         probabilities: of C classes by the light model, shape (N, C) float32, rows sum to 1; None before there is one.
         labels: class of the labelled rows, shape (N,) int64, -1 where unknown; None without labels.
-        uncertainty: what ranks alone may go by, higher is picked first, shape (N,) float32; None for the method's own.
+        uncertainty: what ranks alone may go by, higher is picked first, shape (N,) float32 or float64; None for the
+            method's own.
         quality: in [0, 1], what an image counts: 1 is fully worth it, shape (N,) float32; None for all 1.
         draws: probabilities of C classes by M models that could all be right, shape (M, N, C) float32; None without.
         loss: of each row's own label under the model in training, shape (N,) float32; None where rows have no label.
@@ -32,7 +33,7 @@ class Pool:
     vectors: NDArray[np.floating] | None = None
     probabilities: NDArray[np.float32] | None = None
     labels: NDArray[np.int64] | None = None
-    uncertainty: NDArray[np.float32] | None = None
+    uncertainty: NDArray[np.floating] | None = None
     quality: NDArray[np.float32] | None = None
     draws: NDArray[np.float32] | None = None
     loss: NDArray[np.float32] | None = None

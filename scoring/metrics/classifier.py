@@ -26,7 +26,9 @@ class LinearClassifier:
         return rows @ self.weight + self.bias
 
 
-def fit_linear(rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, steps: int = 200) -> LinearClassifier:
+def fit_linear(
+    rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, steps: int = 200, tolerance: float = 1e-5
+) -> LinearClassifier:
     """Fit a multinomial logistic regression by L-BFGS, from zero; the same input gives the same fit.
 
     It minimises sum_i CE(logits_i, label_i) + |W|^2 / (2 c) over the rows after centring and one common scale that
@@ -37,7 +39,8 @@ def fit_linear(rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, 
         labels: shape (N,), int64, in [0, n_classes).
         n_classes: C; a class without rows is never predicted.
         c: inverse strength of the penalty, > 0.
-        steps: most steps; it stops before when no entry of the gradient of the mean loss exceeds 1e-5.
+        steps: most steps.
+        tolerance: it stops before when no entry of the gradient of the mean loss exceeds this.
     """
     mean = rows.mean(0)
     scale = float((rows - mean).square().sum(1).mean().sqrt()) or 1.0
@@ -45,8 +48,8 @@ def fit_linear(rows: Tensor, labels: Tensor, n_classes: int, *, c: float = 1.0, 
     optimizer = torch.optim.LBFGS(
         [problem.weight, problem.bias],
         max_iter=steps,
-        tolerance_grad=1e-5,
-        tolerance_change=1e-9,
+        tolerance_grad=tolerance,
+        tolerance_change=tolerance * 1e-4,
         line_search_fn="strong_wolfe",
     )
     with _few_threads(len(rows) * max(n_classes, 32)):

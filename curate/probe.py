@@ -1,0 +1,220 @@
+"""The light model of a round: classes from stored embeddings, with chances that can be believed."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scoring import metrics
+from scoring.errors import InputError
+
+STRENGTH = 4.0  # mean length that features are given: with C = 1, how far a fit may go from few labels
+FOLDS = 5
+LEAST_ROWS = 20  # labelled rows that a temperature is fitted on
+COLDEST, HOTTEST = 0.02, 50.0  # range of the temperature of a linear probe
+BLOCK_NUMBERS = 4_000_000  # numbers held at a time while predicting
+TOLERANCE = 1e-7  # gradient of the mean loss at which a fit is done
+GOLDEN = (5**0.5 - 1) / 2
+
+
+class Probe(Protocol):
+    """A model that was fitted on labelled rows."""
+
+    def predict(self, vectors: NDArray) -> NDArray[np.float32]:
+        """Return the chance of each class, shape (N, C), rows sum to 1; vectors (N, D), read in blocks."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How features are centred and scaled: (x - mean) * scale.
+
+    Attributes:
+        mean: shape (D,) float64.
+        scale: such that the mean length of the rows it was taken from is ``STRENGTH``.
+    """
+
+    mean: NDArray[np.float64]
+    scale: float
+
+
+def spread_of(vectors: NDArray) -> Spread:
+    """Measure the mean and the mean length of rows, in blocks; rows that are all equal get scale 1.
+
+    Args:
+        vectors: shape (N, D), N >= 1.
+    """
+    total, length = np.zeros(vectors.shape[1]), 0.0
+    size = max(1, BLOCK_NUMBERS // vectors.shape[1])
+    pieces = [slice(start, start + size) for start in range(0, len(vectors), size)]
+    for at in pieces:
+        total += vectors[at].sum(0, dtype=np.float64)
+    mean = total / len(vectors)
+    for at in pieces:
+        length += float(np.linalg.norm(vectors[at].astype(np.float64) - mean, axis=1).sum())
+    length /= len(vectors)
+    return Spread(mean, STRENGTH / length if length > 1e-9 else 1.0)
+
+
+@dataclass(frozen=True)
+class LinearProbe:
+    """Multinomial logistic regression, its logits divided by a temperature.
+
+    Attributes:
+        weight: shape (D, C) float64, for vectors as stored.
+        bias: shape (C,) float64; -inf for a class without a labelled row.
+        temperature: above 1 where the fit was too sure of itself.
+    """
+
+    weight: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    temperature: float = 1.0
+
+    def predict(self, vectors: NDArray) -> NDArray[np.float32]:
+        """Return the chance of each class, shape (N, C) float32; a class without a labelled row gets 0."""
+        found = np.empty((len(vectors), len(self.bias)), np.float32)
+        size = max(1, BLOCK_NUMBERS // max(self.weight.shape))
+        for start in range(0, len(vectors), size):
+            block = vectors[start : start + size].astype(np.float64)
+            found[start : start + size] = softmax((block @ self.weight + self.bias) / self.temperature)
+        return found
+
+
+def fit_linear_probe(
+    vectors: NDArray,
+    labels: NDArray[np.int64],
+    n_classes: int,
+    *,
+    spread: Spread | None = None,
+    calibrate: bool = True,
+    seed: int = 0,
+) -> LinearProbe:
+    """Fit a linear probe on labelled rows; the same input gives the same fit.
+
+    Features are centred and scaled by ``spread``, then sum_i CE_i + |W|^2 / 2 is minimised from zero in float64, with
+    a free bias. With ``calibrate`` and at least ``LEAST_ROWS`` rows whose class other rows share, one temperature is
+    fitted to the logits of rows that were left out, in ``FOLDS`` folds.
+
+    Args:
+        vectors: of the labelled rows, shape (L, D), finite.
+        labels: shape (L,), int64, in [0, n_classes).
+        n_classes: C; a class without rows is never predicted, and a class alone is predicted with chance 1.
+        spread: of the whole pool, so that few labels do not decide the scale; None for that of the labelled rows.
+        calibrate: whether to fit the temperature.
+        seed: of the folds.
+
+    Raises:
+        InputError: without labelled rows, or with a label out of range.
+    """
+    check_labelled(vectors, labels, n_classes)
+    spread = spread or spread_of(vectors)
+    rows = torch.from_numpy((vectors.astype(np.float64) - spread.mean) * spread.scale)
+    target = torch.from_numpy(np.ascontiguousarray(labels, np.int64))
+    fitted = _fit(rows, target, n_classes)
+    temperature = _temperature(rows, target, n_classes, seed) if calibrate else 1.0
+    weight = fitted.weight.numpy() * spread.scale
+    return LinearProbe(weight, fitted.bias.numpy() - spread.mean @ weight, temperature)
+
+
+def _fit(rows: torch.Tensor, labels: torch.Tensor, n_classes: int) -> metrics.LinearClassifier:
+    """Minimise sum CE + |W|^2 / 2 over rows as they are: ``fit_linear`` scales them, and its penalty is scaled back."""
+    length = float((rows - rows.mean(0)).square().sum(1).mean().sqrt()) or 1.0
+    return metrics.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=TOLERANCE)
+
+
+def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:
+    """Return the temperature with the least loss on rows that were left out; 1 where too few can be."""
+    if len(rows) < LEAST_ROWS:
+        return 1.0
+    fold = metrics.spread_folds(labels, FOLDS, seed=seed)
+    logits, targets = [], []
+    for number in range(FOLDS):
+        train, held = fold != number, fold == number
+        known = held & torch.isin(labels, labels[train])  # a class that this fold has never seen says nothing
+        if known.any():
+            logits.append(_fit(rows[train], labels[train], n_classes).logits(rows[known]).numpy())
+            targets.append(labels[known].numpy())
+    if sum(map(len, targets)) < LEAST_ROWS:
+        return 1.0
+    return coolest_fit(np.concatenate(logits), np.concatenate(targets))
+
+
+def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Return the temperature T in [0.02, 50] at which softmax(logits / T) has the least mean cross-entropy.
+
+    The loss is convex in 1/T, so a golden section over log T finds its one minimum.
+
+    Args:
+        logits: shape (N, C); -inf rules a class out, never the row's own.
+        labels: shape (N,).
+
+    Source: Guo et al. 2017, arXiv:1706.04599, sec. 4.2.
+    """
+    own = np.arange(len(labels)), labels
+
+    def loss(log_t: float) -> float:
+        scaled = logits / np.exp(log_t)
+        top = scaled.max(1)
+        return float((np.log(np.exp(scaled - top[:, None]).sum(1)) + top - scaled[own]).mean())
+
+    low, high = np.log(COLDEST), np.log(HOTTEST)
+    for _ in range(60):
+        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        if loss(left) <= loss(right):
+            high = right
+        else:
+            low = left
+    return float(np.exp((low + high) / 2))
+
+
+def bootstrap_draws(
+    labelled: NDArray, labels: NDArray[np.int64], vectors: NDArray, n_classes: int, *, draws: int = 10, seed: int = 0
+) -> NDArray[np.float32]:
+    """Return the predictions of several linear probes, each fitted on a resample of the labelled rows: for BALD.
+
+    Args:
+        labelled: vectors of the labelled rows, shape (L, D).
+        labels: their classes, shape (L,).
+        vectors: rows to predict, shape (N, D).
+        n_classes: C.
+        draws: models M.
+        seed: of the resamples.
+
+    Returns:
+        Shape (M, N, C) float32.
+
+    Source: bagging, Breiman 1996; as a committee, Abe and Mamitsuka 1998.
+    """
+    check_labelled(labelled, labels, n_classes)
+    generator, spread = np.random.default_rng(seed), spread_of(labelled)
+    found = np.empty((draws, len(vectors), n_classes), np.float32)
+    for draw in found:
+        rows = generator.integers(0, len(labels), len(labels))
+        probe = fit_linear_probe(labelled[rows], labels[rows], n_classes, spread=spread, calibrate=False)
+        draw[:] = probe.predict(vectors)
+    return found
+
+
+def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return exp(logits) over their sum in each row, shape (N, C)."""
+    raised = np.exp(logits - logits.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
+
+
+def check_labelled(vectors: NDArray, labels: NDArray[np.int64], n_classes: int) -> None:
+    """Refuse labelled rows that no probe can be fitted on.
+
+    Raises:
+        InputError: without labelled rows, or with a label outside [0, n_classes).
+        ValueError: if the lengths differ.
+    """
+    if not len(labels):
+        raise InputError("the light model needs at least one labelled row, got none; label a first batch")
+    if len(vectors) != len(labels):
+        raise ValueError(f"{len(vectors)} vectors and {len(labels)} labels")
+    if labels.min() < 0 or labels.max() >= n_classes:
+        raise InputError(
+            f"labels must be whole numbers in [0, {n_classes}), got {labels.min()} to {labels.max()};"
+            " give every labelled row one of the classes"
+        )

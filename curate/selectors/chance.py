@@ -1,0 +1,93 @@
+"""Selectors that leave it to chance: what every other one has to beat."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.selectors.contract import check
+from curate.selectors.pool import Pool, Selection
+from curate.selectors.scores import of
+
+STRATA = {"predicted": "probabilities", "given": "labels"}  # whose class -> what it takes
+SHARES = ("proportional", "equal")
+
+
+@dataclass(frozen=True)
+class Random:
+    """Candidates in a random order.
+
+    Gains are 1: every row counts the same.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    prefix: ClassVar[bool] = True
+    cost: ClassVar[str] = "O(N) time and memory"
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows, as every ``Selector`` does."""
+        check(pool, budget, self.needs)
+        rows = np.random.default_rng(seed).permutation(pool.candidates)[:budget]
+        return Selection(rows, np.ones(budget))
+
+
+@dataclass(frozen=True)
+class StratifiedRandom:
+    """Candidates in a random order inside each class, the classes taking turns.
+
+    With ``proportional`` every start of the picks has each class in its share of the candidates, within a row or so;
+    with ``equal`` the class with the fewest rows so far, labelled ones counted, goes next while it has candidates.
+
+    Args:
+        by: "predicted", the likeliest class, or "given", the label (rows without one are a class of their own).
+        shares: "proportional" or "equal".
+
+    Source: proportional turns are the divisor method of Webster and Sainte-Lague, seats by (j + 1/2) / size.
+    """
+
+    by: str = "predicted"
+    shares: str = "proportional"
+
+    needs: ClassVar[tuple[str, ...]] = ("probabilities",)
+    prefix: ClassVar[bool] = True
+    cost: ClassVar[str] = "O(NC + N log N) time, O(N) memory"
+
+    def __post_init__(self) -> None:
+        if self.by not in STRATA or self.shares not in SHARES:
+            raise ValueError(
+                f"by must be one of {', '.join(STRATA)} and shares one of {', '.join(SHARES)},"
+                f" got {self.by!r} and {self.shares!r}"
+            )
+        object.__setattr__(self, "needs", (STRATA[self.by],))
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows, as every ``Selector`` does."""
+        check(pool, budget, self.needs)
+        stratum = of(pool, "labels") if self.by == "given" else of(pool, "probabilities").argmax(1)
+        generator = np.random.default_rng(seed)
+        order = generator.permutation(len(pool.candidates))
+        shuffled = stratum[pool.candidates[order]]
+        classes, of_row, sizes = np.unique(shuffled, return_inverse=True, return_counts=True)
+        turn = _turn_in_class(of_row, sizes)  # 0, 1, ... inside each class, in the shuffled order
+        if self.shares == "proportional":
+            when = (turn + 0.5) / sizes[of_row]
+        else:
+            when = turn.astype(np.float64) + _labelled_in(pool, classes)[of_row]
+        lot = generator.permutation(len(classes))[of_row]  # which class goes first among equals
+        chosen = np.lexsort((lot, when))[:budget]
+        return Selection(pool.candidates[order[chosen]], np.ones(budget))
+
+
+def _turn_in_class(of_row: NDArray[np.intp], sizes: NDArray[np.intp]) -> NDArray[np.int64]:
+    by_class = np.argsort(of_row, kind="stable")
+    turn = np.empty(len(of_row), np.int64)
+    turn[by_class] = np.arange(len(of_row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return turn
+
+
+def _labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many labelled rows each class has, by their labels; 0 where labels are not given."""
+    if pool.labels is None:
+        return np.zeros(len(classes), np.int64)
+    return (pool.labels[pool.labelled][None, :] == classes[:, None]).sum(1)

@@ -1,0 +1,176 @@
+"""Quality as a gate or a discount: not yet learnt, but worth learning."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.selectors.contract import HOW_TO_GET, Selector, check
+from curate.selectors.pool import Pool, Selection
+from curate.selectors.power import PowerSampling
+from curate.selectors.ranked import HighestScore
+from curate.selectors.scores import SCORES, of
+from scoring.errors import InputError
+from scoring.metrics.ranking import ranks
+
+FORMS = ("product", "difference")
+
+
+def rank_share(values: NDArray) -> NDArray[np.float64]:
+    """Return the place of each value among all, in (0, 1); higher values have higher places, ties share their mean.
+
+    Args:
+        values: shape (M,), finite.
+
+    Returns:
+        (rank - 1/2) / M, rank from 1: a constant gives 1/2 everywhere, and negated values give 1 minus it.
+
+    >>> rank_share(np.array([0.1, 7.0, 7.0, 9.0])).tolist()
+    [0.125, 0.5, 0.5, 0.875]
+    """
+    return (ranks(values) - 0.5) / max(1, len(values))
+
+
+def gate(pool: Pool, least: float) -> Pool:
+    """Return the pool without the candidates whose quality is in the lowest share ``least``.
+
+    Places are counted over candidates and labelled rows together, so the cut is the same in every round of a pool.
+
+    Args:
+        pool: has quality.
+        least: in [0, 1); 0.5 keeps the better half. Equal qualities share a place, so all of a constant are kept up
+            to 0.5 and none beyond.
+
+    Raises:
+        InputError: if there is no quality, least is out of range, or nothing would be left.
+    """
+    _check_quality(pool)
+    if not 0 <= least < 1:
+        raise InputError(f"the gate must be in [0, 1), got {least:g}; 0.3 leaves out the worst three tenths")
+    used = np.concatenate([pool.candidates, pool.labelled])
+    place = rank_share(of(pool, "quality")[used])[: len(pool.candidates)]
+    kept = pool.candidates[place >= least]
+    if not len(kept):
+        raise InputError(
+            f"the gate at {least:g} leaves none of {len(pool.candidates)} candidates: their quality is"
+            " equal, or the labelled rows are all better; lower the gate"
+        )
+    return replace(pool, candidates=kept)
+
+
+def discount(pool: Pool, score: str, *, form: str = "product", weight: float = 1.0) -> Pool:
+    """Return the pool with ``uncertainty`` a mix of a score's rank and quality's rank, for ``HighestScore`` to rank by.
+
+    With e the score, a = -quality and rank the place of a candidate among the candidates: "product" is
+    rank(e) * (1 - rank(a)), in (0, 1); "difference" is rank(e) - weight * rank(a), in (-weight, 1). Ranks are used
+    because the scales of scores differ from model to model.
+
+    Args:
+        pool: has quality and what the score needs.
+        score: a name of ``SCORES``.
+        form: "product" or "difference".
+        weight: how much quality counts in the difference, >= 0; 0 is the score alone.
+
+    Raises:
+        InputError: if the pool lacks what is needed.
+        ValueError: if the form or weight is out of range.
+    """
+    _check_quality(pool)
+    if form not in FORMS or not 0 <= weight < np.inf:
+        raise ValueError(f"form must be one of {', '.join(FORMS)} and weight at least 0, got {form!r} and {weight}")
+    check(pool, 1, SCORES[score].needs)
+    learnt_last = rank_share(SCORES[score].compute(pool)[pool.candidates])
+    bad = rank_share(-of(pool, "quality")[pool.candidates].astype(np.float64))
+    mixed = learnt_last * (1 - bad) if form == "product" else learnt_last - weight * bad
+    uncertainty = np.zeros(pool.n_rows, np.float64)
+    uncertainty[pool.candidates] = mixed
+    return replace(pool, uncertainty=uncertainty)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """Any selector on the candidates that pass a gate of quality."""
+
+    selector: Selector
+    least: float
+
+    needs: ClassVar[tuple[str, ...]] = ("quality",)
+    prefix: ClassVar[bool] = False
+    cost: ClassVar[str] = "that of the selector, and O(N log N) time"
+
+    def __post_init__(self) -> None:
+        _take_after(self, self.selector)
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows, as every ``Selector`` does."""
+        check(pool, budget, self.needs)
+        left = gate(pool, self.least)
+        if budget > len(left.candidates):
+            raise InputError(
+                f"the budget must be at most the {len(left.candidates)} of {len(pool.candidates)} candidates that pass"
+                f" the gate at {self.least:g}, got {budget}; lower the gate or the budget"
+            )
+        found = self.selector(left, budget, seed=seed)
+        gone = len(pool.candidates) - len(left.candidates)
+        return replace(found, notes=(*found.notes, f"the gate at {self.least:g} left out {gone} candidates"))
+
+
+@dataclass(frozen=True)
+class Discounted:
+    """A selector that ranks, or samples, by a score, with that score discounted by quality.
+
+    Its notes say how many picks the score alone and quality alone would have made: the price of the discount.
+
+    Args:
+        selector: one with a score, such as ``Margin()`` or ``PowerSampling("entropy")``.
+        form: as in ``discount``.
+        weight: as in ``discount``.
+    """
+
+    selector: Selector
+    form: str = "product"
+    weight: float = 1.0
+
+    needs: ClassVar[tuple[str, ...]] = ("quality",)
+    prefix: ClassVar[bool] = False
+    cost: ClassVar[str] = "three times that of the selector, and O(N log N) time"
+
+    def __post_init__(self) -> None:
+        if getattr(self.selector, "score", None) not in SCORES:
+            raise InputError(
+                "only a strategy that ranks by a score can be discounted by rank"
+                f" (margin, entropy, power, ...), got {type(self.selector).__name__}; use the gate"
+            )
+        _take_after(self, self.selector)
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows, as every ``Selector`` does."""
+        check(pool, budget, self.needs)
+        score: str = self.selector.score  # type: ignore[attr-defined]
+        mixed = discount(pool, score, form=self.form, weight=self.weight)
+        chooser: Any = HighestScore()
+        if isinstance(self.selector, PowerSampling):
+            chooser = replace(self.selector, score="score")
+        found = chooser(mixed, budget, seed=seed)
+        parts = {
+            **found.parts,
+            score: SCORES[score].compute(pool)[found.rows],
+            "quality": of(pool, "quality")[found.rows].astype(np.float64),
+        }
+        by_quality = replace(pool, uncertainty=of(pool, "quality"))
+        alone = (self.selector(pool, budget, seed=seed).rows, HighestScore()(by_quality, budget).rows)
+        shared = [int(np.isin(found.rows, rows).sum()) for rows in alone]
+        note = f"of {budget} picks, {shared[0]} are those of {score} alone and {shared[1]} those of quality alone"
+        return replace(found, parts=parts, notes=(*found.notes, note))
+
+
+def _take_after(wrapper: Selector, inner: Selector) -> None:
+    """Give a wrapper the needs and the promise of what it wraps."""
+    object.__setattr__(wrapper, "needs", (*inner.needs, "quality"))
+    object.__setattr__(wrapper, "prefix", inner.prefix)
+
+
+def _check_quality(pool: Pool) -> None:
+    if pool.quality is None:
+        raise InputError(f"the gate and the discount need {HOW_TO_GET['quality']}")

@@ -1,0 +1,179 @@
+"""What a row is worth by itself: one number a row, higher is picked first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.selectors.contract import blocks
+from curate.selectors.pool import Pool
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number for every row of a pool.
+
+    Attributes:
+        needs: fields of the pool that it is made from.
+        compute: pool -> shape (N,) float64, finite where the pool is; higher is picked first.
+    """
+
+    needs: tuple[str, ...]
+    compute: Callable[[Pool], Floats]
+
+
+def least_confidence(probabilities: NDArray) -> Floats:
+    """Return 1 - p1, p1 the chance of the likeliest class; higher is less certain.
+
+    Args:
+        probabilities: shape (N, C), rows sum to 1.
+
+    Returns:
+        Shape (N,), in [0, 1 - 1/C].
+
+    Source: Settles 2009, "Active Learning Literature Survey", sec. 3.1.
+
+    >>> least_confidence(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
+    [0.5, 0.0]
+    """
+    return 1 - np.asarray(probabilities).max(1).astype(np.float64)
+
+
+def margin(probabilities: NDArray) -> Floats:
+    """Return 1 - (p1 - p2), p1 and p2 the chances of the two likeliest classes; higher is less certain.
+
+    Args:
+        probabilities: shape (N, C), rows sum to 1; with one class there is no second, and p2 is 0.
+
+    Returns:
+        Shape (N,), in [0, 1].
+
+    Source: Settles 2009, sec. 3.1; turned around, so that higher is picked first.
+
+    >>> margin(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
+    [0.75, 0.0]
+    """
+    probabilities = np.asarray(probabilities)
+    found = np.empty(len(probabilities))
+    for start, block in blocks(probabilities):
+        if block.shape[1] > 1:
+            top = np.partition(block, -2, axis=1)[:, -2:].astype(np.float64)
+            found[start : start + len(block)] = 1 - (top[:, 1] - top[:, 0])
+        else:
+            found[start : start + len(block)] = 1 - block[:, 0]
+    return found
+
+
+def entropy(probabilities: NDArray) -> Floats:
+    """Return -sum_c p_c log p_c in nats; higher is less certain.
+
+    Args:
+        probabilities: shape (N, C), rows sum to 1.
+
+    Returns:
+        Shape (N,), in [0, ln C].
+
+    Source: Settles 2009, sec. 3.1.
+
+    >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    probabilities = np.asarray(probabilities)
+    found = np.empty(len(probabilities))
+    for start, block in blocks(probabilities):
+        p = block.astype(np.float64)
+        log = np.log(p, out=np.zeros_like(p), where=p > 0)
+        found[start : start + len(p)] = 0.0 - (p * log).sum(1)
+    return found
+
+
+def bald(draws: NDArray) -> Floats:
+    """Return H[mean of the draws] - mean of H[draw] in nats: what the label would tell about the model.
+
+    Noise that all draws agree on does not count: coin flips that every model calls coin flips score 0.
+
+    Args:
+        draws: probabilities by M models, shape (M, N, C).
+
+    Returns:
+        Shape (N,), in [0, min(ln M, ln C)].
+
+    Source: Houlsby et al. 2011, arXiv:1112.5745, eq. 2.
+
+    >>> bald(np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    mean, inner = np.zeros(draws.shape[1:], np.float64), np.zeros(draws.shape[1])
+    for draw in draws:
+        mean += draw
+        inner += entropy(draw)
+    return np.maximum(entropy(mean / len(draws)) - inner / len(draws), 0.0)
+
+
+def jensen_shannon(draws: NDArray) -> Floats:
+    """Return the mean KL divergence of the draws from their mean, as a share of ln M, the most that M draws can have.
+
+    It is BALD in another form: with equal weights both are the same number but for the unit, and both rank alike.
+    Summed as divergences, none of which is negative, it keeps small values that the difference of two entropies loses.
+
+    Args:
+        draws: probabilities by M models, shape (M, N, C); one model alone disagrees with nobody, and gives 0.
+
+    Returns:
+        Shape (N,), in [0, 1].
+
+    Source: Lin 1991, "Divergence measures based on the Shannon entropy", eq. 5.1, with equal weights.
+
+    >>> jensen_shannon(np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])).tolist()
+    [1.0, 0.0]
+    """
+    n_draws = len(draws)
+    found = np.zeros(draws.shape[1])
+    if n_draws == 1:
+        return found
+    for start, block in blocks(draws[0]):
+        stop = start + len(block)
+        p = draws[:, start:stop].astype(np.float64)  # (M, B, C)
+        p /= p.sum(2, keepdims=True)
+        ratio = np.divide(p, p.mean(0), out=np.ones_like(p), where=p > 0)
+        found[start:stop] = (p * np.log(ratio)).sum((0, 2)) / n_draws
+    return np.clip(found / np.log(n_draws), 0.0, 1.0)
+
+
+def rho_loss(loss: NDArray, holdout_loss: NDArray) -> Floats:
+    """Return the loss that training can still take away: loss - holdout loss; higher is picked first.
+
+    Rows that are learnt have a low loss, and rows that cannot be learnt (noise, wrong labels) a high one under both.
+
+    Args:
+        loss: of each row's label under the model in training, shape (N,).
+        holdout_loss: of each row's label under a model that was trained on other rows, shape (N,).
+
+    Source: Mindermann et al. 2022, arXiv:2206.07137, eq. 3.
+
+    >>> rho_loss(np.array([2.0, 2.0, 0.1]), np.array([0.1, 2.0, 0.1])).round(2).tolist()
+    [1.9, 0.0, 0.0]
+    """
+    return np.asarray(loss, np.float64) - np.asarray(holdout_loss, np.float64)
+
+
+def of(pool: Pool, name: str) -> NDArray:
+    """Return a field that has been checked to be there."""
+    array = getattr(pool, name)
+    if array is None:
+        raise ValueError(f"the pool has no {name}")
+    return array
+
+
+SCORES: dict[str, Score] = {  # to add a score, add a line
+    "least-confidence": Score(("probabilities",), lambda pool: least_confidence(of(pool, "probabilities"))),
+    "margin": Score(("probabilities",), lambda pool: margin(of(pool, "probabilities"))),
+    "entropy": Score(("probabilities",), lambda pool: entropy(of(pool, "probabilities"))),
+    "bald": Score(("draws",), lambda pool: bald(of(pool, "draws"))),
+    "jensen-shannon": Score(("draws",), lambda pool: jensen_shannon(of(pool, "draws"))),
+    "score": Score(("uncertainty",), lambda pool: of(pool, "uncertainty").astype(np.float64)),
+    "rho-loss": Score(("loss", "holdout_loss"), lambda pool: rho_loss(of(pool, "loss"), of(pool, "holdout_loss"))),
+}
