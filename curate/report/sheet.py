@@ -7,21 +7,35 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from curate.report.captions import plain_line
 from scoring.errors import InputError
 
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
 TILE = 128
-CAPTION = 30
+CAPTION = 30  # two lines
+LINE = 14
 GAP = 8
 MOST_TILES = 2000
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One picture of a sheet: RGB pixels (H, W, 3) uint8 or None where it cannot be shown, and two short lines."""
+    """One picture of a sheet: RGB pixels (H, W, 3) uint8 or None where it cannot be shown, and short lines beneath.
+
+    A frame is a colour such as ``green``, drawn around the picture.
+    """
 
     pixels: np.ndarray | None
     first: str
     second: str
+    more: tuple[str, ...] = ()
+    frame: str | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What stands beneath the picture: two lines or more."""
+        return (self.first, self.second, *self.more)
 
 
 def contact_sheet(sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: int = 10) -> Image.Image:
@@ -37,14 +51,15 @@ def contact_sheet(sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: in
     refuse_too_many(sum(len(tiles) for _, tiles in sections))
     font = ImageFont.load_default(13)
     heading = ImageFont.load_default(18)
-    row_height = TILE + CAPTION + GAP
+    n_lines = max((len(tile.lines) for _, tiles in sections for tile in tiles), default=2)
+    row_height = TILE + CAPTION + LINE * (n_lines - 2) + GAP
     rows = sum(-(-len(tiles) // columns) for _, tiles in sections)
     height = GAP + rows * row_height + len(sections) * 36
     sheet = Image.new("RGB", (GAP + columns * (TILE + GAP), height), "white")
     draw = ImageDraw.Draw(sheet)
     y = GAP
     for title, tiles in sections:
-        draw.text((GAP, y + 4), title, fill="black", font=heading)
+        draw.text((GAP, y + 4), _fitted(draw, title, sheet.width - 2 * GAP, heading), fill="black", font=heading)
         y += 36
         for at, tile in enumerate(tiles):
             x = GAP + at % columns * (TILE + GAP)
@@ -64,7 +79,7 @@ def _draw_tile(
     draw: ImageDraw.ImageDraw,
     tile: Tile,
     at: tuple[int, int],
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
 ) -> None:
     x, y = at
     if tile.pixels is None:
@@ -77,10 +92,21 @@ def _draw_tile(
             scale = TILE / max(picture.size)
             picture = picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))))
         sheet.paste(picture, (x + (TILE - picture.width) // 2, y + (TILE - picture.height) // 2))
-    for line, text in enumerate((tile.first, tile.second)):
-        while text and draw.textlength(text, font=font) > TILE:
-            text = text[:-2] + "…" if len(text) > 2 else ""
-        draw.text((x, y + TILE + 1 + 14 * line), text, fill="black", font=font)
+    if tile.frame:
+        draw.rectangle((x - 3, y - 3, x + TILE + 2, y + TILE + 2), outline=tile.frame, width=3)
+    for line, text in enumerate(tile.lines):
+        draw.text((x, y + TILE + 3 + LINE * line), _fitted(draw, text, TILE, font), fill="black", font=font)
+
+
+def _fitted(draw: ImageDraw.ImageDraw, text: str, width: int, font: Font) -> str:
+    """The text on one line; the middle is left out where it is wider than ``width`` pixels."""
+    most = max(3, width // 3)
+    while True:
+        line = plain_line(text, most)
+        length = draw.textlength(line, font=font)
+        if length <= width or most == 3:
+            return line
+        most = max(3, min(most - 1, int(most * width / length) + 1))
 
 
 def save_sheet(sheet: Image.Image, path: Path, *, overwrite: bool = False) -> None:

@@ -1,0 +1,207 @@
+"""A page on which a person judges pairs of pictures, and saves the answers as CSV."""
+
+import hashlib
+import html
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.report.page import escaped, isolated, page, picture_html, save_page
+from curate.report.sheet import refuse_too_many
+
+PAIR_SIDE = 320
+ANSWER = "answer"
+NEEDED = ("key_a", "key_b", "similarity", "stratum")
+ANSWERS = {"same": "y", "different": "n", "unsure": "u"}
+
+Read = Callable[[str], NDArray[np.uint8] | None]
+
+STYLE = """
+body { font: 14px/1.4 system-ui, sans-serif; margin: 1rem; color: #222; background: #fff; }
+h1 { font-size: 1.2rem; }
+header { position: sticky; top: 0; background: #fff; padding: .4rem 0; border-bottom: 1px solid #ccc; z-index: 1; }
+header > * { margin-right: 1rem; }
+section { padding: .6rem; border-left: 6px solid transparent; border-bottom: 1px solid #ddd; scroll-margin-top: 4rem; }
+section.current { border-left-color: #06c; }
+.pair { display: flex; gap: .6rem; }
+figure { margin: 0; width: 320px; overflow-wrap: anywhere; font-size: 12px; }
+.unreadable { display: block; width: 320px; height: 200px; line-height: 200px; text-align: center; color: #666;
+  background: #eee; }
+button { font: inherit; padding: .3rem .8rem; }
+button[aria-pressed="true"] { background: #06c; color: #fff; }
+"""
+
+# Answers live in the page, are kept by the browser until they are saved, and leave as the CSV that came, filled in.
+SCRIPT = """
+"use strict";
+const sections = Array.from(document.querySelectorAll("section"));
+const rows = sections.map((section) => JSON.parse(section.dataset.row));
+const columns = JSON.parse(document.body.dataset.columns);
+const words = {y: "same", n: "different", u: "unsure"};
+const column = columns.indexOf("answer");
+const count = document.getElementById("count");
+const place = "curate audit " + document.body.dataset.digest;
+let current = 0;
+let unsaved = false;
+function remembered() {
+  try { return JSON.parse(localStorage.getItem(place)) || []; } catch (error) { return []; }
+}
+function remember() {
+  try {
+    localStorage.setItem(place, JSON.stringify(rows.map((row) => row[column])));
+  } catch (error) {
+    unsaved = true;  // no room: the page asks before it is left
+  }
+}
+function show() {
+  sections.forEach((section, at) => {
+    section.classList.toggle("current", at === current);
+    section.querySelectorAll("button").forEach((button) => {
+      button.setAttribute("aria-pressed", String(rows[at][column] === button.value));
+    });
+  });
+  count.textContent = `${rows.filter((row) => row[column] !== "").length} of ${rows.length} pairs answered`;
+}
+function move(to) {
+  if (sections.length === 0) return show();
+  current = Math.min(Math.max(to, 0), sections.length - 1);
+  show();
+  sections[current].scrollIntoView({block: "nearest"});
+}
+function answer(at, word) {
+  rows[at][column] = rows[at][column] === word ? "" : word;
+  unsaved = true;
+  remember();
+  move(rows[at][column] === "" ? at : at + 1);
+}
+function quoted(value) {
+  return /[",\\r\\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+}
+function save() {
+  const text = [columns, ...rows].map((row) => row.map(quoted).join(",") + "\\r\\n").join("");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], {type: "text/csv;charset=utf-8"}));
+  link.download = document.body.dataset.name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  unsaved = false;
+}
+remembered().forEach((word, at) => {
+  if (at < rows.length && rows[at][column] === "" && Object.values(words).includes(word)) rows[at][column] = word;
+});
+sections.forEach((section, at) => section.addEventListener("click", (event) => {
+  if (event.target.tagName === "BUTTON") answer(at, event.target.value); else move(at);
+}));
+document.getElementById("save").addEventListener("click", save);
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  const key = event.key.toLowerCase();
+  if (key in words) answer(current, words[key]);
+  else if (key === "arrowdown" || key === "arrowright") move(current + 1);
+  else if (key === "arrowup" || key === "arrowleft") move(current - 1);
+  else return;
+  event.preventDefault();
+});
+window.addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
+move(Math.max(rows.findIndex((row) => row[column] === ""), 0));
+"""
+
+
+def pair_page(
+    pairs: Sequence[Mapping[str, object]], read: Read, *, read_other: Read | None = None, name: str = "audit.csv"
+) -> str:
+    """Return the page of these pairs: two pictures side by side, and what to press.
+
+    The saved CSV has the columns and rows that came, with ``answer`` filled in: ``same``, ``different`` or ``unsure``.
+    Answers that are there already are shown as given; other words than these three stay until they are changed.
+
+    Args:
+        pairs: rows of the audit, all with the same columns; ``key_a``, ``key_b``, ``similarity`` and ``stratum`` are
+            needed, the others are passed through; as read from a CSV, so that what is saved equals what came.
+        read: key -> RGB uint8, shape (H, W, 3), or None where the image cannot be read.
+        read_other: for ``key_b``, where it is a row of another table.
+        name: of the CSV when it is saved.
+
+    Raises:
+        ValueError: if a column is missing, or the rows have different ones.
+        InputError: for more than 1,000 pairs.
+    """
+    refuse_too_many(2 * len(pairs))
+    columns = list(pairs[0]) if pairs else [*NEEDED, ANSWER]
+    if any(list(pair) != columns for pair in pairs) or not set(NEEDED) <= set(columns):
+        raise ValueError(f"every pair needs the columns {', '.join(NEEDED)} and the same ones, got {columns}")
+    if ANSWER not in columns:
+        columns.append(ANSWER)
+    rows = [[_text(pair.get(column)) for column in columns] for pair in pairs]
+    sections = [
+        _section(at, len(pairs), dict(zip(columns, row, strict=True)), read, read_other or read)
+        for at, row in enumerate(rows)
+    ]
+    keys = "".join(json.dumps(row[: columns.index(ANSWER)]) for row in rows)
+    attributes = (
+        f' data-columns="{_exact(columns)}" data-name="{html.escape(name, quote=True)}"'
+        f' data-digest="{hashlib.sha256(keys.encode()).hexdigest()}"'
+    )
+    return page(
+        "Audit of duplicates",
+        "\n".join([_head(len(pairs)), *sections]),
+        style=STYLE,
+        script=SCRIPT,
+        attributes=attributes,
+    )
+
+
+def audit_page(
+    pairs: Sequence[Mapping[str, object]],
+    read: Read,
+    out: Path,
+    *,
+    read_other: Read | None = None,
+    overwrite: bool = False,
+) -> int:
+    """Write ``pair_page`` and return how many pairs it shows; the CSV is named like the page.
+
+    Raises:
+        InputError: if there is a file of that name and it may not be replaced, or the place refuses; as ``pair_page``.
+    """
+    text = pair_page(pairs, read, read_other=read_other, name=f"{out.stem}.csv")
+    save_page(text, out, overwrite=overwrite)
+    return len(pairs)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _exact(values: Sequence[str]) -> str:
+    """Texts as an attribute that the script reads back letter by letter, whatever is in them."""
+    return html.escape(json.dumps(values, ensure_ascii=True), quote=True)
+
+
+def _head(n_pairs: int) -> str:
+    return (
+        "<h1>Is it the same picture?</h1>\n"
+        f"<p>{n_pairs:,} pairs near the threshold. Same means: one of the two would be enough. Press y (same), n "
+        "(different) or u (unsure); the arrows move. Save the answers as CSV when you are done, or in between.</p>\n"
+        "<noscript><p>Answers need the script of this page; it is blocked here.</p></noscript>\n"
+        '<header><output id="count"></output><button id="save" type="button">Save CSV</button></header>'
+    )
+
+
+def _section(at: int, n_pairs: int, row: dict[str, str], read: Read, read_other: Read) -> str:
+    figures = "".join(
+        f"<figure>{picture_html(reader(row[name]), row[name])}<figcaption>{isolated(row[name])}</figcaption></figure>"
+        for name, reader in (("key_a", read), ("key_b", read_other))
+    )
+    buttons = " ".join(
+        f'<button type="button" value="{word}" aria-pressed="false">{word} ({key})</button>'
+        for word, key in ANSWERS.items()
+    )
+    words = f"{at + 1} of {n_pairs} · similarity {escaped(row['similarity'])} · {isolated(row['stratum'])}"
+    return (
+        f'<section data-row="{_exact(list(row.values()))}"><p>{words}</p>'
+        f'<div class="pair">{figures}</div><p>{buttons}</p></section>'
+    )

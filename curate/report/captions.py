@@ -1,0 +1,40 @@
+"""Text of the user's on one line that a person can read, whatever is in it."""
+
+
+def plain_line(text: str, most: int = 200) -> str:
+    r"""Return the text on one line of bounded length, with what cannot be seen written out.
+
+    Line breaks, control characters and those that turn the direction of writing are shown as escapes, so that no
+    name can pass for another. A long text keeps its beginning and its end, where names differ.
+
+    Args:
+        text: anything; a long text costs no more than a short one.
+        most: letters of the text that are shown, >= 3.
+
+    >>> plain_line("two\nlines"), plain_line("abcdefghij", 6)
+    ('two\\x0alines', 'abc…ij')
+    """
+    if len(text) > most:
+        tail = (most - 1) // 2
+        text = f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
+def number(value: float | None) -> str:
+    """Return a similarity in few digits, or a dash where there is none; 0.99996 never reads as 1.
+
+    >>> number(0.96234), number(3.0), number(0.99996), number(1.0), number(None)
+    ('0.9623', '3', '0.99996', '1', '–')
+    """
+    if value is None:
+        return "–"
+    for digits in range(4, 17):
+        text = f"{value:.{digits}g}"
+        if float(text) == value or not float(text).is_integer():
+            return text
+    return repr(value)
