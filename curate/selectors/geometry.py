@@ -1,0 +1,50 @@
+"""Rows of a pool as numbers to compute with: blocks, unit length, kernels."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+BLOCK = 2048  # rows that are converted at a time
+
+Rows = NDArray[np.int64]
+
+
+def members(candidates: Rows, labelled: Rows) -> Rows:
+    """Return the rows that a selector looks at, ascending: those that may be picked and those that are labelled."""
+    return np.sort(np.concatenate([candidates, labelled]))
+
+
+def subset(vectors: NDArray, rows: Rows) -> NDArray:
+    """Return ``vectors[rows]`` of ascending rows without repeats; no copy where that is all of them."""
+    return vectors if len(rows) == len(vectors) else vectors[rows]
+
+
+def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
+    """Return a copy at unit length, shape (B, D); half precision leaves rows a little off it. A zero row stays zero."""
+    rows = vectors.astype(dtype)
+    norm = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+    rows /= np.where(norm > 0, norm, 1)[:, None]
+    return rows
+
+
+def spans(length: int, size: int = BLOCK) -> Iterator[slice]:
+    """Yield consecutive slices of at most ``size`` that cover [0, length)."""
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+
+
+def squared_distances(first: NDArray, second: NDArray) -> NDArray:
+    """Return squared Euclidean distances between rows, shape (A, B), of their type, each at least 0."""
+    product = first @ second.T
+    product *= -2
+    product += np.einsum("nd,nd->n", first, first)[:, None]
+    product += np.einsum("nd,nd->n", second, second)
+    return np.maximum(product, 0, out=product)
+
+
+def rbf(first: NDArray, second: NDArray, bandwidth: float) -> NDArray:
+    """Return exp(-|x - y|^2 / (2 bandwidth^2)), shape (A, B), in [0, 1]; exp((cos - 1) / bandwidth^2) of unit rows."""
+    kernel = squared_distances(first, second)
+    kernel *= -0.5 / bandwidth**2
+    return np.exp(kernel, out=kernel)
