@@ -1,0 +1,158 @@
+"""COCO JSON: images out; boxes or bare categories in. Tools renumber `image_id`, so nothing is found by it."""
+
+from pathlib import Path
+from typing import Any
+
+from curate import __version__
+from curate.columns import KEY
+from curate.export.batch import PREFIX, Batch, Item
+from curate.export.contract import Format, Going, Written
+from curate.export.labels import EMPTY, Collector, Labels, Round, shown
+from curate.export.text import read_json, to_json
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+
+_WHAT = "a COCO file"
+UNKNOWN_CATEGORY = "unknown category_id"
+UNKNOWN_IMAGE = "unknown image_id"
+SHARED_IMAGE = "image_id of several images"
+
+
+def write(batch: Batch, out: Path, how: Going) -> Written:
+    """Write `images` with `file_name`, size and `curate_*`, `categories`, and no annotations.
+
+    Predictions stay out of `annotations`, where any tool, and we, would take them for labels: they are
+    `curate_predicted` and `curate_probability` of the image.
+    """
+    predicted = {item.predicted for item in batch} - {None}
+    names = how.classes or tuple(sorted(str(name) for name in predicted))
+    images = [_image(number, item) for number, item in enumerate(batch, 1)]
+    whole = {
+        "info": {"description": "images to label", "version": __version__, "contributor": "curate"},
+        "licenses": [],
+        "images": images,
+        "annotations": [],
+        "categories": [{"id": i, "name": name, "supercategory": ""} for i, name in enumerate(names, 1)],
+    }
+    with AtomicFile(out, overwrite=how.overwrite) as file:
+        file.write(to_json(whole))
+    sized = all("width" in image for image in images)
+    note = (
+        () if sized else ("some tools need the width and height of every image: score them with the table's columns",)
+    )
+    return Written((out,), len(batch), note)
+
+
+def name_of(item: Item) -> str:
+    """Return the `file_name` of an item: its key where that is the end of its path or URL, else its place, else key."""
+    place = item.path_text or item.url
+    return item.key if place is None or place == item.key or place.endswith("/" + item.key) else place
+
+
+def _image(number: int, item: Item) -> dict[str, Any]:
+    image: dict[str, Any] = {"id": number, "file_name": name_of(item)}
+    image |= {name: item.values[name] for name in ("width", "height") if name in item.values}
+    if item.url:
+        image["coco_url"] = item.url
+    return {**image, **item.prefixed}
+
+
+def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+    """Read the category of every annotated image; several boxes of one category are one label.
+
+    An image is found by `curate_key`, else by a `file_name` that is the key, or the place, of exactly one. Boxes of
+    several categories in one image are set aside: COCO has no class of an image. ``annotator`` (or
+    ``attributes.annotator``) tells people apart. ``name`` is not used.
+    """
+    whole = read_json(path, what=_WHAT)
+    lists = _lists(whole, path)
+    collector = Collector(rows, str(path), votes=False)
+    categories = _unique(lists["categories"], "name")
+    images, shared = _images(lists["images"], rows)
+    annotated: set[Any] = set()
+    said: set[tuple[Any, Any, str | None]] = set()
+    for number, one in enumerate(lists["annotations"]):
+        image, category = _id(one.get("image_id")), _id(one.get("category_id"))
+        if image in shared:
+            collector.ignore(f"annotation {number} of image {shown(image)}", SHARED_IMAGE)
+        elif image not in images:
+            collector.ignore(f"annotation {number} of image {shown(image)}", UNKNOWN_IMAGE)
+        elif category not in categories:
+            annotated.add(image)
+            collector.ignore(images[image], UNKNOWN_CATEGORY, one.get("category_id"))
+        else:
+            annotated.add(image)
+            who = _annotator(one)
+            if (image, category, who) not in said:  # one label, however many boxes
+                said.add((image, category, who))
+                collector.add(images[image], categories[category], who, one.get("date_captured"))
+    for image, key in images.items():
+        if image not in annotated:
+            collector.ignore(key, EMPTY)
+    return collector.finish()
+
+
+def _lists(whole: Any, path: Path) -> dict[str, list[dict[str, Any]]]:
+    names = ("images", "annotations", "categories")
+    for one in names:
+        found = whole.get(one) if isinstance(whole, dict) else None
+        if not isinstance(found, list) or not all(isinstance(part, dict) for part in found):
+            raise InputError(f"expected {_WHAT} with the lists {', '.join(names)} in {path}, got no list {one!r}")
+    return {one: whole[one] for one in names}
+
+
+def _id(value: Any) -> int | str | None:
+    """Return an id that can be looked up: whole numbers and text."""
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
+    """Return id -> value; ids that stand for several values, or for none, are left out."""
+    found: dict[int | str, Any] = {}
+    shared = set()
+    for part in parts:
+        number, value = _id(part.get("id")), part.get(name)
+        if number is not None and value is not None and found.setdefault(number, value) != value:
+            shared.add(number)
+    return {number: value for number, value in found.items() if number not in shared}
+
+
+def _images(parts: list[dict[str, Any]], rows: Round) -> tuple[dict[int | str, str], set[int | str]]:
+    """Return image id -> key, or what the file calls it; and the ids that several images have."""
+    keys = _file_names(rows)
+    images: dict[int | str, str] = {}
+    shared: set[int | str] = set()
+    for part in parts:
+        number, key = _id(part.get("id")), part.get(PREFIX + KEY)
+        if not isinstance(key, str):
+            file = part.get("file_name")
+            key = keys.get(file, file) if isinstance(file, str) else "an image without file_name"
+        if number is not None and images.setdefault(number, key) != key:
+            shared.add(number)
+    return images, shared
+
+
+def _file_names(rows: Round) -> dict[str, str]:
+    names: dict[str, str] = {}
+    shared: set[str] = set()
+    for key, uri in rows.uris.items():
+        item = Item(key, uri, {})
+        for one in {key, name_of(item), item.path_text, item.url} - {None}:
+            if one is not None and names.setdefault(one, key) != key:
+                shared.add(one)
+    return {one: key for one, key in names.items() if one not in shared}
+
+
+def _annotator(annotation: dict[str, Any]) -> str | None:
+    attributes = annotation.get("attributes")
+    who = annotation.get("annotator", attributes.get("annotator") if isinstance(attributes, dict) else None)
+    return who if isinstance(who, str) and who else None
+
+
+COCO = Format(
+    write,
+    read,
+    out="`images` with `file_name`, size and `curate_*`, and `categories`; no annotations",
+    back="the category of each image, found by `curate_key`, else `file_name`; never by `image_id`",
+    suffix=".json",
+)

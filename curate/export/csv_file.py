@@ -1,0 +1,134 @@
+"""CSV: a sheet with a row an image and an empty column `label` to fill in."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+from curate.columns import KEY, URI, closest
+from curate.export.batch import Batch
+from curate.export.contract import Format, Going, Written
+from curate.export.labels import Collector, Labels, Round
+from curate.export.text import read_text
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+
+LABEL = "label"
+ANNOTATOR = "annotator"
+TIMES = ("at", "timestamp", "ts", "created_at")
+KEYS = (KEY, f"curate_{KEY}", "id")
+_FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that stand there already
+_DELIMITERS = (",", ";", "\t")
+_WHAT = "a CSV file"
+
+
+def guarded(text: str) -> str:
+    """Return a text cell that no spreadsheet runs as a formula: one `'` more in front where it might.
+
+    >>> guarded("=1+1"), guarded("'=1"), guarded("-"), guarded("a=b"), guarded("'a")
+    ("'=1+1", "''=1", "'-", 'a=b', "'a")
+    """
+    return "'" + text if _FORMULA.match(text) else text
+
+
+def unguarded(text: str) -> str:
+    """Return what `guarded` was given.
+
+    >>> unguarded("'=1+1"), unguarded("''=1"), unguarded("'a")
+    ('=1+1', "'=1", "'a")
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def write(batch: Batch, out: Path, how: Going) -> Written:
+    """Write `key`, `uri`, the batch's columns, and empty columns `label` and `annotator`.
+
+    UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
+    """
+    theirs = [name for name in batch.columns if name not in (LABEL, ANNOTATOR)]
+    header = [KEY, URI, *theirs, LABEL, ANNOTATOR]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow([guarded(name) for name in header])
+    for item in batch:
+        cells = [item.key, item.uri or "", *(item.values.get(name, "") for name in theirs), "", ""]
+        writer.writerow([guarded(cell) if isinstance(cell, str) else cell for cell in cells])
+    whole = text.getvalue()
+    with AtomicFile(out, overwrite=how.overwrite) as file:
+        file.write(whole.encode("utf-8" if whole.isascii() else "utf-8-sig"))
+    return Written((out,), len(batch))
+
+
+def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+    """Read `key` (or `id`), `label` and, where they are there, `annotator` and `at`.
+
+    Comma, semicolon and tab separate, whichever the header shows. Cells are text: `007` stays `007`. Several rows of
+    one key are votes of several people.
+    """
+    text = read_text(path, what=_WHAT)
+    if "\0" in text:
+        raise InputError(f"expected {_WHAT}, got NUL characters in {path}; save it as CSV in UTF-8")
+    wanted = name or LABEL
+    delimiter, header = _header(text, path, wanted)
+    at_key = next(header.index(one) for one in KEYS if one in header)
+    at_label = header.index(wanted)
+    at_who = header.index(ANNOTATOR) if ANNOTATOR in header else None
+    at_time = next((header.index(one) for one in TIMES if one in header), None)
+    collector = Collector(rows, str(path))
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        for number, cells in enumerate(lines):
+            if number == 0 or not any(cells):
+                continue
+            if len(cells) != len(header):
+                raise InputError(
+                    f"expected {len(header)} cells a line in {path}, got {len(cells)} in line {lines.line_num:,}; "
+                    "mend the line, or quote cells that hold the separator"
+                )
+            key = _key(cells[at_key], rows)
+            who = None if at_who is None else unguarded(cells[at_who]) or None
+            collector.add(key, unguarded(cells[at_label]), who, None if at_time is None else cells[at_time] or None)
+    except csv.Error as error:
+        raise InputError(f"expected {_WHAT}, got {error} in line {lines.line_num:,} of {path}; mend the line") from None
+    return collector.finish()
+
+
+def _header(text: str, path: Path, wanted: str) -> tuple[str, list[str]]:
+    """Return the separator under which the header has a key and a label, and the names."""
+    fits, tried = [], []
+    for delimiter in _DELIMITERS:
+        try:
+            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), [])
+        except csv.Error:
+            continue
+        names = [unguarded(name.strip()) for name in names]
+        tried.append(names)
+        if wanted in names and any(key in names for key in KEYS):
+            fits.append((delimiter, names))
+    if not fits:
+        names = max(tried, key=len, default=[])
+        hint = closest(wanted, names)
+        raise InputError(
+            f"expected {_WHAT} with the columns 'key' and {wanted!r}, got {', '.join(names[:12])[:200] or 'nothing'} "
+            f"in {path}{hint}; add or rename the column"
+        )
+    delimiter, names = fits[0]
+    twice = [one for one in names if one in (*KEYS, wanted, ANNOTATOR, *TIMES) and names.count(one) > 1]
+    if twice:
+        raise InputError(f"expected the column {twice[0]!r} once in {path}, got it twice; take one out")
+    return delimiter, names
+
+
+def _key(cell: str, rows: Round) -> str:
+    """Return the key that a cell means; a file that is not ours may hold keys that look guarded."""
+    key = unguarded(cell)
+    return cell if key not in rows.uris and cell in rows.uris else key
+
+
+CSV = Format(
+    write,
+    read,
+    out="one row an image: key, uri, rank, round, gain, scores, and empty columns `label` and `annotator`",
+    back="columns `key` and `label`; `annotator` and `at` where they are there",
+    suffix=".csv",
+)

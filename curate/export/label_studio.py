@@ -1,0 +1,233 @@
+"""Label Studio: tasks out; its JSON and JSON-MIN exports in."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
+
+from curate import __version__
+from curate.columns import KEY
+from curate.export.batch import PREFIX, Batch, Item
+from curate.export.contract import Format, Going, Written
+from curate.export.folders import image_bytes
+from curate.export.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round, text_of
+from curate.export.text import MOST_BYTES, read_json, to_json
+from scoring.atomic import AtomicFile, commit_together
+from scoring.errors import InputError
+from scoring.images.sniff import sniff
+
+CONTROL = "label"  # what the choice is called in the labelling configuration
+OBJECT = "image"
+CONFIG_SUFFIX = ".xml"
+_WHAT = "a Label Studio export (JSON or JSON-MIN)"
+_MIME = {"jpeg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": "image/gif", "bmp": "image/bmp"}
+
+
+def write(batch: Batch, out: Path, how: Going) -> Written:
+    """Write tasks to import, and beside them the labelling configuration where the classes are known.
+
+    Raises:
+        InputError: also if images that have to be embedded take more than 1 GiB.
+    """
+    tasks, embedded = [], 0
+    for item in batch:
+        address = _address(item, how)
+        embedded += len(address) if address.startswith("data:") else 0
+        if embedded > MOST_BYTES:
+            raise InputError(f"expected at most 1 GiB of embedded images, got more by {item.key!r}; take fewer rows")
+        tasks.append(_task(item, address))
+    config = out.with_suffix(CONFIG_SUFFIX)
+    files = [AtomicFile(out, overwrite=how.overwrite)]
+    notes = []
+    try:
+        files[0].write(to_json(tasks))
+        if how.classes:
+            files.append(AtomicFile(config, overwrite=how.overwrite))
+            files[1].write(labelling_configuration(how.classes).encode())
+    except BaseException:
+        for file in files:
+            file.discard()
+        raise
+    commit_together(files)
+    if any(task["data"][OBJECT].startswith("/data/local-files/") for task in tasks):
+        notes.append(
+            "local files are shown if Label Studio runs with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
+            "LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT=/, and the project has their folder as a local storage"
+        )
+    return Written(tuple(file.path for file in files), len(batch), tuple(notes))
+
+
+def labelling_configuration(classes: tuple[str, ...]) -> str:
+    """Return the XML of a project that asks for one class an image."""
+    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in classes)
+    return (
+        f'<View>\n  <Image name="{OBJECT}" value="${OBJECT}"/>\n'
+        f'  <Choices name="{CONTROL}" toName="{OBJECT}" choice="single" required="true">\n{choices}\n  </Choices>\n'
+        "</View>\n"
+    )
+
+
+def _address(item: Item, how: Going) -> str:
+    """Return what Label Studio shows: a URL, a local file that it serves, or the bytes themselves."""
+    if item.url is not None:
+        return item.url
+    if item.path is not None:
+        return "/data/local-files/?d=" + quote(item.path.lstrip(b"/"), safe="/")
+    data = image_bytes(item, how)
+    return f"data:{_MIME.get(sniff(data) or '', 'image/jpeg')};base64,{base64.b64encode(data).decode()}"
+
+
+def _task(item: Item, address: str) -> dict[str, Any]:
+    data: dict[str, Any] = {OBJECT: address, **item.prefixed}
+    if "gain" in item.values:
+        data[f"{PREFIX}score"] = item.values["gain"]
+    task: dict[str, Any] = {"data": data}
+    if item.predicted is not None:
+        choice = {"from_name": CONTROL, "to_name": OBJECT, "type": "choices", "value": {"choices": [item.predicted]}}
+        prediction: dict[str, Any] = {"model_version": f"curate-{__version__}", "result": [choice]}
+        if item.probability is not None:
+            prediction["score"] = item.probability
+        task["predictions"] = [prediction]
+    return task
+
+
+def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+    """Read annotations; predictions never count as labels.
+
+    A task is found by `data.curate_key`, else by `data.image` if that is the key or the place of exactly one.
+    ``name`` is the control (`from_name`) where there are several.
+    """
+    tasks = read_json(path, what=_WHAT)
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        kind = "an object" if isinstance(tasks, dict) else "something else"
+        raise InputError(f"expected {_WHAT} in {path}, a list of tasks, got {kind}; export the project as JSON")
+    collector = Collector(rows, str(path))
+    places = _places(rows)
+    if tasks and not any("data" in task for task in tasks):
+        _read_min(tasks, collector, places, name or CONTROL, path)
+    else:
+        control = _control(tasks, name, path)
+        for task in tasks:
+            _read_task(task, collector, places, control)
+    return collector.finish()
+
+
+def _places(rows: Round) -> dict[str, str]:
+    """Return every address that stands for exactly one key."""
+    places: dict[str, str] = {}
+    shared: set[str] = set()
+    for key, uri in rows.uris.items():
+        item = Item(key, uri, {})
+        served = None if item.path is None else _address(item, Going())
+        for place in {key, uri, served, item.path_text} - {None, ""}:
+            if place is not None and places.setdefault(place, key) != key:
+                shared.add(place)
+    return {place: key for place, key in places.items() if place not in shared}
+
+
+def _find(data: dict[str, Any], places: dict[str, str]) -> Any:
+    """Return the key of a task, or what the file calls it."""
+    if PREFIX + KEY in data:
+        return data[PREFIX + KEY]
+    image = data.get(OBJECT)
+    return places.get(image, image) if isinstance(image, str) else "a task without curate_key and image"
+
+
+def _annotations(task: dict[str, Any]) -> list[Any]:
+    found = task.get("annotations")
+    return found if isinstance(found, list) else []
+
+
+def _choices(annotation: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the control and what was chosen, for every choice of an annotation."""
+    results = annotation.get("result")
+    for one in results if isinstance(results, list) else []:
+        value = one.get("value") if isinstance(one, dict) else None
+        if isinstance(value, dict) and "choices" in value:
+            yield str(one.get("from_name", CONTROL)), value["choices"]
+
+
+def _control(tasks: list[dict[str, Any]], name: str | None, path: Path) -> str | None:
+    """Return the control to read; None where the file has none at all."""
+    found: dict[str, None] = {}
+    for task in tasks:
+        for annotation in _annotations(task):
+            if isinstance(annotation, dict):
+                found.update((control, None) for control, _ in _choices(annotation))
+    if name is None and len(found) > 1:
+        raise InputError(f"expected choices of one control in {path}, got {', '.join(found)}; name the one to read")
+    if name is not None and found and name not in found:
+        raise InputError(f"expected choices of the control {name!r} in {path}, got those of {', '.join(found)}")
+    return name or next(iter(found), None)
+
+
+def _read_task(task: dict[str, Any], collector: Collector, places: dict[str, str], control: str | None) -> None:
+    data = task.get("data")
+    key = _find(data, places) if isinstance(data, dict) else "a task without data"
+    annotations = _annotations(task)
+    if not annotations:
+        collector.ignore(key, EMPTY)
+    for one in annotations:
+        if not isinstance(one, dict):
+            collector.ignore(key, UNUSABLE, one)
+        elif one.get("was_cancelled") is True:
+            collector.ignore(key, CANCELLED)
+        else:
+            chosen = [choice for name, choice in _choices(one) if name == control]
+            kinds = _kinds(one)
+            if not chosen and kinds:
+                collector.ignore(key, UNUSABLE, ", ".join(kinds))
+            else:
+                _take(collector, key, chosen[0] if len(chosen) == 1 else chosen, one)
+
+
+def _kinds(annotation: dict[str, Any]) -> list[str]:
+    """Return the kinds of what was drawn or chosen, such as `rectanglelabels`."""
+    results = annotation.get("result")
+    parts = results if isinstance(results, list) else []
+    return sorted({str(part.get("type")) for part in parts if isinstance(part, dict)})
+
+
+def _take(collector: Collector, key: Any, chosen: Any, annotation: dict[str, Any]) -> None:
+    """Take one annotation: exactly one choice is a label."""
+    if isinstance(chosen, list):
+        if len(chosen) > 1:
+            collector.ignore(key, SEVERAL, chosen)
+            return
+        chosen = chosen[0] if chosen else None
+    at = annotation.get("updated_at") or annotation.get("created_at")
+    collector.add(key, chosen, _annotator(annotation), at)
+
+
+def _annotator(annotation: dict[str, Any]) -> str | None:
+    """Return who labelled: the e-mail address where the export has it, else the number."""
+    who = annotation.get("completed_by", annotation.get("annotator"))
+    if isinstance(who, dict):
+        who = who.get("email") or who.get("id")
+    return text_of(who)
+
+
+def _read_min(
+    rows: list[dict[str, Any]], collector: Collector, places: dict[str, str], control: str, path: Path
+) -> None:
+    """Read JSON-MIN: one object an annotation, the data and the choice side by side."""
+    if not any(control in row for row in rows):
+        names = ", ".join(name for name in rows[0] if not name.startswith(PREFIX))[:200]
+        raise InputError(f"expected the choices as {control!r} in {path}, got the names {names}; name the control")
+    for row in rows:
+        chosen = row.get(control)
+        if isinstance(chosen, dict):
+            chosen = chosen.get("choices", chosen)
+        _take(collector, _find(row, places), chosen, row)
+
+
+LABEL_STUDIO = Format(
+    write,
+    read,
+    out="a JSON list of tasks with `data.image`, `data.curate_*` and the predicted label, and the labelling "
+    "configuration (XML) where the classes are known",
+    back="the JSON or JSON-MIN export, found by `data.curate_key`",
+    suffix=".json",
+)

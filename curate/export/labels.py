@@ -1,0 +1,258 @@
+"""Labels that come back: what can be used, what cannot and why. Nothing is guessed."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from curate.columns import closest
+from curate.manifest.names import some
+from scoring.errors import InputError
+
+N_EXAMPLES = 3
+_SHOWN = 80  # characters of one example
+
+UNKNOWN_KEY = "unknown key"
+UNKNOWN_CLASS = "unknown class"
+EMPTY = "no label"
+CANCELLED = "skipped by the annotator"
+SEVERAL = "several labels in one annotation"
+CONTRADICTION = "two labels by one annotator"
+UNUSABLE = "not a label"
+REPEATED = "given twice"
+DISAGREEMENT = "annotators disagree"
+MISSING = "not in the file"
+
+
+@dataclass(frozen=True)
+class Label:
+    """What one annotator said of one image.
+
+    Attributes:
+        key: of the table.
+        label: the class, as written.
+        annotator: who; None where the file does not say.
+        at: when, as the file writes it; None where it does not.
+    """
+
+    key: str
+    label: str
+    annotator: str | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """An annotation that was set aside: what it is called in the file, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of trouble.
+
+    Attributes:
+        kind: such as "unknown class".
+        count: how often.
+        examples: the first few.
+        set_aside: whether what it counts cannot be used; else it is only worth knowing.
+    """
+
+    kind: str
+    count: int
+    examples: tuple[str, ...]
+    set_aside: bool = True
+
+    def __str__(self) -> str:
+        more = ", ..." if self.count > len(self.examples) else ""
+        return f"{self.kind}: {self.count:,} ({', '.join(self.examples)}{more})"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a file says about a round.
+
+    Attributes:
+        rows: usable labels in the order of the file; several of one key where several people labelled it.
+        ignored: what was set aside, in the order of the file.
+        problems: counts of it by kind, and what else a person should know.
+    """
+
+    rows: tuple[Label, ...]
+    ignored: tuple[Ignored, ...]
+    problems: tuple[Problem, ...]
+
+    def table(self) -> pa.Table:
+        """Return the usable labels: `key`, `label`, `annotator`, `at`, all text, the last two may be null."""
+        names = ("key", "label", "annotator", "at")
+        return pa.table({name: pa.array([getattr(row, name) for row in self.rows], pa.string()) for name in names})
+
+
+@dataclass(frozen=True)
+class Round:
+    """What was asked: the keys of a round, where their images are, and the classes that may come back.
+
+    Attributes:
+        uris: key -> uri, or None where it has none.
+        classes: the names that are known; None takes every name.
+    """
+
+    uris: Mapping[str, str | None]
+    classes: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, keys: Collection[str] | Mapping[str, str | None], classes: Iterable[str] | None = None) -> "Round":
+        """Return a round of keys, or of keys with their uris.
+
+        Raises:
+            InputError: if there are no keys, or classes are given and there are none.
+        """
+        uris = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
+        known = None if classes is None else tuple(classes)
+        if not uris:
+            raise InputError("expected the keys of a round, got none; ask for labels of a batch first")
+        if known is not None and not known:
+            raise InputError("expected at least one class, got none; name them, or leave them out to take every name")
+        return cls(uris, known)
+
+
+def text_of(value: Any) -> str | None:
+    """Return a label, key or name as text: text as it is, whole numbers in digits; None for all else.
+
+    >>> text_of("007"), text_of(7), text_of(True), text_of(["cat"])
+    ('007', '7', None, None)
+    """
+    if isinstance(value, bool):
+        return None
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else None
+
+
+def shown(value: object) -> str:
+    """Return a value for a message: quoted, in one line, not too long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+@dataclass
+class Collector:
+    """Takes annotations one by one and tells, at the end, what can be used.
+
+    Args:
+        rows: what was asked.
+        where: the file, for messages.
+        votes: whether several labels of one key by nobody in particular are votes of several people; else they
+            contradict one another and are set aside.
+    """
+
+    rows: Round
+    where: str
+    votes: bool = True
+    _kept: list[Label] = field(default_factory=list)
+    _ignored: list[Ignored] = field(default_factory=list)
+    _hints: dict[str, str] = field(default_factory=dict)
+    _touched: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._known = None if self.rows.classes is None else frozenset(self.rows.classes)
+
+    def add(self, key: Any, label: Any, annotator: Any = None, at: Any = None) -> None:
+        """Take what somebody said of a key; sets it aside where the key or the label cannot be used."""
+        name = text_of(key)
+        if name is None or name not in self.rows.uris:
+            self.ignore(key, UNKNOWN_KEY)
+            return
+        self._touched.add(name)
+        if label is None or label == "":
+            self.ignore(name, EMPTY)
+            return
+        said = text_of(label)
+        if said is None or not _is_text(said):
+            self.ignore(name, UNUSABLE, label)
+        elif self._known is not None and said not in self._known:
+            if said not in self._hints and len(self._hints) < N_EXAMPLES:
+                self._hints[said] = closest(said, self._known)
+            self.ignore(name, UNKNOWN_CLASS, said)
+        else:
+            who = text_of(annotator)
+            self._kept.append(Label(name, said, who if who and _is_text(who) else None, text_of(at) or None))
+
+    def ignore(self, what: Any, reason: str, detail: Any = None) -> None:
+        """Set an annotation aside; ``what`` is its key, or what the file calls it."""
+        name = text_of(what)
+        if name is not None and name in self.rows.uris:
+            self._touched.add(name)
+        said = shown(what) if detail is None else f"{shown(detail)} for {shown(what)}"
+        self._ignored.append(Ignored(said, reason))
+
+    def finish(self) -> Labels:
+        """Return everything, contradictions set aside.
+
+        Raises:
+            InputError: if nothing can be used; says why, with counts and the first examples.
+        """
+        rows = self._without_contradictions()
+        problems = self._problems(rows)
+        if not rows:
+            why = "; ".join(str(problem) for problem in problems if problem.set_aside) or "the file has none"
+            raise InputError(f"expected labels of this round in {self.where}, got none that can be used: {why}")
+        return Labels(tuple(rows), tuple(self._ignored), tuple(problems))
+
+    def _without_contradictions(self) -> list[Label]:
+        said: dict[tuple[str, str | None], set[str]] = {}
+        for row in self._kept:
+            said.setdefault((row.key, row.annotator), set()).add(row.label)
+        rows: list[Label] = []
+        seen: set[tuple[str, str | None, str]] = set()
+        for row in self._kept:
+            one_person = row.annotator is not None or not self.votes
+            if one_person and len(said[row.key, row.annotator]) > 1:
+                self.ignore(row.key, CONTRADICTION, row.label)
+            elif one_person and (row.key, row.annotator, row.label) in seen:
+                self.ignore(row.key, REPEATED)
+            else:
+                seen.add((row.key, row.annotator, row.label))
+                rows.append(row)
+        return rows
+
+    def _problems(self, rows: list[Label]) -> list[Problem]:
+        found: dict[str, list[str]] = {}
+        for one in self._ignored:
+            found.setdefault(one.reason, []).append(one.what)
+        problems = [self._problem(kind, examples) for kind, examples in found.items()]
+        labels: dict[str, set[str]] = {}
+        for row in rows:
+            labels.setdefault(row.key, set()).add(row.label)
+        split = [shown(key) for key, names in labels.items() if len(names) > 1]
+        absent = [shown(key) for key in self.rows.uris if key not in self._touched]
+        for kind, examples in ((DISAGREEMENT, split), (MISSING, absent)):
+            if examples:
+                problems.append(Problem(kind, len(examples), tuple(examples[:N_EXAMPLES]), set_aside=False))
+        return problems
+
+    def _problem(self, kind: str, examples: list[str]) -> Problem:
+        first = tuple(dict.fromkeys(examples))[:N_EXAMPLES]
+        if kind == UNKNOWN_CLASS and self.rows.classes is not None:
+            hint = next((hint for hint in self._hints.values() if hint), "")
+            known = ", ".join(self.rows.classes[:10]) + (", ..." if len(self.rows.classes) > 10 else "")
+            first = (*first[:-1], f"{first[-1]}{hint}; known: {known}")
+        return Problem(kind, len(examples), first)
+
+
+def _is_text(text: str) -> bool:
+    """Return whether text can be written as UTF-8 (JSON can hold halves of characters)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def summary(labels: Labels) -> str:
+    """Return what came back in one line, such as `12 labels of 10 keys by 2 annotators`."""
+    keys = len({row.key for row in labels.rows})
+    people = len({row.annotator for row in labels.rows} - {None})
+    by = f" by {some(people, 'annotator')}" if people else ""
+    return f"{some(len(labels.rows), 'label')} of {some(keys, 'key')}{by}"

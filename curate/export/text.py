@@ -1,0 +1,99 @@
+"""Text and JSON of strangers: bounded, decoded or refused, with one line that names the file."""
+
+import json
+import os
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from scoring.errors import InputError
+
+MOST_BYTES = 1 << 30
+MOST_VALUES = 30_000_000  # of a JSON file; each takes up to a hundred bytes once it is read
+_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # a FIFO must not make us wait
+
+
+def read_text(path: Path, *, what: str) -> str:
+    """Return a file as text: UTF-8, or UTF-16 where a byte order mark says so; the mark is taken off.
+
+    Args:
+        path: a regular file of at most 1 GiB.
+        what: what it should be, for messages, such as "a CSV file".
+
+    Raises:
+        InputError: if it is not there, no regular file, too large, or in another encoding.
+    """
+    data = read_bytes(path, what=what)
+    mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
+    try:
+        return data[len(mark) :].decode(_MARKS.get(mark, "utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"expected {what} in UTF-8, got other bytes at byte {len(mark) + error.start:,} of {path}; save it as UTF-8"
+        ) from None
+
+
+def read_bytes(path: Path, *, what: str) -> bytes:
+    """Return the bytes of a regular file of at most 1 GiB; raises as `read_text`."""
+    try:
+        handle = os.open(path, _FLAGS)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"expected {what} at {path}, got: {reason}; check the path") from None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            kind = "a folder" if stat.S_ISDIR(found.st_mode) else "something that is no file"
+            raise InputError(f"expected {what} at {path}, got {kind}; give the path of the file")
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise InputError(f"expected at most 1 GiB in {path}, got {found.st_size:,} bytes; export fewer tasks at a time")
+    return data
+
+
+def read_json(path: Path, *, what: str) -> Any:
+    """Return a JSON file; names that repeat inside an object, NaN and infinity are refused.
+
+    Raises:
+        InputError: as `read_text`; if it is no JSON, nested too deeply, or holds too many values.
+    """
+    return parse_json(read_text(path, what=what), where=str(path), what=what)
+
+
+def parse_json(text: str, *, where: str, what: str) -> Any:
+    """Return the value that a JSON text holds; raises as `read_json`."""
+    check_values(text, where)
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise InputError(f"expected {what} in {where}, got values nested too deeply; export it again") from None
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(f"expected {what} in {where}, got no valid JSON ({reason}); export it again") from None
+
+
+def check_values(text: str, where: str) -> None:
+    """Refuse JSON text of more values than fit into a sane amount of memory, before any of it is parsed."""
+    n_values = text.count(",") + text.count("[") + text.count("{")
+    if n_values > MOST_VALUES:
+        raise InputError(f"expected at most {MOST_VALUES:,} values in {where}, got about {n_values:,}; export fewer")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the name {twice[:60]!r} stands twice in one object")
+    return made
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def to_json(value: Any, *, indent: int | None = 1) -> bytes:
+    """Return JSON in UTF-8 with a line end; NaN and infinity are a bug of the caller's."""
+    return (json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode()
