@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 from scoring.lookup import lookup
 
 SAVED_QUALITY = 90  # of JPEG, wherever an edit does not say otherwise
-MOST_PIXELS = 4_000_000  # of the pictures that are edited; larger ones are made smaller first
+MOST_PIXELS = 2_000_000  # of the pictures that are edited; larger ones are made smaller first
 MOST_SIDE = 8192  # pixels; a border must not take it past what JPEG and WebP can hold
 _WORDS = ("SAMPLE", "SALE 50%", "HELLO WORLD", "2019-07-14", "PREVIEW")
 _YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
@@ -70,7 +70,7 @@ def edited(name: str, picture: Picture, seed: int) -> bytes:
 
 
 def shrunk(pixels: NDArray[np.uint8]) -> tuple[Picture, bool]:
-    """Return RGB pixels (H, W, 3) as a picture of at most 4 megapixels and 8192 a side, and whether it was smaller."""
+    """Return RGB pixels (H, W, 3) as a picture of at most 2 megapixels and 8192 a side, and whether it was smaller."""
     picture = Image.fromarray(pixels)
     width, height = picture.size
     scale = min(1.0, (MOST_PIXELS / (width * height)) ** 0.5, MOST_SIDE / max(width, height))
