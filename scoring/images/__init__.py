@@ -3,6 +3,7 @@
 from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb
 from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
 from scoring.images.phash import hamming, perceptual_hash
+from scoring.images.pixels import pixel_digest
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.signature import ORIENTATIONS, reorient, signature
 
@@ -18,6 +19,7 @@ __all__ = [
     "decode_rgb",
     "hamming",
     "perceptual_hash",
+    "pixel_digest",
     "reorient",
     "signature",
 ]

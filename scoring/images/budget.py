@@ -40,3 +40,6 @@ class PixelBudget:
             with self._changed:
                 self._in_flight -= n_pixels
                 self._changed.notify_all()
+
+
+BUDGET = PixelBudget()  # of this process

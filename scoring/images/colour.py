@@ -36,10 +36,25 @@ def to_rgb(picture: Image.Image, *, white: int = 65535, is_inverted: bool = Fals
     Raises:
         DecodeError: the mode has no rule (``unsupported``).
     """
-    convert = _rule(picture, white, is_inverted)
+    return _in_bands(picture, _rule(picture, white, is_inverted), 3)
+
+
+def to_rgba(picture: Image.Image) -> NDArray[np.uint8]:
+    """Return a loaded picture for which ``is_transparent`` as 8-bit RGBA, not premultiplied, shape (H, W, 4)."""
+    return _in_bands(picture, lambda band: np.asarray(_straight(band)), 4)
+
+
+def is_transparent(picture: Image.Image) -> bool:
+    """Return whether a picture of 8-bit channels has alpha in any form, be it all opaque."""
+    return picture.mode in _ALPHA or (picture.mode in _PLAIN and picture.has_transparency_data)
+
+
+def _in_bands(
+    picture: Image.Image, convert: Callable[[Image.Image], NDArray[np.uint8]], channels: int
+) -> NDArray[np.uint8]:
     width, height = picture.size
     rows = max(1, _BAND // width)
-    out = np.empty((height, width, 3), dtype=np.uint8)
+    out = np.empty((height, width, channels), dtype=np.uint8)
     for top in range(0, height, rows):
         bottom = min(height, top + rows)
         whole = rows >= height
@@ -53,16 +68,19 @@ def _rule(picture: Image.Image, white: int, is_inverted: bool) -> Callable[[Imag
         return lambda band: _sixteen_bit(band, white, is_inverted)
     if picture.mode == "F":
         return lambda band: _unit_float(band)
-    if picture.mode in _ALPHA or (picture.mode in _PLAIN and picture.has_transparency_data):
+    if is_transparent(picture):
         return _on_white
     if picture.mode in _PLAIN:
         return lambda band: np.asarray(band.convert("RGB"))
     raise DecodeError("unsupported", f"pixels of mode {picture.mode} have no stated meaning as RGB")
 
 
+def _straight(band: Image.Image) -> Image.Image:
+    return (band.convert("LA") if band.mode == "La" else band).convert("RGBA")
+
+
 def _on_white(band: Image.Image) -> NDArray[np.uint8]:
-    straight = band.convert("LA") if band.mode == "La" else band
-    seen = straight.convert("RGBA")
+    seen = _straight(band)
     canvas = Image.new("RGB", band.size, _WHITE)
     canvas.paste(seen, (0, 0), seen)
     return np.asarray(canvas)

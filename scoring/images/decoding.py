@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from PIL import ImageFile
 
-from scoring.images.budget import PixelBudget
+from scoring.images.budget import BUDGET
 from scoring.images.geometry import (
     Pixels,
     Raster,
@@ -37,7 +37,6 @@ from scoring.images.sniff import DECODED, sniff
 __all__ = ["DEFAULT_MAX_PIXELS", "MAX_SIDE", "decode", "decode_rgb"]
 
 DEFAULT_MAX_PIXELS = 100_000_000
-_BUDGET = PixelBudget()
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def decode(
     header: _Header | None = None
     try:
         header = _read_header(data, name, max_pixels)
-        with _BUDGET.hold(header.width * header.height):
+        with BUDGET.hold(header.width * header.height):
             raster, warning = _read_raster(data, header, preprocessing.resize, max_pixels, allow_truncated)
             header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
@@ -127,7 +126,7 @@ def decode_rgb(
     if short_side is not None and short_side < 1:
         raise ValueError(f"short_side must be at least 1, got {short_side}")
     header = _read_header(data, sniff(data), max_pixels)
-    with _BUDGET.hold(header.width * header.height):
+    with BUDGET.hold(header.width * header.height):
         raster, _ = _read_raster(data, header, short_side, max_pixels, allow_truncated)
         picture = raster.pixels if short_side is None else _resized(raster, short_side, interpolation)
         return np.ascontiguousarray(orient(picture, raster.orientation))

@@ -113,14 +113,21 @@ def count_frames(picture: ImageFile.ImageFile, data: bytes, name: str) -> int | 
 def read_pixels(
     picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool
 ) -> tuple[Pixels, str | None]:
-    """Decode the first picture of an opened file to RGB; return it and a warning or None.
+    """Decode the first picture of an opened file to RGB; return it and a warning or None; raises as ``load``."""
+    white, is_inverted = grey_scale(picture, name)
+    warning = load(picture, data, name, allow_truncated=allow_truncated)
+    with named_failures(data, name):
+        return to_rgb(picture, white=white, is_inverted=is_inverted), warning
+
+
+def load(picture: ImageFile.ImageFile, data: bytes, name: str, *, allow_truncated: bool) -> str | None:
+    """Decode the first picture of an opened file, in its own mode; return a warning or None.
 
     Raises:
         DecodeError: it cannot be decoded, or is truncated and that is not allowed.
     """
     warning = None
     size = picture.size
-    white, is_inverted = _grey_scale(picture) if name == "tiff" else (65535, False)
     try:
         with named_failures(data, name):
             picture.load()
@@ -135,8 +142,23 @@ def read_pixels(
             picture.load()
     if picture.size[0] * picture.size[1] > size[0] * size[1]:
         raise DecodeError("corrupt", f"the header says {size}, the picture is {picture.size}")
-    with named_failures(data, name):
-        return to_rgb(picture, white=white, is_inverted=is_inverted), warning
+    return warning
+
+
+def grey_scale(picture: ImageFile.ImageFile, name: str) -> tuple[int, bool]:
+    """Return which value of 16-bit grey is white, and whether 0 is; to be asked before ``load``."""
+    if name != "tiff":
+        return 65535, False
+    bits = bits_of(picture, b"", name)
+    white = (1 << bits) - 1 if 9 <= bits <= 16 else 65535
+    return white, _tag(picture, 262) == 0  # PhotometricInterpretation: white is zero
+
+
+def bits_of(picture: ImageFile.ImageFile, data: bytes, name: str) -> int:
+    """Return the bits a channel that a PNG or TIFF states; 8 for other formats, which Pillow gives no more of."""
+    if name == "tiff":
+        return _tag(picture, 258)  # BitsPerSample
+    return data[24] if name == "png" and len(data) > 24 else 8  # of the header chunk, which comes first
 
 
 @contextmanager
@@ -177,12 +199,6 @@ def _tag(picture: ImageFile.ImageFile, number: int) -> int:
     while isinstance(value, tuple) and value:
         value = value[0]
     return value if isinstance(value, int) else 0
-
-
-def _grey_scale(picture: ImageFile.ImageFile) -> tuple[int, bool]:
-    bits = _tag(picture, 258)  # BitsPerSample
-    white = (1 << bits) - 1 if 9 <= bits <= 16 else 65535
-    return white, _tag(picture, 262) == 0  # PhotometricInterpretation: white is zero
 
 
 def _strips_end_late(picture: ImageFile.ImageFile, n_bytes: int) -> bool:
