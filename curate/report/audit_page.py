@@ -69,7 +69,7 @@ function move(to) {
   if (sections.length === 0) return show();
   current = Math.min(Math.max(to, 0), sections.length - 1);
   show();
-  sections[current].scrollIntoView({block: "nearest"});
+  sections[current].scrollIntoView({block: "start"});
 }
 function answer(at, word) {
   rows[at][column] = rows[at][column] === word ? "" : word;
@@ -106,7 +106,9 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 window.addEventListener("beforeunload", (event) => { if (unsaved) event.preventDefault(); });
-move(Math.max(rows.findIndex((row) => row[column] === ""), 0));
+current = Math.max(rows.findIndex((row) => row[column] === ""), 0);
+show();
+if (current > 0) move(current);
 """
 
 

@@ -20,6 +20,7 @@ PAGE_SIDE = 160
 FEWEST_COLUMNS = 6  # a heading must fit above a pair
 KEPT_FRAME = "green"
 LETTERS = 21  # that fit beneath a tile
+REASON_LINES = 3
 
 
 def group_sheet(
@@ -128,9 +129,9 @@ def _tile(member: Member, shown: Shown, kept_key: str) -> Tile:
 
 
 def _short(reason: str, kept_key: str) -> list[str]:
-    """A reason in at most two lines, without the key of the kept row, which stands beside it."""
+    """A reason in a few lines, without the key of the kept row, which stands beside it."""
     words = reason
     for name in (repr(kept_key), kept_key):
         words = words.replace(name, "the kept one") if name else words
     lines = wrap(plain_line(words, 200), LETTERS)
-    return [*lines[:1], " ".join(lines[1:])] if len(lines) > 1 else lines
+    return [*lines[: REASON_LINES - 1], " ".join(lines[REASON_LINES - 1 :])] if len(lines) >= REASON_LINES else lines
