@@ -13,8 +13,8 @@ from curate.columns import KEY
 from curate.table import Table
 from scoring.errors import InputError
 
-GROUP, KEPT_KEY, SIMILARITY = "group", "kept_key", "similarity"
-CALL = (SIMILARITY, "threshold", "margin")
+GROUP, KEPT_KEY, SCORE = "group", "kept_key", "score"
+CALL = (SCORE, "threshold", "margin")
 OF_A_ROW = (KEY, "decision", "reason", GROUP, KEPT_KEY, *CALL)
 SMALLEST = "smallest_similarity"
 OF_A_GROUP = (GROUP, KEPT_KEY, SMALLEST, "finders", "labels", "conflict")
@@ -85,19 +85,20 @@ class _Rows:
 def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any]) -> NDArray[np.float64]:
     """Return how far each similarity is from its threshold: 0 is on the edge, 1 is equality, inf has no threshold.
 
-    Cosines and differing bits are made comparable by the way that is left to equality: from the threshold up to 1 for
-    a similarity above it, down to 0 for one below it. A threshold that only equality meets leaves no doubt: inf.
+    Cosines and differing bits are made comparable by the way that is left to equality: from the threshold up to 1
+    where higher is more alike, down to 0 where lower is. Below 0 is a row that only a chain joins to the kept one. A
+    threshold that only equality meets leaves no doubt: inf.
 
     Args:
         similarity: to the kept row, shape (N,), in the unit of its finder; NaN where there is none.
         threshold: likewise.
-        margin: of the decision, shape (N,), of either sign; where NaN, the distance of the two is taken.
+        margin: by how much the similarity reaches the threshold, shape (N,); negative where it does not.
     """
-    gap = np.abs(np.where(np.isnan(margin), similarity - threshold, margin))
-    way = np.where(similarity < threshold, threshold, 1 - threshold)
-    sure = (similarity == threshold) & ((threshold == 1) | (threshold == 0))
+    is_higher = (similarity - threshold) * margin >= 0
+    way = np.where(is_higher, 1 - threshold, threshold)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(way > 0, gap / way, gap)
+        share = np.where(way > 0, margin / way, margin)
+    sure = (margin == 0) & ((threshold == 1) | (threshold == 0))
     return np.asarray(np.where(np.isnan(share) | sure, np.inf, share), np.float64)
 
 
@@ -191,7 +192,7 @@ def _members(decisions: Table, rows: Sequence[int]) -> dict[int, Member]:
                 is_kept=is_kept,
                 is_elsewhere=False,
                 decision=str(values["decision"]),
-                similarity=values[SIMILARITY],
+                similarity=values[SCORE],
                 threshold=values["threshold"],
                 reason=str(values["reason"] or ""),
             )

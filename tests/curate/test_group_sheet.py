@@ -34,7 +34,6 @@ DECISIONS = pa.schema(
         ("margin", pa.float64()),
         ("group", pa.int64()),
         ("kept_key", pa.string()),
-        ("similarity", pa.float64()),
     ]
 )
 GROUPS = pa.schema(
@@ -81,10 +80,9 @@ def dropped(key, kept_key, group, similarity, threshold=0.9, reason="mirrored"):
         "reason": f"the same as {kept_key!r}: {reason}",
         "score": similarity,
         "threshold": threshold,
-        "margin": None if threshold is None else -abs(similarity - threshold),
+        "margin": None if threshold is None else (similarity - threshold) * (1 if threshold <= 1 else -1),
         "group": group,
         "kept_key": kept_key,
-        "similarity": similarity,
     }
 
 
@@ -112,7 +110,7 @@ def write(folder, decisions, groups=None):
             if row.get("group") is not None:
                 members.setdefault(row["group"], []).append(row)
         groups = [
-            fact(name, rows[0]["kept_key"], len(rows), min((row.get("similarity") or 1 for row in rows)))
+            fact(name, rows[0]["kept_key"], len(rows), min(row.get("score") or 1 for row in rows))
             for name, rows in members.items()
         ]
     pq.write_table(pa.Table.from_pylist(decisions, DECISIONS), folder / "k.decisions.parquet")
@@ -193,24 +191,29 @@ def pictures_of(text):
 
 
 def slow_doubt(similarity, threshold):
-    if threshold is None or similarity is None:
+    """Thresholds up to 1 are cosines, larger ones are bits."""
+    if threshold is None or similarity is None or similarity == threshold == 1:
         return math.inf
-    if similarity == threshold:
-        return math.inf if threshold in (0, 1) else 0.0
-    return (
-        (similarity - threshold) / (1 - threshold) if similarity > threshold else (threshold - similarity) / threshold
-    )
+    return (similarity - threshold) / (1 - threshold) if threshold <= 1 else (threshold - similarity) / threshold
 
 
 @pytest.mark.parametrize(
-    ("similarity", "threshold", "expected"),
-    [(0.95, 0.9, 0.5), (0.9, 0.9, 0.0), (1.0, 0.9, 1.0), (1.0, 1.0, math.inf), (0.0, 0.0, math.inf), (3.0, 4.0, 0.25)],
+    ("similarity", "threshold", "margin", "expected"),
+    [
+        (0.95, 0.9, 0.05, 0.5),
+        (0.9, 0.9, 0.0, 0.0),
+        (1.0, 0.9, 0.1, 1.0),
+        (0.85, 0.9, -0.05, -0.5),  # at the far end of a chain
+        (1.0, 1.0, 0.0, math.inf),  # same bytes
+        (3.0, 4.0, 1.0, 0.25),  # bits
+        (0.0, 4.0, 4.0, 1.0),
+        (6.0, 4.0, -2.0, -0.5),
+        (0.0, 0.0, 0.0, math.inf),  # a hash that is equal or not
+    ],
 )
-def test_doubt_is_the_share_of_the_way_from_the_threshold_to_equality(similarity, threshold, expected):
-    assert slow_doubt(similarity, threshold) == pytest.approx(expected)
-    for margin in (threshold - similarity, similarity - threshold, math.nan):
-        got = doubt(*(np.array([value], float) for value in (similarity, threshold, margin)))
-        assert got[0] == pytest.approx(expected)
+def test_doubt_is_the_share_of_the_way_from_the_threshold_to_equality(similarity, threshold, margin, expected):
+    got = doubt(*(np.array([value]) for value in (similarity, threshold, margin)))
+    assert got[0] == pytest.approx(expected)
 
 
 def test_a_row_without_a_threshold_leaves_no_doubt():
