@@ -14,6 +14,7 @@ def _dct_matrix(n: int, kept: int) -> NDArray[np.float64]:
     return 2.0 * np.cos(np.pi * k * (2 * i + 1) / (2 * n))
 
 
+_LUMA = np.array(LUMA)
 _DCT = _dct_matrix(SIDE, _KEPT)  # (8, 32)
 
 
@@ -39,10 +40,16 @@ def perceptual_hash(picture: NDArray[np.uint8]) -> int:
     """
     if picture.shape != (SIDE, SIDE, 3):
         raise ValueError(f"picture must have shape (32, 32, 3), got {picture.shape}")
-    grey = picture @ np.array(LUMA)  # (32, 32) float64
-    low = np.round(_DCT @ grey @ _DCT.T, 3).ravel()  # (64,)
-    bits = low > np.median(low)
+    low = np.round(_DCT @ luma(picture) @ _DCT.T, 3).ravel()  # (64,)
+    in_order = np.sort(low)
+    bits = low > (in_order[31] + in_order[32]) / 2  # the median, without what np.median checks
     return int.from_bytes(np.packbits(bits).tobytes(), "big")
+
+
+def luma(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Return the grey of an RGB picture of shape (H, W, 3): 0.299 R + 0.587 G + 0.114 B, shape (H, W)."""
+    flat: NDArray[np.float64] = picture.reshape(-1, 3).astype(np.float64) @ _LUMA
+    return flat.reshape(picture.shape[:2])
 
 
 def hamming(a: int, b: int) -> int:
