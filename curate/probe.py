@@ -169,7 +169,14 @@ def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float
 
 
 def bootstrap_draws(
-    labelled: NDArray, labels: NDArray[np.int64], vectors: NDArray, n_classes: int, *, draws: int = 10, seed: int = 0
+    labelled: NDArray,
+    labels: NDArray[np.int64],
+    vectors: NDArray,
+    n_classes: int,
+    *,
+    draws: int = 10,
+    seed: int = 0,
+    spread: Spread | None = None,
 ) -> NDArray[np.float32]:
     """Return the predictions of several linear probes, each fitted on a resample of the labelled rows: for BALD.
 
@@ -180,6 +187,7 @@ def bootstrap_draws(
         n_classes: C.
         draws: models M.
         seed: of the resamples.
+        spread: as in ``fit_linear_probe``.
 
     Returns:
         Shape (M, N, C) float32.
@@ -187,7 +195,7 @@ def bootstrap_draws(
     Source: bagging, Breiman 1996; as a committee, Abe and Mamitsuka 1998.
     """
     check_labelled(labelled, labels, n_classes)
-    generator, spread = np.random.default_rng(seed), spread_of(labelled)
+    generator, spread = np.random.default_rng(seed), spread or spread_of(labelled)
     found = np.empty((draws, len(vectors), n_classes), np.float32)
     for draw in found:
         rows = generator.integers(0, len(labels), len(labels))

@@ -1,0 +1,334 @@
+"""Rounds of labelling replayed on rows whose labels are all known: is a strategy worth its trouble?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.probe import Spread, bootstrap_draws, fit_linear_probe, spread_of
+from curate.selectors.chance import Random
+from curate.selectors.contract import Selector
+from curate.selectors.pool import Pool
+from scoring.errors import InputError
+
+ALL_SIGNS = 14  # seeds up to which every one of the 2^S signs is tried; beyond, a sample
+SIGNS = 20_000
+DRAWS = 10
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Rows with known labels, and rows to test on.
+
+    Attributes:
+        features: what the light model learns from, shape (N, D).
+        labels: shape (N,) int64, in [0, C).
+        test_features: shape (T, D).
+        test_labels: shape (T,) int64.
+        vectors: what selectors look at, shape (N, E); None for the features scaled to unit length.
+        annotated: the labels that annotators give, shape (N,) int64; None for the true ones.
+        quality: as in ``Pool``, shape (N,) float32.
+        calibrate: whether the light model's chances are calibrated.
+    """
+
+    features: NDArray
+    labels: NDArray[np.int64]
+    test_features: NDArray
+    test_labels: NDArray[np.int64]
+    vectors: NDArray | None = None
+    annotated: NDArray[np.int64] | None = None
+    quality: NDArray[np.float32] | None = None
+    calibrate: bool = True
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What was learnt from how many labels.
+
+    Attributes:
+        budgets: labels after each round, shape (B,) int64.
+        seeds: shape (S,).
+        accuracy: on the test rows, shape (S, B) float64, in [0, 1].
+        picks: rows in the order labelled, shape (S, budgets[-1]) int64.
+    """
+
+    budgets: NDArray[np.int64]
+    seeds: tuple[int, ...]
+    accuracy: NDArray[np.float64]
+    picks: NDArray[np.int64]
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean accuracy over the seeds, shape (B,)."""
+        return self.accuracy.mean(0)
+
+    @property
+    def error(self) -> NDArray[np.float64]:
+        """Standard error of the mean over the seeds, shape (B,); NaN for one seed."""
+        return _standard_error(self.accuracy)
+
+    @property
+    def area(self) -> NDArray[np.float64]:
+        """Mean height of each seed's curve between the first and the last budget, shape (S,), in [0, 1]."""
+        return area_under(self.budgets, self.accuracy)
+
+
+Observer = Callable[[int, int, float], None]  # seed, labels so far, accuracy
+
+
+def replay(
+    data: Replay,
+    selector: Selector,
+    *,
+    budgets: Sequence[int],
+    seeds: Sequence[int],
+    first: Selector | None = None,
+    observe: Observer | None = None,
+) -> Curves:
+    """Label rows round by round as a selector says, and measure a light model after every round.
+
+    A selector that needs chances, or draws, has none before the first labels: then ``first`` picks the first batch.
+    The seed of a run drives everything in it, so strategies that begin with the same selector begin with the same
+    rows, and two strategies are compared seed by seed.
+
+    Args:
+        data: the rows.
+        selector: what picks.
+        budgets: labels after each round, ascending, at most N.
+        seeds: one run each.
+        first: picks before there are labels; None for random rows.
+        observe: called after every round.
+
+    Raises:
+        InputError: if budgets do not ascend from at least 1 to at most N.
+    """
+    steps = np.asarray(budgets, np.int64)
+    if not len(steps) or steps[0] < 1 or (np.diff(steps) < 1).any() or steps[-1] > len(data.labels):
+        raise InputError(
+            f"budgets must ascend from at least 1 to at most the {len(data.labels)} rows with a label,"
+            f" got {', '.join(map(str, budgets)) or 'none'}"
+        )
+    if data.vectors is None:
+        length = np.linalg.norm(data.features, axis=1, keepdims=True)
+        data = replace(data, vectors=(data.features / np.maximum(length, 1e-12)).astype(np.float32))
+    spread, first = spread_of(data.features), first or Random()
+    accuracy = np.empty((len(seeds), len(steps)))
+    picks = np.empty((len(seeds), int(steps[-1])), np.int64)
+    for run, seed in enumerate(seeds):
+        state = _Run(data, spread, seed)
+        for step, budget in enumerate(steps):
+            accuracy[run, step] = state.round(selector, first, int(budget))
+            if observe:
+                observe(seed, int(budget), float(accuracy[run, step]))
+        picks[run] = state.picked
+    return Curves(steps, tuple(seeds), accuracy, picks)
+
+
+class _Run:
+    """One seed's labelled rows, and the model fitted on them."""
+
+    def __init__(self, data: Replay, spread: Spread, seed: int) -> None:
+        self.data, self.spread, self.seed = data, spread, seed
+        self.given = data.labels if data.annotated is None else data.annotated
+        self.n_classes = int(max(data.labels.max(), self.given.max(), data.test_labels.max())) + 1
+        self.picked = np.zeros(0, np.int64)
+        self.probabilities: NDArray[np.float32] | None = None
+
+    def round(self, selector: Selector, first: Selector, budget: int) -> float:
+        """Label rows up to a budget, fit, and return the accuracy on the test rows."""
+        waits = not len(self.picked) and {"probabilities", "draws", "labels"} & set(selector.needs)
+        chooser = first if waits else selector
+        pool = self._pool(chooser.needs)
+        # every round draws anew, but two strategies with the same rows so far draw alike
+        seed = int(np.random.SeedSequence([self.seed, len(self.picked)]).generate_state(1)[0])
+        found = chooser(pool, budget - len(self.picked), seed=seed)
+        self.picked = np.concatenate([self.picked, found.rows])
+        data = self.data
+        probe = fit_linear_probe(
+            data.features[self.picked],
+            self.given[self.picked],
+            self.n_classes,
+            spread=self.spread,
+            calibrate=data.calibrate,
+            seed=self.seed,
+        )
+        self.probabilities = probe.predict(data.features)
+        return float((probe.predict(data.test_features).argmax(1) == data.test_labels).mean())
+
+    def _pool(self, needs: Sequence[str]) -> Pool:
+        data, labelled = self.data, np.sort(self.picked)
+        labels = np.full(len(data.labels), -1)
+        labels[labelled] = self.given[labelled]
+        draws = None
+        if "draws" in needs:
+            draws = bootstrap_draws(
+                data.features[self.picked],
+                self.given[self.picked],
+                data.features,
+                self.n_classes,
+                draws=DRAWS,
+                seed=self.seed,
+                spread=self.spread,
+            )
+        return Pool(
+            candidates=np.setdiff1d(np.arange(len(labels)), labelled, assume_unique=True),
+            labelled=labelled,
+            vectors=data.vectors,
+            probabilities=self.probabilities,
+            labels=labels,
+            quality=data.quality,
+            draws=draws,
+        )
+
+
+def area_under(budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean height of curves, by trapezoids over the number of labels.
+
+    Args:
+        budgets: shape (B,), ascending.
+        accuracy: shape (S, B).
+
+    Returns:
+        Shape (S,); with one budget the accuracy there.
+
+    >>> area_under(np.array([10, 20, 40]), np.array([[0.0, 1.0, 1.0]])).round(4).tolist()
+    [0.8333]
+    """
+    if len(budgets) == 1:
+        return accuracy[:, 0]
+    width = np.diff(budgets)
+    return ((accuracy[:, 1:] + accuracy[:, :-1]) / 2 * width).sum(1) / width.sum()
+
+
+@dataclass(frozen=True)
+class Lift:
+    """A strategy against another, seed by seed.
+
+    Attributes:
+        difference: mean accuracy above the other's, shape (B,).
+        error: standard error of the difference, shape (B,); NaN for one seed.
+        area: mean difference of the areas under the curves.
+        area_error: its standard error.
+        p: two-sided, of the areas being alike (sign flips of the seeds' differences); never below 2^(1-S).
+        saved: share of the labels that the strategy does without to reach the other's accuracy at each budget, shape
+            (B,), on mean curves made to never fall; negative where it takes more, NaN where it never gets there.
+    """
+
+    difference: NDArray[np.float64]
+    error: NDArray[np.float64]
+    area: float
+    area_error: float
+    p: float
+    saved: NDArray[np.float64]
+
+
+def lift(curves: Curves, baseline: Curves) -> Lift:
+    """Compare two strategies that were replayed with the same seeds and budgets.
+
+    Raises:
+        ValueError: if seeds or budgets differ.
+    """
+    if curves.seeds != baseline.seeds or not np.array_equal(curves.budgets, baseline.budgets):
+        raise ValueError("both strategies must be replayed with the same seeds and budgets")
+    gap, areas = curves.accuracy - baseline.accuracy, curves.area - baseline.area
+    return Lift(
+        gap.mean(0),
+        _standard_error(gap),
+        float(areas.mean()),
+        float(_standard_error(areas[:, None])[0]),
+        sign_flip_p(areas),
+        labels_saved(curves.budgets, curves.mean, baseline.mean),
+    )
+
+
+def sign_flip_p(differences: NDArray[np.float64], *, seed: int = 0) -> float:
+    """Return the chance of a mean at least as far from 0 if each difference could as well have had the other sign.
+
+    Every choice of signs is tried for up to 14 differences, else 20,000 at random, the real one among them.
+
+    Args:
+        differences: shape (S,).
+        seed: of the random signs.
+
+    Source: Fisher's randomisation test for pairs.
+
+    >>> sign_flip_p(np.array([1.0, 2.0, 3.0]))
+    0.25
+    """
+    n = len(differences)
+    if n <= ALL_SIGNS:
+        signs = np.array(list(product((1.0, -1.0), repeat=n)))
+    else:
+        signs = np.random.default_rng(seed).choice([1.0, -1.0], (SIGNS, n))
+        signs[0] = 1.0
+    reached = np.abs(signs @ differences)
+    return float((reached >= abs(differences.sum()) * (1 - 1e-12)).mean())
+
+
+def labels_saved(
+    budgets: NDArray[np.int64], ours: NDArray[np.float64], theirs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return 1 - (labels with which we reach their accuracy) / (their labels), at each of their budgets.
+
+    Curves are straight between budgets and made to never fall, so noise does not take back what was reached.
+
+    Args:
+        budgets: shape (B,), ascending.
+        ours: mean accuracy, shape (B,).
+        theirs: the same of the other strategy.
+
+    Returns:
+        Shape (B,); NaN where we never get there. What our first budget already reaches counts as that budget.
+
+    >>> labels_saved(np.array([10, 20, 40]), np.array([0.5, 0.8, 0.9]), np.array([0.5, 0.65, 0.8])).tolist()
+    [0.0, 0.25, 0.5]
+    """
+    ours, theirs = np.maximum.accumulate(ours), np.maximum.accumulate(theirs)
+    saved = np.full(len(budgets), np.nan)
+    for at, wanted in enumerate(theirs):
+        if wanted > ours[-1]:
+            continue
+        right = int(np.argmax(ours >= wanted))
+        needed = float(budgets[right])
+        if right:
+            share = (wanted - ours[right - 1]) / (ours[right] - ours[right - 1])
+            needed = float(budgets[right - 1] + share * (budgets[right] - budgets[right - 1]))
+        saved[at] = 1 - needed / budgets[at]
+    return saved
+
+
+def compare(
+    data: Replay,
+    strategies: Mapping[str, Selector],
+    *,
+    budgets: Sequence[int],
+    seeds: Sequence[int],
+    first: Selector | None = None,
+    observe: Callable[[str, int, int, float], None] | None = None,
+) -> dict[str, Curves]:
+    """Replay several strategies on the same data, budgets and seeds.
+
+    Args:
+        data: the rows.
+        strategies: by name, in the order to run.
+        budgets: as in ``replay``.
+        seeds: as in ``replay``.
+        first: as in ``replay``.
+        observe: called after every round with the strategy's name, seed, labels so far and accuracy.
+    """
+
+    def told(name: str) -> Observer | None:
+        return (lambda seed, labels, score: observe(name, seed, labels, score)) if observe else None
+
+    return {
+        name: replay(data, selector, budgets=budgets, seeds=seeds, first=first, observe=told(name))
+        for name, selector in strategies.items()
+    }
+
+
+def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    if len(values) < 2:
+        return np.full(values.shape[1], np.nan)
+    return values.std(0, ddof=1) / np.sqrt(len(values))
