@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.images.phash import LUMA, SIDE
+from scoring.images.phash import SIDE, luma
 
 KEPT = 16  # frequencies kept along each axis
 WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
-WHITENING = 0.5  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
+WHITENING = 0.75  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
 KIND = f"dct-{KEPT} f^{WHITENING:g}"  # signatures of one kind can be compared with one another, and no others
 LARGEST = 127  # magnitude of a signature's largest number
 LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; a picture with less has no signature
@@ -51,8 +51,7 @@ def _signs(index: int) -> NDArray[np.int8]:
 
 
 _DCT = _dct_matrix(SIDE, KEPT)  # (16, 32)
-_WEIGHTS = np.hypot(*np.mgrid[:KEPT, :KEPT]).ravel()[1:] ** WHITENING  # (255,)
-_LUMA = np.array(LUMA)
+WEIGHTS = np.hypot(*np.mgrid[:KEPT, :KEPT]).ravel()[1:] ** WHITENING  # (255,)
 _ORDER = [_reorder(index) for index in range(8)]
 _SIGN = [_signs(index) for index in range(8)]
 
@@ -62,7 +61,7 @@ def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
 
     The grey picture (0.299 R + 0.587 G + 0.114 B) goes through the orthonormal two-dimensional DCT-II. Its 16 x 16
     lowest frequencies but the constant one, row after row (vertical frequency u, horizontal v), are multiplied by
-    f ** 0.5 with f = sqrt(u^2 + v^2), scaled so that the largest magnitude is 127, and rounded. Brightness and
+    f ** 0.75 with f = sqrt(u^2 + v^2), scaled so that the largest magnitude is 127, and rounded. Brightness and
     contrast are gone. Coefficients are rounded to 0.001 first, so that rounding noise of another machine decides
     nothing.
 
@@ -82,15 +81,14 @@ def signature(picture: NDArray[np.uint8]) -> NDArray[np.int8]:
     >>> step = np.zeros((32, 32, 3), dtype=np.uint8)
     >>> step[:, 16:] = 255
     >>> signature(step)[:4]  # horizontal frequencies 1, 2, 3, 4
-    array([-127,    0,   74,    0], dtype=int8)
+    array([-127,    0,   97,    0], dtype=int8)
     """
     if picture.shape != (SIDE, SIDE, 3):
         raise ValueError(f"picture must have shape (32, 32, 3), got {picture.shape}")
-    grey = picture @ _LUMA  # (32, 32) float64
-    low = np.round(_DCT @ grey @ _DCT.T, 3).ravel()[1:]  # (255,)
+    low = np.round(_DCT @ luma(picture) @ _DCT.T, 3).ravel()[1:]  # (255,)
     if low @ low < (LEAST_STRUCTURE * SIDE) ** 2:  # Parseval: the sum of squares is 32 x 32 variances
         return np.zeros(WIDTH, dtype=np.int8)
-    weighted = low * _WEIGHTS
+    weighted = low * WEIGHTS
     return np.rint(weighted * (LARGEST / np.abs(weighted).max())).astype(np.int8)
 
 
@@ -115,7 +113,7 @@ def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]
     >>> step = np.zeros((32, 32, 3), dtype=np.uint8)
     >>> step[:, 16:] = 255
     >>> reorient(signature(step)[None], ORIENTATIONS["mirrored"])[0, :4]
-    array([127,   0, -74,   0], dtype=int8)
+    array([127,   0, -97,   0], dtype=int8)
     """
     if signatures.ndim != 2 or signatures.shape[1] != WIDTH or signatures.dtype != np.int8:
         raise ValueError(f"signatures must be int8 of shape (N, {WIDTH}), got {signatures.dtype} {signatures.shape}")

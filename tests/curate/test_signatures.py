@@ -37,7 +37,7 @@ def test_scoring_writes_each_images_signature_after_its_hash_and_null_for_a_fail
             assert np.frombuffer(row["signature"], np.int8).tolist() == image.signature.tolist()
         else:
             assert row["signature"] is None
-    assert table.metadata["settings"]["signature"] == "dct-16 f^0.5"
+    assert table.metadata["settings"]["signature"] == "dct-16 f^0.75"
 
 
 def test_mirrored_files_have_mirrored_signatures_in_the_table(tiny_checkpoint, tmp_path):

@@ -34,7 +34,7 @@ TURNED = {
 def naive_signature(picture):
     grey = [[0.299 * r + 0.587 * g + 0.114 * b for r, g, b in row] for row in picture.astype(float)]
     block = dctn(np.array(grey), norm="ortho")[:16, :16]
-    whitened = [block[u, v] * hypot(u, v) ** 0.5 for u in range(16) for v in range(16) if (u, v) != (0, 0)]
+    whitened = [block[u, v] * hypot(u, v) ** 0.75 for u in range(16) for v in range(16) if (u, v) != (0, 0)]
     top = max(abs(value) for value in whitened)
     return np.array([round(value * 127 / top) for value in whitened])
 
