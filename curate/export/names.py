@@ -8,7 +8,7 @@ from curate.manifest.names import IMAGE_SUFFIXES, some, suffix_of
 from scoring.errors import InputError
 
 _MOST = 180  # bytes of a name before what makes it its key's own; file systems take 255
-_PLAIN = re.compile(r"[a-z0-9][a-z0-9._%\-]*")
+_PLAIN = re.compile(r"(?!(con|prn|aux|nul|com\d|lpt\d)\.)[a-z0-9%][a-z0-9._%\-]*")  # those are devices on Windows
 
 
 def file_name(key: str) -> str:

@@ -1,0 +1,263 @@
+"""Image folders and FiftyOne: names that are safe, folders that are whole, labels that come back."""
+
+import json
+import os
+import shutil
+import string
+
+import pytest
+from exporting import KEYS, batch, counts, pairs, picture
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.export import Going, read_labels, write_batch
+from curate.export.folders import NewFolder
+from curate.export.names import KeyNames, file_name
+from curate.manifest.contract import ReadError
+from scoring.errors import InputError
+
+SAFE = set(string.ascii_letters + string.digits + "._-%~")
+
+
+def jsonl(path):
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_name_stays_in_its_folder_and_fits_every_file_system(key):
+    name = file_name(key)
+    assert set(name) <= SAFE
+    assert not name.startswith(".")
+    assert name.split(".")[0] not in ("con", "nul")  # names of devices on Windows
+    assert len(name) + len(".heic") < 255
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), unique=True))
+def test_names_differ_even_where_case_does_not_count_and_lead_back_to_their_keys(keys):
+    names = [file_name(key) for key in keys]
+    assert len({name.casefold() for name in names}) == len(keys)
+    back = KeyNames(keys)
+    assert [back.key_of(name) for name in names] == keys
+    assert [back.key_of(name.upper()) for name in names] == keys
+
+
+def test_keys_that_fold_to_one_name_get_names_of_their_own(tmp_path):
+    keys = ["A.jpg", "a.jpg", "a", "a.jpg.jpg", "%61.jpg", "./a.jpg", "é", "e\u0301"]
+    write_batch(batch(tmp_path / "i", keys), tmp_path / "out", "imagefolder")
+    rows = jsonl(tmp_path / "out" / "train" / "metadata.jsonl")
+    assert [row["curate_key"] for row in rows] == keys
+    assert len({row["file_name"].casefold() for row in rows}) == len(keys)
+    for number, row in enumerate(rows):
+        assert (tmp_path / "out" / "train" / row["file_name"]).read_bytes() == picture(number)
+
+
+def test_every_key_comes_back_exactly_from_images_sorted_into_folders_of_classes(tmp_path):
+    write_batch(batch(tmp_path / "images"), tmp_path / "out", "imagefolder")
+    root = tmp_path / "out" / "train"
+    classes = ["cat", "a b", "猫", ".."[:1] + "x"]
+    wanted = {}
+    for number, row in enumerate(jsonl(root / "metadata.jsonl")):
+        label = classes[number % 3]
+        (root / label).mkdir(exist_ok=True)
+        shutil.move(root / row["file_name"], root / label / row["file_name"])
+        wanted[row["curate_key"]] = label
+    labels = read_labels(tmp_path / "out", "imagefolder", keys=KEYS)
+    assert dict(pairs(labels)) == wanted
+    assert set(wanted) == set(KEYS)
+    assert labels.problems == ()
+
+
+def test_every_key_comes_back_exactly_from_labels_in_the_metadata(tmp_path):
+    write_batch(batch(tmp_path / "images"), tmp_path / "out", "imagefolder")
+    path = tmp_path / "out" / "train" / "metadata.jsonl"
+    rows = jsonl(path)
+    assert rows[0]["curate_gain"] is None  # infinite
+    lines = [json.dumps({**row, "label": f"class {i % 3}"}, ensure_ascii=False) for i, row in enumerate(rows)]
+    path.write_bytes("\r\n".join(lines).encode())
+    labels = read_labels(tmp_path / "out", "imagefolder", keys=KEYS)
+    assert pairs(labels) == [(key, f"class {i % 3}") for i, key in enumerate(KEYS)]
+
+
+def test_files_of_a_folder_that_mean_nothing_are_named(tmp_path):
+    root = tmp_path / "sorted"
+    for name in ("cat/a.png", "dog/a.png", "cat/b.png", "cat/x.png", "cat/deep/c.png", "cat/notes.txt", "d.png"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"")
+    (root / "link").symlink_to(root / "cat")
+    (root / ".hidden").mkdir()
+    keys = ["a.png", "b.png", "c.png", "d.png", "e.png"]
+    labels = read_labels(root, "imagefolder", keys=keys, classes=["cat", "dog"])
+    assert pairs(labels) == [("b.png", "cat")]
+    assert counts(labels) == {
+        "in no class folder": 1,
+        "a link, not followed": 1,
+        "deeper than one folder": 1,
+        "no image file": 1,
+        "unknown key": 1,
+        "two labels by one annotator": 2,
+        "not in the file": 2,
+    }
+
+
+def test_a_class_called_train_is_a_class(tmp_path):
+    (tmp_path / "s" / "train").mkdir(parents=True)
+    (tmp_path / "s" / "train" / "a.png").write_bytes(b"")
+    assert pairs(read_labels(tmp_path / "s", "imagefolder", keys=["a.png"])) == [("a.png", "train")]
+
+
+def test_labels_in_two_places_are_refused(tmp_path):
+    (tmp_path / "s" / "cat").mkdir(parents=True)
+    (tmp_path / "s" / "metadata.jsonl").write_text('{"file_name": "a.png", "label": "dog"}\n')
+    with pytest.raises(InputError, match=r"either in .* or in folders, got both"):
+        read_labels(tmp_path / "s", "imagefolder", keys=["a.png"])
+
+
+def test_an_export_that_nobody_labelled_is_one_line(tmp_path):
+    write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "imagefolder")
+    with pytest.raises(InputError, match=r"none that can be used: no label: 2 \('a', 'b'\)"):
+        read_labels(tmp_path / "out", "imagefolder", keys=["a", "b"])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"file_name": "a", "file_name": "b"}', "NaN"])
+def test_a_damaged_line_of_metadata_is_named(tmp_path, text):
+    (tmp_path / "metadata.jsonl").write_text("{}\n" + text + "\n")
+    with pytest.raises(InputError, match="line 2"):
+        read_labels(tmp_path, "imagefolder", keys=["a"])
+
+
+@pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
+def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format):
+    table = batch(tmp_path / "i", ["a.png", "B"])
+    inner = {"imagefolder": "train", "fiftyone": "data"}[format]
+    write_batch(table, tmp_path / "copied", format)
+    write_batch(table, tmp_path / "linked", format, Going(link=True))
+    for number, name in enumerate(["a.png", file_name("B") + ".png"]):
+        copied, linked = (tmp_path / which / inner / name for which in ("copied", "linked"))
+        assert copied.read_bytes() == linked.read_bytes() == picture(number)
+        assert linked.is_symlink()
+        assert not copied.is_symlink()
+
+
+@pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
+@pytest.mark.parametrize("link", [False, True])
+def test_a_missing_image_is_named_and_nothing_appears(tmp_path, format, link):
+    table = batch(tmp_path / "i", ["a", "b"])
+    (tmp_path / "i" / "001.png").unlink()
+    with pytest.raises(InputError, match=r"image of 'b': [Nn]o such file.*; take it out"):
+        write_batch(table, tmp_path / "out", format, Going(link=link))
+    assert [path.name for path in tmp_path.iterdir()] == ["i"]
+
+
+def test_images_come_from_the_reader_where_there_is_one(tmp_path):
+    def reader(key):
+        if key == "gone":
+            raise ReadError("missing", "no such member")
+        return picture(5, "JPEG")
+
+    table = batch(tmp_path / "i", ["a", "s.tar/b"], uri=[None, "/data/s.tar::b"])
+    write_batch(table, tmp_path / "out", "imagefolder", Going(images=reader, link=True))
+    names = sorted(path.name for path in (tmp_path / "out" / "train").iterdir())
+    assert names == sorted(["metadata.jsonl", file_name("a") + ".jpg", file_name("s.tar/b") + ".jpg"])
+    with pytest.raises(InputError, match="image of 'gone': no such member"):
+        write_batch(batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", Going(images=reader))
+
+
+def test_a_folder_that_is_there_is_never_replaced(tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="folders are never replaced"):
+        write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "out", "imagefolder", Going(overwrite=True))
+    with pytest.raises(InputError, match="does not exist; create it first"):
+        write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "no" / "out", "imagefolder")
+
+
+def test_what_a_dead_process_left_is_removed_and_what_a_living_one_holds_is_not(tmp_path):
+    dead = tmp_path / ".out.tmp.1.abc"
+    dead.mkdir()
+    (dead / "x").write_text("x")
+    os.utime(dead, (1, 1))
+    with NewFolder(tmp_path / "out") as first:
+        assert not dead.exists()
+        os.utime(first.temporary, (1, 1))
+        with NewFolder(tmp_path / "out") as second:
+            assert first.temporary.exists()
+            second.write("a/b", b"2")
+        with pytest.raises(InputError, match="appeared while it was being written"):
+            first._publish()
+        shutil.rmtree(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def samples(*rows):
+    return {"samples": list(rows)}
+
+
+def label(name, **more):
+    return {"_cls": "Classification", "label": name, **more}
+
+
+def fiftyone(tmp_path, value, keys=("a", "b", "c"), **more):
+    (tmp_path / "samples.json").write_text(json.dumps(value))
+    return read_labels(tmp_path, "fiftyone", keys=keys, **more)
+
+
+def test_every_key_comes_back_exactly_from_a_fiftyone_folder(tmp_path):
+    write_batch(batch(tmp_path / "images"), tmp_path / "out", "fiftyone")
+    path = tmp_path / "out" / "samples.json"
+    value = json.loads(path.read_text("utf-8"))
+    for number, sample in enumerate(value["samples"]):
+        assert (tmp_path / "out" / sample["filepath"]).read_bytes() == picture(number)
+        assert sample["curate_prediction"]["label"] == "cat"
+        sample["ground_truth"] = label(f"class {number % 3}", annotator="ann")
+    path.write_text(json.dumps(value))
+    labels = read_labels(tmp_path / "out", "fiftyone", keys=KEYS)
+    assert pairs(labels) == [(key, f"class {i % 3}") for i, key in enumerate(KEYS)]
+    assert {row.annotator for row in labels.rows} == {"ann"}
+
+
+def test_the_fields_of_a_fiftyone_dataset_are_declared(tmp_path):
+    write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "fiftyone", Going(classes=("cat", "dog")))
+    value = json.loads((tmp_path / "out" / "metadata.json").read_text())
+    declared = {one["name"]: one["ftype"].removeprefix("fiftyone.core.fields.") for one in value["sample_fields"]}
+    assert declared["curate_key"] == "StringField"
+    assert declared["curate_rank"] == "IntField"
+    assert declared["curate_gain"] == "FloatField"
+    assert declared["curate_prediction"] == "EmbeddedDocumentField"
+    assert value["classes"] == {"ground_truth": ["cat", "dog"]}
+    for sample in json.loads((tmp_path / "out" / "samples.json").read_text())["samples"]:
+        assert {name for name in sample if not name.startswith("_")} <= set(declared)
+        assert len(bytes.fromhex(sample["_id"]["$oid"])) == 12
+
+
+def test_a_fiftyone_prediction_is_no_label_and_the_field_can_be_named(tmp_path):
+    both = {"curate_key": "a", "curate_prediction": label("cat"), "mine": label("dog"), "yours": label("cow")}
+    with pytest.raises(InputError, match=r"Classification field 'ground_truth' .* got mine, yours; name the field"):
+        fiftyone(tmp_path, samples(both))
+    assert pairs(fiftyone(tmp_path, samples(both), name="mine")) == [("a", "dog")]
+    only = {"curate_key": "a", "curate_prediction": label("cat")}
+    with pytest.raises(InputError, match="got none; name the field"):
+        fiftyone(tmp_path, samples(only))
+
+
+def test_fiftyone_labels_that_cannot_be_used_are_named(tmp_path):
+    rows = [
+        {"curate_key": "a", "ground_truth": label("cat")},
+        {"curate_key": "b", "ground_truth": None},
+        {"curate_key": "c", "ground_truth": {"_cls": "Classifications", "classifications": [label("x"), label("y")]}},
+        {"filepath": "/other/z.jpg", "ground_truth": label("cat")},
+        {"ground_truth": 3},
+    ]
+    labels = fiftyone(tmp_path, samples(*rows))
+    assert pairs(labels) == [("a", "cat")]
+    assert counts(labels) == {
+        "no label": 1,
+        "several labels in one annotation": 1,
+        "unknown key": 1,
+        "not a label": 1,
+    }
+
+
+def test_a_folder_of_another_format_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"got no samples.json; export with"):
+        read_labels(tmp_path, "fiftyone", keys=["a"])
+    with pytest.raises(InputError, match=r"image folder at .*, got nothing"):
+        read_labels(tmp_path / "none", "imagefolder", keys=["a"])
