@@ -1,0 +1,212 @@
+"""All codes that differ from a query in at most so many of 64 bits, found by the parts in which they are equal.
+
+Cut 64 bits into four bands of 16 and let s_1 ... s_4 be whole numbers with (s_1 + 1) + ... + (s_4 + 1) = r + 1. Two
+codes that differ in at most r bits differ, in at least one band i, in at most s_i: else they would differ in more than
+r. So it is enough to look at the codes whose band i is one of the values within s_i bits of the query's, for each i.
+
+Source: Norouzi, Punjani & Fleet 2012, "Fast search in Hamming space with multi-index hashing"; the uneven bands are in
+Qin et al. 2018, "GPH: similarity search in Hamming space".
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.search.links import Links, sorted_links
+
+BANDS = 4
+VALUES = 1 << 16  # of a band
+FARTHEST = 20  # bits; random codes are 32 apart
+AT_ONCE = 2_097_152  # codes compared at once, in a row: 16 MB of them
+MET = 131_072  # codes compared at once, looked up: 1 MB of them, which stays in the cache
+SLOWER = 3  # a code looked up costs as much as this many in a row
+
+Codes = NDArray[np.uint64]
+Places = NDArray[np.int64]
+
+
+def bits_set(values: Codes) -> NDArray[np.uint8]:
+    """Return how many of the 64 bits of each value are 1."""
+    if hasattr(np, "bitwise_count"):  # NumPy 2
+        return np.asarray(np.bitwise_count(values))
+    pairs = values - ((values >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    fours = (pairs & np.uint64(0x3333333333333333)) + ((pairs >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bytes_ = (fours + (fours >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.asarray((bytes_ * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint8)
+
+
+class HammingIndex:
+    """Finds every pair of a query and a code that differ in at most ``radius`` of their 64 bits, and loses none.
+
+    Equal codes are one code of the search. Memory: about 60 bytes a different code, and blocks that do not grow.
+
+    Attributes:
+        radius: bits.
+        n_rows: codes given, N.
+    """
+
+    def __init__(self, codes: Codes, radius: int) -> None:
+        """Sort the codes by each of their bands.
+
+        Args:
+            codes: shape (N,), uint64.
+            radius: bits, 0 <= radius <= 20.
+
+        Raises:
+            ValueError: if an argument has another type or is out of range.
+        """
+        if codes.ndim != 1 or codes.dtype != np.uint64:
+            raise ValueError(f"codes must be uint64 of shape (N,), got {codes.dtype} of shape {codes.shape}")
+        if not 0 <= radius <= FARTHEST:
+            raise ValueError(f"radius must be between 0 and {FARTHEST} bits, got {radius}")
+        self.radius, self.n_rows = radius, len(codes)
+        self._codes, self._of_row = np.unique(codes, return_inverse=True)
+        self._members = np.argsort(self._of_row, kind="stable").astype(np.int64)
+        spare = max(radius + 1 - BANDS, 0)
+        reach = [spare // BANDS + (i < spare % BANDS) for i in range(BANDS)] if radius >= BANDS - 1 else []
+        self._reach = reach or [0] * (radius + 1)  # with a radius below 3, fewer bands do
+        self._bands = [_Band(self._codes, number, bits) for number, bits in enumerate(self._reach)]
+        looked_up = sum(band.expected for band in self._bands) * SLOWER
+        self._in_a_row = looked_up > len(self._codes)
+
+    def search(self, queries: Codes, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
+        """Return the pairs of a query and a row that differ in at most ``radius`` bits.
+
+        Args:
+            queries: shape (Q,), uint64.
+            among: rows that may be found, shape (N,); all of them by default.
+            first: of each row only the link with the first query that it has one with: never more than N links.
+
+        Returns:
+            Links sorted by query and row; the similarity is the number of bits that differ, so less is closer.
+
+        Raises:
+            ValueError: if a shape or type does not fit.
+        """
+        if queries.ndim != 1 or queries.dtype != np.uint64:
+            raise ValueError(f"queries must be uint64 of shape (Q,), got {queries.dtype} of shape {queries.shape}")
+        if among is not None and (among.shape != (self.n_rows,) or among.dtype != np.bool_):
+            raise ValueError(f"among must be bool of shape ({self.n_rows},), got {among.dtype} of {among.shape}")
+        members = self._members if among is None else self._members[among[self._members]]
+        n_members = np.bincount(self._of_row[members], minlength=len(self._codes)) if len(members) else None
+        if n_members is None or not len(queries):
+            return sorted_links([])
+        asked, lowest, of_query = np.unique(queries, return_index=True, return_inverse=True)
+        parts = [part for part in self._code_pairs(asked, n_members > 0) if len(part[0])]
+        if not parts:
+            return sorted_links([])
+        query, code, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
+        if first:
+            order = np.lexsort((lowest[query], code))
+            order = order[np.unique(code[order], return_index=True)[1]]
+            query, code, bits = lowest[query[order]], code[order], bits[order]
+        else:
+            query, code, bits = _expanded(query, code, bits, np.argsort(of_query, kind="stable"), np.bincount(of_query))
+        code, query, bits = _expanded(code, query, bits, members, n_members)
+        return sorted_links([(query, code, bits.astype(np.float32))])
+
+    def _code_pairs(self, asked: Codes, alive: NDArray[np.bool_]) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
+        """Yield the pairs of different queries and different codes, each once, that are close enough."""
+        if self._in_a_row:
+            yield from self._all_pairs(asked, np.flatnonzero(alive))
+            return
+        for number, band in enumerate(self._bands):
+            for query, code, apart in band.close_pairs(asked, self.radius):
+                new = alive[code]
+                for before in self._bands[:number]:  # found there already
+                    new &= ~before.holds(apart)
+                yield query[new], code[new], bits_set(apart[new])
+
+    def _all_pairs(self, asked: Codes, codes: Places) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
+        """Yield the same by comparing all with all."""
+        step = max(1, AT_ONCE // max(1, min(len(codes), AT_ONCE)))
+        for start in range(0, len(codes), AT_ONCE):
+            some = codes[start : start + AT_ONCE]
+            stored = self._codes[some]
+            for low in range(0, len(asked), step):
+                bits = bits_set(asked[low : low + step, None] ^ stored)
+                query, code = np.nonzero(bits <= self.radius)
+                yield query + low, some[code], bits[query, code]
+
+
+class _Band:
+    """Sixteen bits of the codes, and the codes sorted by them."""
+
+    def __init__(self, codes: Codes, number: int, reach: int) -> None:
+        """Sort by band ``number``; ``reach`` is the bits in which two codes that meet here may differ."""
+        self.shift, self.reach = np.uint64(16 * number), reach
+        value = self.value(codes)
+        self.order = np.argsort(value, kind="stable").astype(np.int32)
+        self.codes = codes[self.order]
+        count = np.bincount(value, minlength=VALUES)
+        self.starts = (np.cumsum(count) - count).astype(np.int32)
+        self.counts = count.astype(np.int32)
+        self.flips = _values_within(reach)
+        self.expected = len(self.flips) * float(np.square(count.astype(float)).sum()) / max(1, len(codes))
+
+    def value(self, codes: Codes) -> NDArray[np.uint16]:
+        """Return the band of each code."""
+        return (codes >> self.shift).astype(np.uint16)
+
+    def holds(self, apart: Codes) -> NDArray[np.bool_]:
+        """Return which pairs, of whose codes this is the difference, meet in this band."""
+        return bits_set((apart >> self.shift) & np.uint64(VALUES - 1)) <= self.reach
+
+    def close_pairs(self, asked: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:
+        """Yield the pairs of a query and a code that meet here and are close enough, and what their codes differ in."""
+        value = self.value(asked)
+        by_value = np.argsort(value, kind="stable")  # so that the codes that they meet are side by side too
+        value, asked = value[by_value], asked[by_value]
+        for flip in self.flips:
+            near = value ^ flip
+            start, size = self.starts[near], self.counts[near]
+            total = np.cumsum(size, dtype=np.int64)
+            for low, high in _portions(total):
+                some = size[low:high]
+                ends = total[low:high] - (total[low] - some[0])
+                begins = (start[low:high] - ends + some).astype(np.int32)
+                at = np.repeat(begins, some)
+                at += np.arange(len(at), dtype=np.int32)
+                apart = np.repeat(asked[low:high], some)
+                apart ^= self.codes[at]
+                close = np.flatnonzero(bits_set(apart) <= radius)
+                query = low + np.searchsorted(ends, close, side="right")
+                yield by_value[query], self.order[at[close]].astype(np.int64), apart[close]
+
+
+def _portions(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of queries that have some ``MET`` codes to meet, by how many they and those before them have."""
+    low = 0
+    while low < len(total):
+        before = int(total[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(total, before + MET, side="right")))
+        yield low, high
+        low = high
+
+
+def _values_within(reach: int) -> NDArray[np.uint16]:
+    """Return the 16-bit values with at most ``reach`` bits set."""
+    return np.array(
+        [sum(1 << bit for bit in bits) for size in range(reach + 1) for bits in combinations(range(16), size)],
+        np.uint16,
+    )
+
+
+def _expanded(
+    group: Places, other: Places, bits: NDArray[np.uint8], members: Places, n_members: Places
+) -> tuple[Places, Places, NDArray[np.uint8]]:
+    """Return one pair for every member of the group that stands first in each pair.
+
+    Args:
+        group: shape (P,), in [0, G).
+        other: shape (P,).
+        bits: shape (P,).
+        members: members of the groups, one group after another.
+        n_members: how many each has, shape (G,).
+    """
+    size = n_members[group]
+    starts = (np.cumsum(n_members) - n_members)[group]
+    inside = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+    return members[np.repeat(starts, size) + inside], np.repeat(other, size), np.repeat(bits, size)

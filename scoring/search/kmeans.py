@@ -1,0 +1,149 @@
+"""Spherical k-means: directions that rows gather around, and which of them a row is nearest to."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.search.rows import BLOCK, Vectors, check_vectors, unit_rows
+
+PER_CENTROID = 64  # rows that train one centroid, by default
+MOST_PER_CENTROID = 256  # more of them move a centroid no further
+PRODUCTS = 4_194_304  # cosines at a time: 8 MB of bfloat16, which stays in the cache
+
+
+def spherical_kmeans(
+    vectors: Vectors,
+    k: int,
+    *,
+    seed: int,
+    iterations: int = 10,
+    sample: int | None = None,
+    device: str | None = None,
+) -> NDArray[np.float32]:
+    """Return k unit vectors, each the mean direction of the rows that are nearest to it.
+
+    They are trained on a sample of the rows, of which every one that has a length counts the same. A cluster that
+    lost all its rows starts again from a random one. Memory: the sample in bfloat16, whatever N.
+
+    Args:
+        vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
+        k: clusters, 1 <= k <= N.
+        seed: of the sample and of the start.
+        iterations: at most; it ends earlier when no row changes its cluster.
+        sample: rows to train on; by default 64 a cluster, and never more than 256 a cluster.
+        device: where products are made; the processor by default.
+
+    Returns:
+        Shape (k, D), float32, of length 1. Where fewer than k rows differ, some are equal; where all rows are zero,
+        so are they.
+
+    Raises:
+        ValueError: if k or the sample is out of range, or a sampled row is not finite.
+
+    Source: Dhillon & Modha 2001, "Concept decompositions for large sparse text data using clustering".
+    """
+    check_vectors(vectors)
+    if not 1 <= k <= len(vectors):
+        raise ValueError(f"k must be between 1 and {len(vectors)} (rows), got {k}")
+    wanted = k * PER_CENTROID if sample is None else sample
+    if wanted < 1 or iterations < 1:
+        raise ValueError(f"sample and iterations must be >= 1, got {wanted} and {iterations}")
+    generator = np.random.default_rng(seed)
+    units = _sampled(vectors, min(max(wanted, k), k * MOST_PER_CENTROID, len(vectors)), generator).to(device)
+    if not len(units):
+        return np.zeros((k, vectors.shape[1]), np.float32)
+    start = generator.permutation(len(units))[np.arange(k) % len(units)]
+    centroids = _unit(units[torch.from_numpy(start).to(units.device)].float())
+    before = None
+    for _ in range(iterations):
+        label = nearest_centroids(units, centroids)[0][:, 0]
+        if before is not None and torch.equal(label, before):
+            break
+        centroids, before = _means(units, label, k, generator), label
+    return centroids.cpu().numpy()
+
+
+def assign(
+    vectors: Vectors, centroids: NDArray[np.float32], probes: int = 1, *, device: str | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the nearest centroids of each row, the nearest first.
+
+    Products are made in bfloat16: a cosine is right to about 0.01, and of two that are closer than that either may
+    come first.
+
+    Args:
+        vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
+        centroids: unit vectors, shape (k, D).
+        probes: how many centroids a row gets, 1 <= probes <= k.
+        device: where products are made; the processor by default.
+
+    Returns:
+        Indices, shape (N, probes), int32, -1 for a row of length zero; cosines, float32, -inf for such a row.
+
+    Raises:
+        ValueError: if ``probes`` is out of range, or a row is not finite.
+    """
+    check_vectors(vectors)
+    if not 1 <= probes <= len(centroids):
+        raise ValueError(f"probes must be between 1 and {len(centroids)} (centroids), got {probes}")
+    middle = torch.from_numpy(centroids).to(device)
+    index = np.full((len(vectors), probes), -1, np.int32)
+    cosine = np.full((len(vectors), probes), -np.inf, np.float32)
+    for start in range(0, len(vectors), BLOCK):
+        rows = unit_rows(vectors[start : start + BLOCK], numbers=range(start, start + BLOCK))
+        usable = rows.squares > 0
+        best, value = nearest_centroids(rows.units.to(middle.device), middle, probes)
+        index[start : start + BLOCK][usable] = best.cpu().numpy()[usable]
+        cosine[start : start + BLOCK][usable] = value.float().cpu().numpy()[usable]
+    return index, cosine
+
+
+def nearest_centroids(units: Tensor, centroids: Tensor, probes: int = 1) -> tuple[Tensor, Tensor]:
+    """Return index (N, probes), int64, and cosine (N, probes), bfloat16, of the centroids nearest to unit rows.
+
+    Args:
+        units: shape (N, D), bfloat16.
+        centroids: shape (k, D), on the same device.
+        probes: how many of them.
+    """
+    middle = centroids.to(torch.bfloat16).T
+    step = max(1, PRODUCTS // len(centroids))
+    parts = []
+    for start in range(0, len(units), step):
+        cosine = units[start : start + step] @ middle  # (B, k)
+        parts.append(cosine.max(1, keepdim=True) if probes == 1 else cosine.topk(probes, dim=1))
+    if not parts:
+        empty = units.new_zeros(0, probes)
+        return empty.long(), empty
+    return torch.cat([part.indices for part in parts]), torch.cat([part.values for part in parts])
+
+
+def _sampled(vectors: Vectors, size: int, generator: np.random.Generator) -> Tensor:
+    """Return unit rows, bfloat16, of ``size`` random rows, less those that have no length."""
+    rows = np.sort(generator.choice(len(vectors), size, replace=False)) if size < len(vectors) else np.arange(size)
+    units = torch.empty((size, vectors.shape[1]), dtype=torch.bfloat16)
+    kept = 0
+    for start in range(0, size, BLOCK):
+        chosen = rows[start : start + BLOCK]
+        block = unit_rows(vectors[chosen], numbers=chosen)
+        usable = block.units[torch.from_numpy(block.squares > 0)]
+        units[kept : kept + len(usable)] = usable
+        kept += len(usable)
+    return units[:kept]
+
+
+def _means(units: Tensor, label: Tensor, k: int, generator: np.random.Generator) -> Tensor:
+    """Return the mean direction of each cluster; one that has none gets that of a random row."""
+    sums = torch.zeros((k, units.shape[1]), device=units.device)
+    for start in range(0, len(units), BLOCK):
+        sums.index_add_(0, label[start : start + BLOCK], units[start : start + BLOCK].float())
+    lost = (sums.norm(dim=1) < 1e-6).nonzero().flatten()
+    fresh = torch.from_numpy(generator.integers(0, len(units), len(lost))).to(units.device)
+    sums[lost] = units[fresh].float()
+    return _unit(sums)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Return rows divided by their lengths, which are above zero."""
+    return rows / rows.norm(dim=1, keepdim=True)

@@ -1,0 +1,92 @@
+"""What a search gives back: links between queries and rows, and how many of them it finds."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Z = 1.959963984540054  # the 97.5 % point of the normal distribution
+
+
+@dataclass(frozen=True)
+class Links:
+    """P pairs of a query and a row that are close, sorted by query and then by row.
+
+    Attributes:
+        query: position among the queries given, shape (P,), int64.
+        row: row of the index, shape (P,), int64.
+        similarity: what the index measures, shape (P,), float32: a cosine, or a number of bits that differ.
+    """
+
+    query: NDArray[np.int64]
+    row: NDArray[np.int64]
+    similarity: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The share of the true links that a search finds, with a 95 % interval.
+
+    Attributes:
+        estimate: found / true on the sampled rows, in [0, 1]; NaN if the sample has no true link.
+        low: lower end of Wilson's interval; 0 without a true link.
+        high: upper end; 1 without a true link.
+        n_pairs: true links of the sampled rows; 0 for an exact search, which measures nothing.
+        exact: the search compares with every row, so nothing can be lost and ``estimate`` is 1.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    n_pairs: int
+    exact: bool
+
+    @classmethod
+    def of_everything(cls) -> "Recall":
+        """Return the recall of a search that compares with every row."""
+        return cls(1.0, 1.0, 1.0, 0, exact=True)
+
+    @classmethod
+    def of_sample(cls, found: NDArray[np.int64], true: NDArray[np.int64]) -> "Recall":
+        """Return the recall seen on sampled rows.
+
+        The links of one row stand or fall together, so they do not count as so many trials: the interval is that of
+        (sum n)^2 / (sum n^2) trials, which is right if they all share one fate, and too wide otherwise.
+
+        Args:
+            found: links found of each sampled row, shape (S,).
+            true: links there are of each sampled row, shape (S,).
+
+        Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference"; the effective
+        number of trials is Kish's.
+        """
+        total = int(true.sum())
+        if not total:
+            return cls(math.nan, 0.0, 1.0, 0, exact=False)
+        share = int(found.sum()) / total
+        trials = total**2 / float(np.square(true.astype(np.float64)).sum())
+        low, high = wilson(share, trials)
+        return cls(share, low, high, total, exact=False)
+
+
+def wilson(share: float, trials: float) -> tuple[float, float]:
+    """Return the 95 % interval of a probability of which ``share`` of ``trials`` (> 0) came true."""
+    centre = share + Z**2 / (2 * trials)
+    half = Z * math.sqrt(share * (1 - share) / trials + Z**2 / (4 * trials**2))
+    scale = 1 + Z**2 / trials
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def sorted_links(parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]) -> Links:
+    """Return the links found in any order, part by part, as one sorted whole."""
+    if not parts:
+        return Links(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    query = np.concatenate([part[0] for part in parts])
+    row = np.concatenate([part[1] for part in parts])
+    similarity = np.concatenate([part[2] for part in parts])
+    order = np.lexsort((row, query))
+    return Links(query[order], row[order], similarity[order])

@@ -1,0 +1,162 @@
+"""Pairs of rows at or above a cosine: a scan in bfloat16 that loses none, a check in float64 that lets none through.
+
+Why the scan loses none. Let x and y be rows of length 1, and x' = x + e, y' = y + f what bfloat16 made of them. Then
+
+    x'y' - xy = x f + e y + e f,   so by Cauchy and Schwarz   |x'y' - xy| <= |f| + |e| + |e| |f|.
+
+The residuals |e| and |f| are measured, row by row, when the rows are rounded. (They cannot exceed 2^-8: bfloat16 keeps
+8 significant bits, so each value moves by at most 2^-8 of itself.) The product of two bfloat16 numbers is exact in
+float32; D of them summed in float32, in whatever order, are wrong by at most D 2^-24 / (1 - D 2^-24) of the sum of
+their magnitudes, which is at most |x'| |y'| <= (1 + |e|)(1 + |f|). Both errors together are ``margin``. A processor
+hands the sum back rounded to bfloat16. Rounding keeps order: a sum that is at least c is, rounded, at least c rounded.
+So every pair with cosine >= t is among those whose product is at least (t - margin) rounded to bfloat16.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.search.rows import Vectors
+
+TIE = 1e-12  # a cosine this little below the threshold is at it: a sum of float64 knows no better
+DENSE = 16  # measure all queries x all rows if at least one pair in 16 is wanted
+AT_ONCE = 2048  # pairs measured at once, one by one: 16 MB a side when 1,024 wide
+MOST_AT_ONCE = 4_194_304  # cosines of a table that is measured whole: 32 MB
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]  # query, row, cosine
+
+
+@dataclass(frozen=True)
+class Side:
+    """B rows of a table, as they are stored and as they are scanned.
+
+    Attributes:
+        vectors: the table, shape (N, D).
+        squares: squared lengths of its rows, shape (N,), float64, above zero for each of the B rows.
+        numbers: which rows of the table, shape (B,), int64.
+        units: the same rows at length 1, shape (B, D), bfloat16.
+    """
+
+    vectors: Vectors
+    squares: NDArray[np.float64]
+    numbers: NDArray[np.int64]
+    units: Tensor
+
+    def exact(self, local: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return rows as they are stored, in float64."""
+        return np.asarray(self.vectors[self.numbers[local]]).astype(np.float64)
+
+    def take(self, local: NDArray[np.int64]) -> "Side":
+        """Return some of the rows."""
+        chosen = torch.from_numpy(local).to(self.units.device)
+        return Side(self.vectors, self.squares, self.numbers[local], self.units[chosen])
+
+
+def margin(residual: float, other: float, width: int) -> float:
+    """Return by how much a product of bfloat16 rows of such residuals can differ from the cosine; see above.
+
+    Args:
+        residual: largest residual of the rows on one side.
+        other: the same of the other side.
+        width: D; at most 2^20.
+    """
+    rounding = residual + other + residual * other
+    return rounding + (width + 2) * 2.0**-23 * (1 + residual) * (1 + other)
+
+
+def lowest_product(threshold: float, allowed: float, device: torch.device) -> float:
+    """Return what the scan has to see of a pair whose cosine is at least the threshold, where it may err by so much."""
+    bound = threshold - TIE - allowed
+    return bound if device.type == "cuda" else float(torch.tensor(bound).to(torch.bfloat16))
+
+
+def close_pairs(queries: Side, rows: Side, threshold: float, lowest: float, *, first: bool = False) -> Pairs:
+    """Return the pairs whose cosine in float64 is at least the threshold.
+
+    Args:
+        queries: shape (A, D).
+        rows: shape (B, D).
+        threshold: cosine.
+        lowest: product from which a pair is measured.
+        first: of each row, only the pair with the first query that it has one with.
+
+    Returns:
+        Place among the queries, place among the rows, cosine; in no particular order.
+    """
+    query, row = _candidates(queries.units, rows.units, lowest)
+    if not first:
+        cosine = _cosines(queries, rows, query, row)
+        close = cosine >= threshold - TIE
+        return query[close], row[close], cosine[close]
+    return _first_pairs(queries, rows, query, row, threshold)
+
+
+def _candidates(queries: Tensor, rows: Tensor, lowest: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the places of products that are at least ``lowest``, by query and then by row."""
+    if queries.device.type == "cuda":  # sums come back in float32, and are never made in parts of lower precision
+        at = (torch.mm(queries, rows.T, out_dtype=torch.float32) >= lowest).nonzero().cpu().numpy()
+        return at[:, 0], at[:, 1]
+    product = queries @ rows.T  # (A, B), bfloat16
+    if lowest > 0:  # as 16-bit integers, floats above zero have their order, and those below are below
+        bits = int(torch.tensor(lowest).to(torch.bfloat16).view(torch.int16))
+        flat = np.flatnonzero(product.view(torch.int16).numpy() >= bits)
+    else:
+        flat = np.flatnonzero((product >= lowest).numpy())
+    return np.divmod(flat, len(rows))
+
+
+def _first_pairs(
+    queries: Side, rows: Side, query: NDArray[np.int64], row: NDArray[np.int64], threshold: float
+) -> Pairs:
+    """Return of each row the pair with its first query; measures one pair of a row, then two more, then four more..."""
+    order = np.argsort(row, kind="stable")  # the queries of one row stay in order
+    query, row = query[order], row[order]
+    count = np.bincount(row, minlength=len(rows.numbers))
+    turn = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)  # (P,): which pair of its row it is
+    found: list[Pairs] = []
+    step, limit = 1, 1
+    while len(row):
+        now = turn < limit
+        cosine = _cosines(queries, rows, query[now], row[now])
+        close = cosine >= threshold - TIE
+        hit, at = np.unique(row[now][close], return_index=True)
+        found.append((query[now][close][at], hit, cosine[close][at]))
+        done = np.zeros(len(rows.numbers), bool)
+        done[hit] = True
+        rest = ~now & ~done[row]
+        query, row, turn = query[rest], row[rest], turn[rest]
+        step *= 2
+        limit += step
+    if not found:
+        return query, row, np.zeros(0)
+    return (
+        np.concatenate([f[0] for f in found]),
+        np.concatenate([f[1] for f in found]),
+        np.concatenate([f[2] for f in found]),
+    )
+
+
+def _cosines(queries: Side, rows: Side, query: NDArray[np.int64], row: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the cosines of pairs, in float64 from the stored values, shape (P,), at most 1."""
+    dots = np.empty(len(query))
+    used, of_query = _compact(query, len(queries.numbers))
+    against, of_row = _compact(row, len(rows.numbers))
+    size = len(used) * len(against)
+    if len(query) > AT_ONCE and size <= min(MOST_AT_ONCE, DENSE * len(query)):
+        dots = (queries.exact(used) @ rows.exact(against).T)[of_query, of_row]
+    else:
+        for start in range(0, len(query), AT_ONCE):
+            span = slice(start, start + AT_ONCE)
+            dots[span] = np.einsum("ij,ij->i", queries.exact(query[span]), rows.exact(row[span]))
+    lengths = np.sqrt(queries.squares[queries.numbers[query]] * rows.squares[rows.numbers[row]])
+    return np.minimum(dots / lengths, 1.0)
+
+
+def _compact(place: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the places that occur, ascending, and for each entry which of them it is."""
+    occurs = np.zeros(size, bool)
+    occurs[place] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[place]
