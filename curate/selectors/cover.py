@@ -1,8 +1,8 @@
 """Greedy maximisation of a weighted coverage: the sum over rows of the weight times the best similarity to a pick.
 
-Two forms of one rule. ``DenseCover`` holds every similarity and looks again only at rows whose last gain, an upper bound
-because the objective is submodular, could still win. ``SparseCover`` holds, for each row, the few that can serve it,
-and keeps all gains up to date. Both pick the same rows from the same similarities.
+Two forms of one rule. ``DenseCover`` holds every similarity and looks again only at rows whose last gain, an upper
+bound because the objective is submodular, could still win. ``SparseCover`` holds, for each row, the few that can serve
+it, and keeps all gains up to date. Both pick the same rows from the same similarities.
 
 Source: Minoux 1978, "Accelerated greedy algorithms for maximizing submodular set functions".
 """
@@ -44,7 +44,7 @@ class DenseCover:
         self, similarity: NDArray, weights: NDArray, covered: NDArray, own: NDArray[np.int64] | None = None
     ) -> None:
         self._similarity, self._own = similarity, own
-        self._type = np.float64 if similarity.dtype == np.float64 else np.float32
+        self._type: type[np.floating] = np.float64 if similarity.dtype == np.float64 else np.float32
         self._weights = weights.astype(self._type)
         self.covered = covered.astype(self._type)
         self._floor = FLOOR * float(weights.sum(dtype=np.float64))
@@ -55,7 +55,8 @@ class DenseCover:
             self._measure(np.arange(span.start, span.stop))
 
     def _measure(self, rows: NDArray[np.int64]) -> None:
-        gains = self._similarity[rows].astype(self._type, copy=False) - self.covered  # (B, R)
+        gains: NDArray = self._similarity[rows].astype(self._type)  # (B, R)
+        gains -= self.covered
         np.maximum(gains, 0, out=gains)
         gains *= self._weights
         self._bound[rows] = gains.sum(axis=1)

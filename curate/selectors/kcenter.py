@@ -78,7 +78,8 @@ class Farthest:
     ) -> None:
         size = len(candidates)
         small = size * vectors.shape[1] <= EXACT_NUMBERS
-        self._type, self._close = (np.float64, 1e-12) if small else (np.float32, 2e-6)
+        self._type: type[np.floating] = np.float64 if small else np.float32
+        self._close = 1e-12 if small else 2e-6
         self._vectors, self._candidates, self._start = vectors, candidates, len(labelled)
         self._done = np.concatenate([labelled, np.zeros(budget, np.int64)])  # labelled, then picks
         self._total = len(labelled)

@@ -1,0 +1,218 @@
+"""One row a cluster: k-means and TypiClust."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.selectors.contract import check
+from curate.selectors.geometry import members, spans, squared_distances, subset, unit
+from curate.selectors.pool import Pool, Selection
+from scoring.errors import InputError
+
+ROUNDS = 25  # iterations of k-means, at most
+PER_CENTROID = 256  # rows that train one centroid, at most
+NEAR = 20  # neighbours that make a row typical
+DOUBLE = 1_024  # rows of one cluster whose distances are measured in float64
+LARGEST = 20_000  # rows of one cluster among which neighbours are looked for
+TINY = 5  # a cluster of so many rows or fewer comes last
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Rows by cluster.
+
+    Attributes:
+        rows: rows of the pool that were grouped, ascending, shape (M,).
+        of_row: cluster of each, shape (M,) int32; rows of length 0 have one of their own.
+        centroids: unit vectors, shape (k, D); a zero one for the rows of length 0, if there are any.
+        sizes: rows of each, shape (k,).
+        labelled: labelled rows of each, shape (k,).
+    """
+
+    rows: NDArray[np.int64]
+    of_row: NDArray[np.int32]
+    centroids: NDArray[np.float32]
+    sizes: NDArray[np.int64]
+    labelled: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """Pick the row nearest to each centroid of a k-means clustering; gains are the rows of the cluster.
+
+    There are as many clusters as picks and labelled rows together, up to ``most_clusters``, so at least as many as
+    picks hold no labelled row: those with the fewest labelled or picked rows come first, of these the largest, and each
+    gives the candidate nearest to its centroid. A second pick from a cluster is the next nearest. Spherical k-means on
+    at most 256 rows a cluster, 25 iterations at most. No prefix: another budget makes other clusters.
+
+    Source: Pourahmadi et al. 2021, arXiv:2110.06033, where it wins at few labels; labelled clusters are passed over as
+    in TypiClust, which theirs are not.
+    """
+
+    most_clusters: int = 4_096
+    needs: ClassVar[tuple[str, ...]] = ("vectors",)
+    prefix: ClassVar[bool] = False
+    cost: ClassVar[str] = (
+        "O(NkD) to assign, k = min(K + L, 4,096) clusters; 256 rows a cluster in bfloat16, 16 bytes a row"
+    )
+
+    def __post_init__(self) -> None:
+        _check_clusters(self.most_clusters)
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows."""
+        check(pool, budget, self.needs)
+        clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
+
+        def nearness(positions: NDArray[np.int32]) -> NDArray[np.float64]:
+            centroid = clusters.centroids[clusters.of_row[positions[0]]].astype(np.float64)
+            return np.concatenate(
+                [unit(vectors[positions[span]], np.float64) @ centroid for span in spans(len(positions))]
+            )
+
+        picks, notes = _visit(pool, clusters, budget, nearness, np.zeros(len(clusters.sizes), bool))
+        size = clusters.sizes[clusters.of_row[picks]].astype(np.float64)
+        return Selection(clusters.rows[picks], size, notes=notes)
+
+
+@dataclass(frozen=True)
+class TypiClust:
+    """Pick the most typical row of each cluster; gains are typicalities. Made for the first labels.
+
+    There are as many clusters as picks and labelled rows together, up to ``most_clusters``. The cluster with the fewest
+    labelled or picked rows comes first, of these the largest; clusters of 5 rows or fewer come last. Typicality is 1
+    over the mean distance to the nearest 20 unlabelled rows of the cluster, or half of them if that is less; in
+    clusters of more than 20,000, among so many that are drawn. It is measured once a cluster: a second pick from it
+    is its second most typical row. No prefix: another budget makes other clusters.
+
+    Source: Hacohen et al. 2022, arXiv:2202.02794, section 3.3; theirs measures a cluster anew after each pick.
+    """
+
+    most_clusters: int = 500
+    needs: ClassVar[tuple[str, ...]] = ("vectors",)
+    prefix: ClassVar[bool] = False
+    cost: ClassVar[str] = "O(NkD + N n D), k = min(K + L, 500) clusters of n rows; 0.2 GB and 16 bytes a row"
+
+    def __post_init__(self) -> None:
+        _check_clusters(self.most_clusters)
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows."""
+        check(pool, budget, self.needs)
+        clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
+        typical = np.zeros(len(clusters.rows))
+
+        def typicality_of(positions: NDArray[np.int32]) -> NDArray[np.float64]:
+            typical[positions] = typicality(vectors[positions], seed)
+            return typical[positions]
+
+        picks, notes = _visit(pool, clusters, budget, typicality_of, clusters.sizes <= TINY)
+        large = clusters.sizes[clusters.of_row[picks]] > LARGEST
+        if large.any():
+            notes += (f"approximate: neighbours in {len(np.unique(clusters.of_row[picks][large]))} clusters drawn",)
+        return Selection(clusters.rows[picks], typical[picks], notes=notes)
+
+
+def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
+    """Return k clusters of all candidates and labelled rows, and the vectors of these rows, shape (M, D)."""
+    from scoring.search.kmeans import assign, spherical_kmeans
+
+    if pool.vectors is None:
+        raise ValueError("a pool that was checked has vectors")
+    rows = members(pool.candidates, pool.labelled)
+    vectors = subset(pool.vectors, rows)
+    sample = min(PER_CENTROID * k, len(rows))
+    centroids = spherical_kmeans(vectors, k, seed=seed, iterations=ROUNDS, sample=sample)
+    index, _ = assign(vectors, centroids)
+    of_row = np.where(index[:, 0] < 0, k, index[:, 0]).astype(np.int32)
+    centroids = np.vstack([centroids, np.zeros((1, centroids.shape[1]), np.float32)])
+    taken = np.isin(rows, pool.labelled, assume_unique=True)
+    sizes = np.bincount(of_row, minlength=k + 1)
+    return Clusters(rows, of_row, centroids, sizes, np.bincount(of_row[taken], minlength=k + 1)), vectors
+
+
+def typicality(vectors: NDArray, seed: int = 0) -> NDArray[np.float64]:
+    """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5); higher lies denser.
+
+    Args:
+        vectors: rows of one cluster, shape (n, D).
+        seed: of the 20,000 rows among which neighbours are looked for where there are more.
+    """
+    count = len(vectors)
+    precision = np.float64 if count <= DOUBLE else np.float32
+    rows = unit(vectors, precision) if count <= LARGEST else None
+    drawn = np.arange(count)
+    if rows is None:
+        drawn = np.sort(np.random.default_rng(seed).choice(count, LARGEST, replace=False))
+    others = rows if rows is not None else unit(vectors[drawn], np.float32)
+    near = min(NEAR, max(1, len(others) // 2))
+    found = np.zeros(count)
+    if count == 1:
+        return found + 1e5
+    for span in spans(count, 512):
+        block = rows[span] if rows is not None else unit(vectors[span], np.float32)
+        gaps = squared_distances(block, others)  # (B, n)
+        positions = np.arange(span.start, span.stop)
+        at = np.searchsorted(drawn, positions).clip(max=len(drawn) - 1)
+        own = drawn[at] == positions
+        gaps[np.flatnonzero(own), at[own]] = np.inf
+        gaps.partition(near - 1, axis=1)
+        found[span] = np.sqrt(gaps[:, :near]).mean(axis=1, dtype=np.float64)
+    return 1 / (found + 1e-5)
+
+
+def _check_clusters(most: int) -> None:
+    if most < 1:
+        raise InputError(f"most_clusters must be at least 1, got {most}")
+
+
+def _best_last(positions: NDArray[np.int32], score: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Return positions sorted by score, the best last; rounded to float32, equal scores leave the lower one later."""
+    return positions[np.argsort(-score.astype(np.float32), kind="stable")].astype(np.int32)[::-1]
+
+
+def _visit(
+    pool: Pool,
+    clusters: Clusters,
+    budget: int,
+    score: Callable[[NDArray[np.int32]], NDArray[np.float64]],
+    last: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return positions among the clustered rows: one from the cluster with the fewest, again and again.
+
+    Args:
+        pool: where the rows are from.
+        clusters: of its rows.
+        budget: how many.
+        score: positions of the unlabelled rows of one cluster -> which is picked first, higher before lower.
+        last: clusters that are turned to when all others are used up.
+    """
+    free = np.isin(clusters.rows, pool.candidates, assume_unique=True)
+    order = np.argsort(clusters.of_row, kind="stable").astype(np.int32)
+    until = np.cumsum(clusters.sizes)
+    queue = [
+        (bool(last[number]), int(clusters.labelled[number]), -int(size), number)
+        for number, size in enumerate(clusters.sizes)
+        if size > clusters.labelled[number]
+    ]
+    heapq.heapify(queue)
+    waiting: dict[int, NDArray[np.int32]] = {}
+    picks = np.empty(budget, np.int64)
+    again = 0
+    for position in range(budget):
+        small, count, size, number = heapq.heappop(queue)
+        if number not in waiting:
+            positions = order[until[number] + size : until[number]]
+            positions = positions[free[positions]]
+            waiting[number] = _best_last(positions, score(positions))
+        again += count > 0
+        picks[position], waiting[number] = waiting[number][-1], waiting[number][:-1]
+        if len(waiting[number]):
+            heapq.heappush(queue, (small, count + 1, size, number))
+    if not again:
+        return picks, ()
+    return picks, (f"{again:,} of {budget:,} picks are from clusters that had a labelled or picked row already",)

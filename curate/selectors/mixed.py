@@ -1,0 +1,57 @@
+"""Any score times any coverage: the best by one, and of these a diverse batch by the other."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from curate.selectors.contract import Selector, check
+from curate.selectors.pool import Pool, Selection
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Take the best ``factor`` times budget candidates by one strategy, and pick among them by another.
+
+    With margin and k-means it is the usual cure for a batch of the most uncertain rows that all look alike. Gains are
+    those of the coverage; the part ``score`` is the gain that the first strategy gave a row. No prefix: a larger budget
+    makes a longer shortlist.
+
+    Source: Zhdanov 2019, arXiv:1901.05954, for margin and k-means; there the factor is 10.
+    """
+
+    score: str = "margin"
+    coverage: str = "k-means"
+    factor: float = 10.0
+    needs: ClassVar[tuple[str, ...]] = ("probabilities", "vectors")
+    prefix: ClassVar[bool] = False
+    cost: ClassVar[str] = "that of the score, and that of the coverage with N = 10 K candidates"
+
+    def __post_init__(self) -> None:
+        if not self.factor >= 1:
+            raise InputError(f"the factor must be at least 1, candidates in the shortlist a pick, got {self.factor}")
+        scored, covered = self._strategies()
+        object.__setattr__(self, "needs", tuple(dict.fromkeys((*scored.needs, *covered.needs))))
+
+    def _strategies(self) -> tuple[Selector, Selector]:
+        from curate.selectors import SELECTORS
+
+        for name in (self.score, self.coverage):
+            if name == "mixed":
+                raise InputError("a mixed strategy is made of two others, got 'mixed' as one of them")
+        return lookup(SELECTORS, self.score, kind="strategy")(), lookup(SELECTORS, self.coverage, kind="strategy")()
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows."""
+        check(pool, budget, self.needs)
+        scored, covered = self._strategies()
+        ranked = scored(pool, min(len(pool.candidates), int(np.ceil(self.factor * budget))), seed=seed)
+        order = np.argsort(ranked.rows)
+        chosen = covered(replace(pool, candidates=ranked.rows[order]), budget, seed=seed)
+        gains = ranked.gains[order][np.searchsorted(ranked.rows[order], chosen.rows)]
+        note = f"{self.coverage} among the {len(order):,} candidates that {self.score} ranks first"
+        return Selection(
+            chosen.rows, chosen.gains, {**chosen.parts, "score": gains}, (note, *ranked.notes, *chosen.notes)
+        )
