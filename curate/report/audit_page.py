@@ -81,7 +81,7 @@ function quoted(value) {
   return /[",\\r\\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 }
 function save() {
-  const text = [columns, ...rows].map((row) => row.map(quoted).join(",") + "\\r\\n").join("");
+  const text = [columns, ...rows].map((row) => row.map(quoted).join(",") + "\\n").join("");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], {type: "text/csv;charset=utf-8"}));
   link.download = document.body.dataset.name;

@@ -1,7 +1,7 @@
 """Decisions of a deduplication -> the groups that a person should look at first."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,10 @@ from curate.columns import KEY
 from curate.table import Table
 from scoring.errors import InputError
 
-GROUP, KEPT_KEY, SCORE = "group", "kept_key", "score"
-CALL = (SCORE, "threshold", "margin")
+GROUP, KEPT_KEY, SCORE, MARGIN = "group", "kept_key", "score", "margin"
+CALL = (SCORE, "threshold", MARGIN)
 OF_A_ROW = (KEY, "decision", "reason", GROUP, KEPT_KEY, *CALL)
-SMALLEST = "smallest_similarity"
-OF_A_GROUP = (GROUP, KEPT_KEY, SMALLEST, "finders", "labels", "conflict")
+OF_A_GROUP = (GROUP, KEPT_KEY, "other_table", "smallest_similarity", "measure", MARGIN, "finders", "labels", "conflict")
 MOST_MEMBERS = 12
 
 
@@ -52,8 +51,9 @@ class Group:
         number: of the group, as in the files.
         members: those to show.
         size: rows in the group, the kept one included.
-        smallest: the smallest similarity in the group, or None where it has no number.
-        finders: which found it, in words.
+        smallest: the least alike of its pairs, in the unit of ``measure``; None where it has no number.
+        measure: the finder that measured it.
+        finders: which found the group, in words.
         labels: which its rows carry, in words.
         is_conflict: whether they carry different labels.
     """
@@ -62,6 +62,7 @@ class Group:
     members: list[Member]
     size: int
     smallest: float | None
+    measure: str
     finders: str
     labels: str
     is_conflict: bool
@@ -72,22 +73,12 @@ class Group:
         return self.size - len(self.members)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows in groups: row number of the decisions, group, doubt and whether it is the kept one; each shape (M,)."""
-
-    row: NDArray[np.int64]
-    group: NDArray[np.int64]
-    doubt: NDArray[np.float64]
-    is_kept: NDArray[np.bool_]
-
-
 def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any]) -> NDArray[np.float64]:
     """Return how far each similarity is from its threshold: 0 is on the edge, 1 is equality, inf has no threshold.
 
     Cosines and differing bits are made comparable by the way that is left to equality: from the threshold up to 1
     where higher is more alike, down to 0 where lower is. Below 0 is a row that only a chain joins to the kept one. A
-    threshold that only equality meets leaves no doubt: inf.
+    threshold that only equality meets leaves no doubt: 1.
 
     Args:
         similarity: to the kept row, shape (N,), in the unit of its finder; NaN where there is none.
@@ -99,17 +90,17 @@ def doubt(similarity: NDArray[Any], threshold: NDArray[Any], margin: NDArray[Any
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(way > 0, margin / way, margin)
     sure = (margin == 0) & ((threshold == 1) | (threshold == 0))
-    return np.asarray(np.where(np.isnan(share) | sure, np.inf, share), np.float64)
+    return np.asarray(np.where(sure, 1.0, np.where(np.isnan(share), np.inf, share)), np.float64)
 
 
 def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Group]:
-    """Return the groups whose closest call is closest, the most doubtful first; ties go to the lower number.
+    """Return the groups with the smallest margin, the most doubtful first; ties go to the lower number.
 
-    Memory follows the rows that are in groups (25 bytes each), never their texts.
+    Memory follows the number of groups and the rows of those that are shown, never the texts of others.
 
     Args:
         decisions: of a deduplication.
-        groups: of the same run.
+        groups: of the same run; its ``margin`` is the share of the way from the threshold to equality, as ``doubt``.
         limit: the most groups, >= 1.
 
     Raises:
@@ -119,97 +110,112 @@ def doubtful_groups(decisions: Table, groups: Table, *, limit: int) -> list[Grou
         raise InputError(f"expected at least 1 group to draw, got {limit}; give --groups a number from 1 on")
     decisions.require(OF_A_ROW)
     groups.require(OF_A_GROUP)
-    rows = _rows_in_groups(decisions)
-    if not len(rows.row):
-        return []
-    numbers, start, sizes = np.unique(rows.group, return_index=True, return_counts=True)
-    closest = np.minimum.reduceat(rows.doubt, start)
-    n_kept = np.add.reduceat(rows.is_kept.astype(np.int64), start)
-    order = np.lexsort((numbers, closest))
-    chosen = order[(sizes > n_kept)[order]][:limit].tolist()  # a row alone is no group
-    facts = _facts(groups, decisions, numbers[chosen].tolist())
-    parts = {at: rows.row[start[at] : start[at] + min(MOST_MEMBERS, sizes[at])].tolist() for at in chosen}
-    members = _members(decisions, [row for part in parts.values() for row in part])
-    return [_group(facts[int(numbers[at])], [members[row] for row in parts[at]], int(sizes[at])) for at in chosen]
+    facts = _most_doubtful(groups, limit)
+    rows = _rows_of(decisions, facts)
+    absent = [number for number, found in rows.items() if not len(found)]
+    if absent:
+        raise InputError(
+            f"{decisions.path} has no row of group {absent[0]}, which {groups.path} names ({len(absent):,} of "
+            f"{len(rows):,} are missing); give the two files of one run"
+        )
+    members = _members(decisions, [row for found in rows.values() for row in found[:MOST_MEMBERS].tolist()])
+    return [
+        _group(fact, [members[row] for row in rows[number][:MOST_MEMBERS].tolist()], len(rows[number]))
+        for number, fact in facts.items()
+    ]
 
 
-def _rows_in_groups(decisions: Table) -> _Rows:
-    """Rows with a group, sorted by group, then the kept one first, then by doubt, then as in the file."""
-    empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))
-    parts: list[tuple[NDArray[Any], ...]] = [empty]
+def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
+    """What the table says of each group to show, in the order of showing."""
+    parts = [(np.zeros(0, np.int64), np.zeros(0))]
+    for batch in groups.batches([GROUP, MARGIN]):
+        parts.append((_integers(batch.column(0)), _numbers(batch.column(1))))
+    number, margin = (np.concatenate(column) for column in zip(*parts, strict=True))
+    chosen = np.lexsort((number, margin))[:limit]  # NaN last
+    found = _taken(groups, OF_A_GROUP, chosen)
+    return {int(number[row]): found[row] for row in chosen.tolist()}
+
+
+def _rows_of(decisions: Table, facts: Mapping[int, dict[str, Any]]) -> dict[int, NDArray[np.int64]]:
+    """Rows of each group, as numbers in the decisions: the kept one, then by doubt, then as in the file."""
+    wanted = pa.array(list(facts), pa.int64())
+    elsewhere = pa.array([number for number, fact in facts.items() if fact["other_table"]], pa.int64())
+    parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))]
     first = 0
     for batch in decisions.batches([KEY, "decision", GROUP, KEPT_KEY, *CALL]):
-        inside = np.flatnonzero(batch.column(GROUP).is_valid().to_numpy(zero_copy_only=False))
+        inside = np.flatnonzero(_is_in(batch.column(GROUP), wanted))
         part = batch.take(pa.array(inside))
-        call = [part.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in CALL]
-        is_kept = _is_kept(part)
-        away = np.where(is_kept, np.inf, doubt(*call))
+        is_kept = _is_own(part) & ~_is_in(part.column(GROUP), elsewhere)
+        away = doubt(*(_numbers(part.column(name)) for name in CALL))
         parts.append((first + inside, _integers(part.column(GROUP)), away, is_kept))
         first += batch.num_rows
     row, group, away, is_kept = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((row, away, ~is_kept, group))
-    return _Rows(row[order], group[order], away[order], is_kept[order])
+    row, group = row[order], group[order]
+    return {
+        number: row[np.searchsorted(group, number) : np.searchsorted(group, number, side="right")] for number in facts
+    }
+
+
+def _is_in(column: pa.Array, numbers: pa.Array) -> NDArray[np.bool_]:
+    found = pc.is_in(column.cast(pa.int64()), value_set=numbers, skip_nulls=True)
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
 
 def _integers(column: pa.Array) -> NDArray[np.int64]:
     return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _is_kept(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which rows stand for their group: kept, and in nobody else's place."""
+def _numbers(column: pa.Array) -> NDArray[np.float64]:
+    """With NaN for null."""
+    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+
+
+def _is_own(rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Which rows stay in nobody else's place."""
     own = pc.fill_null(pc.equal(rows.column(KEPT_KEY).cast(pa.string()), rows.column(KEY).cast(pa.string())), True)
     keep = pc.equal(rows.column("decision").cast(pa.string()), "keep")
     return np.asarray(pc.fill_null(pc.and_(own, keep), False).to_numpy(zero_copy_only=False), bool)
 
 
-def _facts(groups: Table, decisions: Table, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """What the table of groups says of each."""
-    wanted = pa.array(numbers, pa.int64())
-    found: dict[int, dict[str, Any]] = {}
-    for batch in groups.batches(OF_A_GROUP):
-        inside = pc.is_in(batch.column(GROUP).cast(pa.int64()), value_set=wanted)
-        found.update({int(values[GROUP]): values for values in batch.filter(inside).to_pylist()})
-    absent = [number for number in numbers if number not in found]
-    if absent:
-        raise InputError(
-            f"{groups.path} has no group {absent[0]}, which {decisions.path} names ({len(absent):,} of "
-            f"{len(numbers):,} are missing); give the two files of one run"
-        )
-    return found
-
-
-def _members(decisions: Table, rows: Sequence[int]) -> dict[int, Member]:
-    """Rows of the decisions, by their number."""
+def _taken(table: Table, columns: Sequence[str], rows: Sequence[int] | NDArray[np.int64]) -> dict[int, dict[str, Any]]:
+    """Rows of a table, by their number."""
     wanted = np.sort(np.asarray(rows, np.int64))
-    found: dict[int, Member] = {}
+    found: dict[int, dict[str, Any]] = {}
     first = 0
-    for batch in decisions.batches(OF_A_ROW):
+    for batch in table.batches(columns):
         inside = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, first + batch.num_rows)]
-        part = batch.take(pa.array(inside - first))
-        for row, values, is_kept in zip(inside.tolist(), part.to_pylist(), _is_kept(part).tolist(), strict=True):
-            found[row] = Member(
-                key=str(values[KEY]),
-                is_kept=is_kept,
-                is_elsewhere=False,
-                decision=str(values["decision"]),
-                similarity=values[SCORE],
-                threshold=values["threshold"],
-                reason=str(values["reason"] or ""),
-            )
+        found.update(zip(inside.tolist(), batch.take(pa.array(inside - first)).to_pylist(), strict=True))
         first += batch.num_rows
     return found
 
 
+def _members(decisions: Table, rows: Sequence[int]) -> dict[int, Member]:
+    return {
+        row: Member(
+            key=str(values[KEY]),
+            is_kept=values["decision"] == "keep" and values[KEPT_KEY] in (None, values[KEY]),
+            is_elsewhere=False,
+            decision=str(values["decision"]),
+            similarity=values[SCORE],
+            threshold=values["threshold"],
+            reason=str(values["reason"] or ""),
+        )
+        for row, values in _taken(decisions, OF_A_ROW, rows).items()
+    }
+
+
 def _group(fact: dict[str, Any], members: list[Member], size: int) -> Group:
-    if not members[0].is_kept:
+    if fact["other_table"]:
         kept = Member(str(fact[KEPT_KEY]), True, True, "keep", None, None, "")
-        members = [kept, *members[: MOST_MEMBERS - 1]]
+        members = [kept, *(replace(member, is_kept=False) for member in members[: MOST_MEMBERS - 1])]
         size += 1
     return Group(
         number=int(fact[GROUP]),
         members=members,
         size=size,
-        smallest=fact[SMALLEST],
+        smallest=fact["smallest_similarity"],
+        measure=str(fact["measure"] or ""),
         finders=_listed(fact["finders"]),
         labels=_listed(fact["labels"]),
         is_conflict=bool(fact["conflict"]),

@@ -9,7 +9,7 @@ from PIL import Image
 from curate.manifest import SourceOptions
 from curate.report.captions import number, plain_line
 from curate.report.doubtful import Group, Member, doubtful_groups
-from curate.report.page import groups_page, save_page
+from curate.report.page import group_facts, groups_page, save_page
 from curate.report.sheet import TILE, Tile, contact_sheet, refuse_too_many, save_sheet
 from curate.report.tiles import Pictures, Shown
 from curate.table import Table
@@ -67,9 +67,12 @@ def group_sheet(
         raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
     chosen = doubtful_groups(decisions, groups, limit=limit)
     refuse_too_many(sum(len(group.members) for group in chosen))
+    n_elsewhere = sum(group.members[0].is_elsewhere for group in chosen)
+    if n_elsewhere and against is None:
+        raise InputError(f"the kept images of {n_elsewhere:,} groups are rows of another table; name it with --against")
     side = TILE if kind == PNG else PAGE_SIDE
     members = [member for group in chosen for member in group.members]
-    own = [member.key for member in members if against is None or not member.is_elsewhere]
+    own = [member.key for member in members if not member.is_elsewhere]
     read = Pictures(table, own, side=side, source=source, options=options, label=label)
     read_other = read
     if against is not None:
@@ -112,8 +115,7 @@ def _note(groups: Sequence[Group], n_groups: int) -> str:
 
 
 def _heading(group: Group) -> str:
-    words = [f"group {group.number}", f"{group.size:,} images", f"smallest similarity {number(group.smallest)}"]
-    words += [group.finders] if group.finders else []
+    words = group_facts(group) + ([group.finders] if group.finders else [])
     words += [f"LABELS DIFFER: {group.labels}"] if group.is_conflict else []
     words += [f"and {group.n_hidden:,} more"] if group.n_hidden else []
     return " · ".join(words)

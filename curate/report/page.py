@@ -5,6 +5,7 @@ import hashlib
 import html
 import io
 from collections.abc import Iterable
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -133,9 +134,16 @@ def groups_page(groups: Iterable[tuple[Group, Iterable[Shown]]], *, title: str, 
     return page(title, "\n".join([head, *(_section(*group) for group in groups)]), style=STYLE, script=GROUPS_SCRIPT)
 
 
+def group_facts(group: Group) -> list[str]:
+    """Return the number of a group, its size, and the least alike of its pairs, in words."""
+    facts = [f"group {group.number}", f"{group.size:,} images"]
+    if group.smallest is not None and not isnan(group.smallest):
+        facts.append(f"smallest similarity {number(group.smallest)}" + (f" ({group.measure})" if group.measure else ""))
+    return facts
+
+
 def _section(group: Group, shown: Iterable[Shown]) -> str:
-    facts = [f"group {group.number}", f"{group.size:,} images", f"smallest similarity {number(group.smallest)}"]
-    words = " · ".join(facts) + (f" · {isolated(group.finders)}" if group.finders else "")
+    words = escaped(" · ".join(group_facts(group))) + (f" · {isolated(group.finders)}" if group.finders else "")
     if group.is_conflict:
         words += f' · <span class="labels">labels differ: {isolated(group.labels)}</span>'
     elif group.labels:

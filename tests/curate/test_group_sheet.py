@@ -41,7 +41,10 @@ GROUPS = pa.schema(
         ("group", pa.int64()),
         ("kept_key", pa.string()),
         ("size", pa.int64()),
+        ("other_table", pa.bool_()),
         ("smallest_similarity", pa.float64()),
+        ("measure", pa.string()),
+        ("margin", pa.float64()),
         ("finders", pa.list_(pa.string())),
         ("labels", pa.list_(pa.string())),
         ("conflict", pa.bool_()),
@@ -80,7 +83,7 @@ def dropped(key, kept_key, group, similarity, threshold=0.9, reason="mirrored"):
         "reason": f"the same as {kept_key!r}: {reason}",
         "score": similarity,
         "threshold": threshold,
-        "margin": None if threshold is None else (similarity - threshold) * (1 if threshold <= 1 else -1),
+        "margin": None if similarity is None else (similarity - threshold) * (1 if threshold <= 1 else -1),
         "group": group,
         "kept_key": kept_key,
     }
@@ -90,11 +93,23 @@ def alone(key):
     return {"key": key, "decision": "keep", "reason": "like no other"}
 
 
-def fact(group, kept_key, size, smallest, *, finders=("cosine",), labels=("cat",), conflict=False):
+def slow_doubt(similarity, threshold):
+    """Thresholds up to 1 are cosines, larger ones are bits."""
+    if similarity is None:
+        return math.inf
+    if similarity == threshold == 1:
+        return 1.0
+    return (similarity - threshold) / (1 - threshold) if threshold <= 1 else (threshold - similarity) / threshold
+
+
+def fact(group, kept_key, size, smallest, *, finders=("cosine",), labels=("cat",), conflict=False, margin=0.5):
     return {
         "group": group,
         "kept_key": kept_key,
+        "other_table": False,
         "size": size,
+        "measure": "signature",
+        "margin": margin,
         "smallest_similarity": smallest,
         "finders": list(finders),
         "labels": list(labels),
@@ -110,7 +125,13 @@ def write(folder, decisions, groups=None):
             if row.get("group") is not None:
                 members.setdefault(row["group"], []).append(row)
         groups = [
-            fact(name, rows[0]["kept_key"], len(rows), min(row.get("score") or 1 for row in rows))
+            fact(
+                name,
+                next((row["kept_key"] for row in rows if row["kept_key"]), None),
+                len(rows),
+                min(row.get("score") or 1 for row in rows),
+                margin=min(slow_doubt(row.get("score"), row.get("threshold")) for row in rows),
+            )
             for name, rows in members.items()
         ]
     pq.write_table(pa.Table.from_pylist(decisions, DECISIONS), folder / "k.decisions.parquet")
@@ -190,13 +211,6 @@ def pictures_of(text):
 # Which groups, which rows
 
 
-def slow_doubt(similarity, threshold):
-    """Thresholds up to 1 are cosines, larger ones are bits."""
-    if threshold is None or similarity is None or similarity == threshold == 1:
-        return math.inf
-    return (similarity - threshold) / (1 - threshold) if threshold <= 1 else (threshold - similarity) / threshold
-
-
 @pytest.mark.parametrize(
     ("similarity", "threshold", "margin", "expected"),
     [
@@ -204,11 +218,11 @@ def slow_doubt(similarity, threshold):
         (0.9, 0.9, 0.0, 0.0),
         (1.0, 0.9, 0.1, 1.0),
         (0.85, 0.9, -0.05, -0.5),  # at the far end of a chain
-        (1.0, 1.0, 0.0, math.inf),  # same bytes
+        (1.0, 1.0, 0.0, 1.0),  # same bytes
         (3.0, 4.0, 1.0, 0.25),  # bits
         (0.0, 4.0, 4.0, 1.0),
         (6.0, 4.0, -2.0, -0.5),
-        (0.0, 0.0, 0.0, math.inf),  # a hash that is equal or not
+        (0.0, 0.0, 0.0, 1.0),  # a hash that is equal or not
     ],
 )
 def test_doubt_is_the_share_of_the_way_from_the_threshold_to_equality(similarity, threshold, margin, expected):
@@ -257,18 +271,12 @@ def test_a_thousand_copies_are_counted_and_the_most_doubtful_are_shown(tmp_path)
     assert (group.size, group.n_hidden) == (1001, 989)
 
 
-def test_exact_copies_come_after_every_group_with_a_threshold(tmp_path):
-    decisions = [
-        kept("a", 1),
-        dropped("b", "a", 1, 1.0, threshold=None),
-        kept("c", 2),
-        dropped("d", "c", 2, 1.0, threshold=0.9),
-    ]
-    assert [group.number for group in doubtful_groups(*write(tmp_path, decisions), limit=5)] == [2, 1]
-
-
-def test_a_row_that_is_alone_in_its_group_is_not_shown(tmp_path):
-    assert doubtful_groups(*write(tmp_path, [kept("a", 1), alone("b")]), limit=5) == []
+def test_exact_copies_and_groups_without_a_margin_come_last(tmp_path):
+    decisions = [kept("a", 1), dropped("b", "a", 1, 1.0, 1.0), kept("c", 2), dropped("d", "c", 2, 0.99)]
+    decisions += [kept("e", 0), dropped("f", "e", 0, None, None)]
+    groups = [fact(0, "e", 2, None, margin=None), fact(1, "a", 2, 1.0, margin=1.0), fact(2, "c", 2, 0.99, margin=0.9)]
+    found = doubtful_groups(*write(tmp_path, decisions, groups), limit=5)
+    assert [group.number for group in found] == [2, 1, 0]
 
 
 def test_a_leak_that_was_reported_and_not_dropped_is_shown_as_kept(folder):
@@ -367,7 +375,7 @@ def test_only_twelve_of_a_large_group_are_shown_and_the_rest_counted(folder):
 
 
 def test_different_labels_are_marked_and_those_of_each_row_shown_when_asked(folder):
-    groups = [fact(3, "red", 2, 0.98), fact(5, "blue", 3, 0.91, labels=["cat", "dog"], conflict=True)]
+    groups = [fact(3, "red", 2, 0.98), fact(5, "blue", 3, 0.91, labels=["cat", "dog"], conflict=True, margin=0.1)]
     _, text = draw(folder, TWO_GROUPS, "page.html", groups, label="label")
     conflict, other = sections_of(text)
     assert conflict.startswith('<section class="conflict">')
@@ -451,14 +459,28 @@ def test_bytes_inside_a_parquet_file_are_found_by_key(folder):
     assert not (folder / "other.html").exists()
 
 
-def test_the_kept_one_of_another_set_is_read_there_even_when_its_key_is_in_both(folder):
+OF_ANOTHER = [fact(3, "red", 2, 0.98) | {"other_table": True}]
+
+
+@pytest.mark.parametrize("decision", ["drop", "keep"])
+def test_the_kept_one_of_another_set_is_read_there_even_when_its_key_is_in_both(folder, decision):
     other = pa.table({"key": ["red"], "uri": [str(folder / "pink.png")]})
     pq.write_table(other, folder / "old.parquet")
-    decisions = [dropped("green", "red", 3, 0.98), alone("red")]
-    n, text = draw(folder, decisions, "page.html", against=open_table(folder / "old.parquet"))
+    decisions = [
+        dropped(key, "red", 3, score) | {"decision": decision} for key, score in (("red", 0.97), ("green", 0.98))
+    ]
+    n, text = draw(folder, decisions, "page.html", OF_ANOTHER, against=open_table(folder / "old.parquet"))
     assert n == 1
-    assert [colour_of(picture) for picture in pictures_of(text)] == ["pink", "green"]
-    assert "2 images" in text
+    assert [colour_of(picture) for picture in pictures_of(text)] == ["pink", "red", "green"]
+    assert "3 images" in text
+    assert text.count('<li class="kept">') == 1
+
+
+def test_the_kept_one_of_another_set_that_is_not_given_is_asked_for(folder):
+    with pytest.raises(
+        InputError, match="the kept images of 1 groups are rows of another table; name it with --against"
+    ):
+        draw(folder, [dropped("green", "red", 3, 0.98), alone("red")], "page.html", OF_ANOTHER)
 
 
 def test_the_labelled_pairs_of_real_photographs_are_drawn(tmp_path):
@@ -501,10 +523,9 @@ def test_decisions_of_another_table_are_refused(folder):
 
 
 def test_groups_of_another_run_are_refused(folder):
-    other = [fact(3, "red", 2, 0.98)]
-    with pytest.raises(
-        InputError, match=r"no group 5, which .* names \(1 of 2 are missing\); give the two files of one"
-    ):
+    other = [fact(3, "red", 2, 0.98), fact(9, "blue", 3, 0.91)]
+    words = r"has no row of group 9, which .* names \(1 of 2 are missing\); give the two files of one run"
+    with pytest.raises(InputError, match=words):
         draw(folder, TWO_GROUPS, "page.html", other)
 
 
