@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LAZY = {"score": ("curate.engines.local", "score"), "filter": ("curate.apply", "filter_table")}
+_LAZY = {
+    "score": ("curate.engines.local", "score"),
+    "filter": ("curate.apply", "filter_table"),
+    "deduplicate": ("curate.dedup.run", "dedup_table"),
+}
 __all__ = ["__version__", "filter", "score"]
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from curate import __version__
-from curate.commands import cache, convert, evaluate, info, models, score, sheet, train, verify
+from curate.commands import cache, convert, dedup, evaluate, info, models, score, sheet, train, verify
 from curate.commands import filter as filter_command
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
@@ -29,7 +29,7 @@ DISK_ERRORS = frozenset(
 
 app = typer.Typer(
     name="curate",
-    help="Turn a heap of images into the subset worth training on: score every image, then filter.",
+    help="Turn a heap of images into the subset worth training on: score every image, then filter and deduplicate.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
@@ -83,12 +83,13 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Turn a heap of images into the subset worth training on: score every image, then filter."""
+    """Turn a heap of images into the subset worth training on: score every image, then filter and deduplicate."""
 
 
 # In the order that --help lists them.
 app.command("score", no_args_is_help=True)(user_errors(score.run))
 app.command("filter", cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
+app.command("dedup", cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
 app.command("info", no_args_is_help=True)(user_errors(info.run))
 app.command("verify", no_args_is_help=True)(user_errors(verify.run))
 app.command("evaluate", no_args_is_help=True)(user_errors(evaluate.run))

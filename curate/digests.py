@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -55,9 +55,11 @@ class RowDigest:
 
     Args:
         schema: types of the columns that count, besides the key.
+        whole: lists that count with all their numbers; other nested columns count by whether there is a value.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, whole: Collection[str] = ()) -> None:
+        self.whole = frozenset(whole)
         self.names = sorted(name for name in set(schema.names) if name != columns.KEY)
         self.kinds = [str(schema.field(name).type) for name in self.names]
         self.kinds = [
@@ -68,7 +70,10 @@ class RowDigest:
 
     def update(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> None:
         """Add rows: their keys (N) and a batch that holds the columns."""
-        parts = [_encoded(batch.column(name)) for name in self.names]
+        parts = [
+            _encoded_lists(batch.column(name)) if name in self.whole else _encoded(batch.column(name))
+            for name in self.names
+        ]
         rows = zip(keys, *parts, strict=True)
         hashed = b"".join(
             [hashlib.sha256(len(key).to_bytes(4, "little") + key + b"".join(rest)).digest() for key, *rest in rows]
@@ -103,6 +108,26 @@ def _encoded(column: pa.Array) -> list[bytes]:
         column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
     texts = column.cast(pa.large_binary()).to_pylist()
     return [b"\0" if text is None else b"\1" + len(text).to_bytes(4, "little") + text for text in texts]
+
+
+def _encoded_lists(column: pa.Array) -> list[bytes]:
+    """Each list of numbers as its little-endian bytes; other columns as ever."""
+    kind = column.type
+    if not pa.types.is_nested(kind):
+        return _encoded(column)
+    number = kind.value_type.to_pandas_dtype()
+    if pa.types.is_fixed_size_list(kind) and kind.list_size:
+        values = column.values.slice(column.offset * kind.list_size, len(column) * kind.list_size)
+        rows = np.asarray(values.to_numpy(zero_copy_only=False), number).reshape(len(column), kind.list_size)
+        data, width = rows.tobytes(), rows.itemsize * kind.list_size
+        lists = [data[at : at + width] for at in range(0, len(data), width)]
+    else:
+        lists = [np.asarray(row or (), number).tobytes() for row in column.to_pylist()]
+    valid = column.is_valid().to_pylist()
+    return [
+        b"\1" + len(row).to_bytes(4, "little") + row if there else b"\0"
+        for row, there in zip(lists, valid, strict=True)
+    ]
 
 
 def _counted(column: pa.Array) -> pa.Array:

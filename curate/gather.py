@@ -55,7 +55,7 @@ def gather(table: Table, rules: Sequence[Rule]) -> tuple[Scores, str]:
         pass_.ties.append(tie_breaks(keys))
         pass_.add(batch)
     scores = pass_.scores()
-    _check_unique(table, scores.tie_breaks)
+    check_unique(table, scores.tie_breaks)
     return scores, digest.hexdigest()
 
 
@@ -153,8 +153,8 @@ def _truth(condition: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(flags, -1).to_numpy(zero_copy_only=False), np.int8)
 
 
-def _check_unique(table: Table, hashes: np.ndarray) -> None:
-    """Refuse repeated keys; equal hashes are only a suspicion, so the keys behind them are read again."""
+def check_unique(table: Table, hashes: np.ndarray) -> None:
+    """Refuse a table with repeated keys; equal hashes are only a suspicion, so the keys behind them are read again."""
     ordered = np.sort(hashes)
     suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(suspects):

@@ -1,0 +1,194 @@
+"""Groups as a table: who is in them, how alike, and whether their labels agree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.dedup.finders import FINDERS
+from curate.dedup.request import Request
+from curate.dedup.rows import Rows
+from curate.dedup.searches import Search
+from curate.dedup.stars import Stars
+from curate.digests import plain
+from curate.table import Table
+
+ALL_PAIRS = 64  # rows of a group up to which all its pairs are measured
+SOME_PAIRS = 2016  # pairs measured in a larger group: as many as 64 rows have
+MEASURES = ("signature", "embedding", "hash", "bytes")  # by which the likeness inside a group is told, the first in use
+SCHEMA = pa.schema(
+    [
+        pa.field("group", pa.int64(), nullable=False),
+        pa.field("kept_key", pa.string(), nullable=False),
+        pa.field("other_table", pa.bool_(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("smallest_similarity", pa.float64()),
+        pa.field("measure", pa.string()),
+        pa.field("margin", pa.float64()),
+        pa.field("finders", pa.list_(pa.string())),
+        pa.field("labels", pa.list_(pa.string())),
+        pa.field("conflict", pa.bool_(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Members:
+    """Rows by group.
+
+    Attributes:
+        group: of each row, shape (N,) int64; -1 for a row that is like no other. Larger groups have lower numbers.
+        rows: rows in groups, group by group, in each in the order of keeping, shape (M,).
+        start: where each group begins in ``rows``, shape (G + 1,).
+        size: rows of this table in each group, shape (G,).
+    """
+
+    group: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def table(
+        self,
+        table: Table,
+        request: Request,
+        searches: Mapping[str, Search],
+        stars: Stars,
+        outside: NDArray[np.bool_],
+        kept_key: pa.Array,
+    ) -> pa.Table:
+        """Return one row for each group; see ``SCHEMA``."""
+        number = self.group[self.rows]
+        finder = stars.finder[self.rows]
+        lead = self._kept_keys(table, outside, kept_key)
+        measure = next((name for name in MEASURES if name in searches), None)
+        columns = {
+            "group": pa.array(np.arange(len(self.size))),
+            "kept_key": lead,
+            "other_table": pa.array(outside[self.rows[self.start[:-1]]]),
+            "size": pa.array(self.size),
+            "smallest_similarity": pa.array(
+                self._smallest(searches[measure], FINDERS[measure].higher) if measure else []
+            ),
+            "measure": pa.array([measure] * len(self.size), pa.string()),
+            "margin": pa.array(self._margin(request, stars)),
+            "finders": _lists(number, pa.array(stars.names, pa.string()), finder, len(self.size)),
+        }
+        labels, conflict = self._labels(table, request)
+        columns |= {"labels": labels, "conflict": conflict}
+        return pa.table({field.name: columns[field.name] for field in SCHEMA}, schema=SCHEMA)
+
+    def _kept_keys(self, table: Table, outside: NDArray[np.bool_], kept_key: pa.Array) -> pa.Array:
+        """The key of the row that stays: the first of the group, or that of the other table."""
+        first = self.rows[self.start[:-1]]
+        own = np.full(len(self.group), -1)
+        own[first] = np.where(outside[first], -1, first)
+        mine = keys_at(table, own)[first]
+        theirs = kept_key.take(pa.array(first)).to_numpy(zero_copy_only=False)
+        return pa.array(np.where(outside[first], theirs, mine), pa.string())
+
+    def _smallest(self, search: Search, higher: bool) -> NDArray[np.float64]:
+        """The least alike of all pairs of a group; of a large one, of pairs that are spread over it."""
+        a, b, owner = [], [], []
+        for number, size in enumerate(self.size.tolist()):
+            if size < 2:
+                continue
+            if size <= ALL_PAIRS:
+                first, second = np.triu_indices(size, 1)
+            else:
+                step = np.arange(SOME_PAIRS)
+                first, second = np.zeros(SOME_PAIRS, np.int64), 1 + step * (size - 1) // SOME_PAIRS
+                half = SOME_PAIRS // 2  # half of them with the row that stays, half among the others
+                first[half:] = 1 + (step[half:] * 7919) % (size - 1)
+                first[half:] -= first[half:] == second[half:]
+            base = self.start[number]
+            a.append(self.rows[base + first])
+            b.append(self.rows[base + second])
+            owner.append(np.full(len(first), number))
+        worst = np.full(len(self.size), np.nan)
+        if not a:
+            return worst
+        found = search.measure(np.concatenate(a), np.concatenate(b))
+        at = np.concatenate(owner)
+        worst[np.unique(at)] = np.inf if higher else -np.inf
+        (np.minimum if higher else np.maximum).at(worst, at, found.similarity.astype(np.float64))
+        return worst
+
+    def _margin(self, request: Request, stars: Stars) -> NDArray[np.float64]:
+        """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal, below 0 a chain."""
+        margin = np.full(len(self.size), np.inf)
+        for number, name in enumerate(stars.names):
+            here = self.rows[stars.finder[self.rows] == number]
+            finder, threshold = FINDERS[name], request.thresholds[name]
+            room = finder.room(stars.similarity[here], threshold)
+            room = np.where(finder.holds(stars.similarity[here], threshold), room, -room)
+            np.minimum.at(margin, self.group[here], room)
+        return margin
+
+    def _labels(self, table: Table, request: Request) -> tuple[pa.Array, pa.Array]:
+        """The different labels of each group, and whether there is more than one; null is no label."""
+        n = len(self.size)
+        if request.label is None:
+            return pa.array([None] * n, pa.list_(pa.string())), pa.array(np.zeros(n, bool))
+        wanted = np.full(len(self.group), -1)
+        wanted[self.rows] = self.rows
+        found = keys_at(table, wanted, request.label)[self.rows]
+        encoded = pa.array(found, pa.string()).dictionary_encode()
+        code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+        lists = _lists(self.group[self.rows], encoded.dictionary, code, n)
+        return lists, pc.greater(pc.list_value_length(lists), 1)
+
+
+def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
+    """The different names of each group, as lists; a negative code is none."""
+    there = code >= 0
+    pairs = np.unique(np.stack([group[there], code[there].astype(np.int64)], 1), axis=0)
+    counts = np.bincount(pairs[:, 0], minlength=n)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names.take(pa.array(pairs[:, 1])))
+
+
+def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64], rows: Rows) -> Members:
+    """Number the groups: larger ones first, then by the hash of the key of the first row."""
+    n = len(stars.owner)
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have numbers of their own
+    taking_part = np.flatnonzero(stars.owner >= 0)
+    _, code = np.unique(owner[taking_part], return_inverse=True)
+    counts = np.bincount(code)
+    grouped = (counts[code] > 1) | outside[taking_part]
+    members, code = taking_part[grouped], code[grouped]
+    inside = np.lexsort((place[members], code))
+    members, code = members[inside], code[inside]
+    starts = np.flatnonzero(np.r_[True, code[1:] != code[:-1]]) if len(code) else np.zeros(0, np.int64)
+    sizes = np.diff(np.r_[starts, len(code)])
+    rank = np.lexsort((rows.ties[members[starts]], -sizes))
+    group = np.full(n, -1, np.int64)
+    number = np.empty(len(starts), np.int64)
+    number[rank] = np.arange(len(starts))
+    group[members] = np.repeat(number, sizes)
+    again = np.argsort(group[members], kind="stable")
+    size = sizes[rank]
+    return Members(group, members[again], np.concatenate([[0], np.cumsum(size)]).astype(np.int64), size)
+
+
+def keys_at(table: Table, rows: NDArray[np.int64], column: str = KEY) -> NDArray[np.object_]:
+    """Return the value of a text column at a row of the table for each entry; None where the entry is negative."""
+    wanted = np.unique(rows[rows >= 0])
+    values = np.full(len(wanted), None, object)
+    start = 0
+    for batch in table.batches([column]):
+        low, high = np.searchsorted(wanted, [start, start + batch.num_rows])
+        if high > low:
+            part = plain(batch.column(column)).take(pa.array(wanted[low:high] - start))
+            values[low:high] = part.cast(pa.string()).to_pylist()
+        start += batch.num_rows
+    out = np.full(len(rows), None, object)
+    there = rows >= 0
+    out[there] = values[np.searchsorted(wanted, rows[there])]
+    return out

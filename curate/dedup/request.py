@@ -1,0 +1,202 @@
+"""What somebody asks of a deduplication, checked against the table: finders, thresholds, views, who stays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from curate.apply import default_column
+from curate.dedup.finders import FINDERS, threshold_of
+from curate.dedup.keep import DEFAULT as KEEP_DEFAULT
+from curate.dedup.keep import Criterion, parse_keep
+from curate.dedup.rows import Needs
+from curate.table import Table
+from scoring.errors import InputError
+from scoring.images.views import View, views
+from scoring.lookup import lookup
+
+STAR, CHAIN = "star", "chain"
+GROUPS = {STAR: "no row further from the one that stays than the threshold", CHAIN: "rows that a chain of pairs joins"}
+COSINE, ELK = "cosine", "elk"
+SIMILARITIES = {COSINE: "cosine of the embeddings", ELK: "expected likelihood kernel: the radius follows kappa"}
+DEFAULT_FINDERS = ("bytes", "signature")
+WITHOUT_SIGNATURE = ("bytes", "hash")
+LABEL = "label"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A deduplication, ready to run on a table; also what the receipt records.
+
+    Attributes:
+        thresholds: finder -> threshold, in the order of ``FINDERS``.
+        mirrored: whether mirrored copies count as the same; so ``rotated`` and ``cropped``.
+        keep: criteria, as typed.
+        protect: condition on the rows that never go, or None.
+        label: column of labels, or None.
+        groups: ``star`` or ``chain``.
+        similarity: of embeddings, ``cosine`` or ``elk``.
+        kappa: column of the kappas for ``elk``, else None.
+        report_only: rows that are in the other table stay, and are told.
+    """
+
+    thresholds: dict[str, float]
+    mirrored: bool = False
+    rotated: bool = False
+    cropped: bool = False
+    keep: str = KEEP_DEFAULT
+    protect: str | None = None
+    label: str | None = None
+    groups: str = STAR
+    similarity: str = COSINE
+    kappa: str | None = None
+    report_only: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one rule of a policy."""
+        return {"rule": "dedup", **{name: getattr(self, name) for name in self.__dataclass_fields__}}
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> "Request":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: if it is something else.
+        """
+        names = set(cls.__dataclass_fields__)
+        given = {name: value for name, value in rule.items() if name in names}
+        if rule.get("rule") != "dedup" or not isinstance(given.get("thresholds"), dict):
+            raise InputError("expected the rule of a deduplication in the receipt, got something else; take a copy")
+        thresholds = given.pop("thresholds")
+        known = {str(name): threshold_of(str(name), _given(str(name), value)) for name, value in thresholds.items()}
+        return cls(known, **given)
+
+    def views(self) -> tuple[View, ...]:
+        """Return the views of a picture that are compared."""
+        return views(mirrored=self.mirrored, rotated=self.rotated, cropped=self.cropped)
+
+    def needs(self, criteria: Sequence[Criterion]) -> Needs:
+        """Return what has to be read of the table."""
+        numbers = [name for each in criteria for name in each.numbers] + ([self.kappa] if self.kappa else [])
+        present = [name for each in criteria for name in each.present]
+        return Needs(
+            frozenset(FINDERS[name].needs for name in self.thresholds),
+            tuple(dict.fromkeys(numbers)),
+            tuple(dict.fromkeys(present)),
+            (self.label,) if self.label else (),
+            self.protect,
+        )
+
+    def needs_of_other(self) -> Needs:
+        """Return what has to be read of the table to compare with."""
+        return Needs(
+            frozenset(FINDERS[name].needs for name in self.thresholds), tuple([self.kappa] if self.kappa else [])
+        )
+
+
+def _given(name: str, value: object) -> float | None:
+    if lookup(FINDERS, name, kind="finder").threshold is None:
+        return None
+    if not isinstance(value, int | float):
+        raise InputError(f"expected a number as the threshold of {name} in the receipt, got {value!r}; take a copy")
+    return float(value)
+
+
+def make_request(
+    table: Table,
+    finders: Mapping[str, float | None] | None = None,
+    *,
+    similarity: str = COSINE,
+    kappa: str | None = None,
+    label: str | None = None,
+    keep: str = KEEP_DEFAULT,
+    groups: str = STAR,
+    **rest: Any,
+) -> tuple[Request, list[Criterion], list[str]]:
+    """Check what is asked against a table.
+
+    Args:
+        table: to deduplicate.
+        finders: name -> threshold, None for its own; None for the default ones.
+        similarity: of embeddings.
+        kappa: column for ``elk``; None for the model's own.
+        label: column of labels; None for ``label`` where the table has one.
+        keep: criteria of who stays.
+        groups: ``star`` or ``chain``.
+        rest: other fields of ``Request``.
+
+    Returns:
+        the request, its criteria, and what a person should know.
+
+    Raises:
+        InputError: for anything that cannot be had from this table; the text says what can.
+    """
+    notes: list[str] = []
+    if finders is None:
+        finders = dict.fromkeys(_default_finders(table, notes))
+    if similarity == ELK and "embedding" not in finders:
+        finders = {**finders, "embedding": None}
+    thresholds = {name: threshold_of(name, finders[name]) for name in FINDERS if name in finders}
+    for name in finders:
+        lookup(FINDERS, name, kind="finder")
+        _has(table, name)
+    lookup(GROUPS, groups, kind="kind of groups")
+    lookup(SIMILARITIES, similarity, kind="similarity")
+    if kappa is not None and similarity != ELK:
+        raise InputError(f"--kappa {kappa} is for --similarity elk; add it, or leave --kappa out")
+    if similarity == ELK:
+        kappa = kappa or _kappa_column(table)
+        table.require([kappa])
+    if label is None and LABEL in table.schema.names:
+        label = LABEL
+    if label is not None:
+        table.require([label])
+    request = Request(thresholds, keep=keep, label=label, groups=groups, similarity=similarity, kappa=kappa, **rest)
+    if (request.mirrored or request.rotated or request.cropped) and "signature" not in thresholds:
+        raise InputError(
+            "--mirrored, --rotated and --cropped need the finder signature, which computes these views; "
+            f"got {', '.join(thresholds)}: add --finder signature"
+        )
+    return request, parse_keep(keep, table, label=label), notes
+
+
+def _default_finders(table: Table, notes: list[str]) -> tuple[str, ...]:
+    names = table.schema.names
+    if FINDERS["signature"].needs in names:
+        return tuple(name for name in DEFAULT_FINDERS if FINDERS[name].needs in names)
+    found = tuple(name for name in WITHOUT_SIGNATURE if FINDERS[name].needs in names)
+    if found:
+        notes.append(
+            f"{table.path} has no signature column, so only {' and '.join(found)} are compared, which miss most edited "
+            "copies; score the images again for better"
+        )
+        return found
+    if FINDERS["embedding"].needs in names:
+        notes.append(f"{table.path} has embeddings but no sha256, phash or signature: only embeddings are compared")
+        return ("embedding",)
+    raise InputError(
+        f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
+        f"{', '.join(names)}; score the images with curate score"
+    )
+
+
+def _has(table: Table, name: str) -> None:
+    column = FINDERS[name].needs
+    if column not in table.schema.names:
+        able = [each for each, finder in FINDERS.items() if finder.needs in table.schema.names]
+        raise InputError(
+            f"the finder {name} compares the column {column}, which {table.path} does not have; score the images "
+            f"again, or use --finder {' or '.join(able) or 'none: there is no other'}"
+        )
+
+
+def _kappa_column(table: Table) -> str:
+    kappas = [name for name in table.schema.names if name.startswith("kappa_")]
+    if len(kappas) == 1:
+        return kappas[0]
+    own = default_column(table) if kappas else ""
+    if own in kappas:
+        return own
+    raise InputError(
+        f"--similarity elk takes its radius from a kappa column; name one with --kappa "
+        f"(there are: {', '.join(kappas) or 'none'})"
+    )
