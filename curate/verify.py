@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from curate.columns import KEY
 from curate.digests import key_bytes, plain, tie_breaks
-from curate.filters import KEEP, OUTCOMES, Verdict, decide, rule_from_json
+from curate.filters import decide, rule_from_json
 from curate.gather import gather
+from curate.outcomes import KEEP, OUTCOMES
 from curate.receipts import read_receipt
 from curate.table import Table, open_table
 from scoring.errors import InputError
@@ -55,6 +56,13 @@ class Verification:
         self.problems += 1
         self.notes.append(text)
 
+    def check_digest(self, what: str, digest: str, expected: str) -> None:
+        """Record an input that is not the one that was read then."""
+        if digest != expected:
+            self.problem(
+                f"{what} is not the one that was read then: its digest is {digest[:16]}..., expected {expected[:16]}..."
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
         return {"identical": self.identical, **self.__dict__}
@@ -76,25 +84,57 @@ def verify(receipt: str | Path, table: str | Path | None = None) -> Verification
     receipt = Path(receipt)
     noted = read_receipt(receipt)
     source = open_table(table if table is not None else _moved(receipt, noted), require=[KEY])
-    rules = [rule_from_json(rule) for rule in noted["policy"]]
-    scores, digest = gather(source, rules)
-    verdict = decide(rules, scores)
-    result = Verification(n_rows=len(scores.ok))
-    if digest != noted["input"]["digest"]:
-        result.problem(
-            f"the input is not the one that was filtered: its digest is {digest[:16]}..., expected "
-            f"{noted['input']['digest'][:16]}..."
-        )
+    again = _decide_again(source, noted["policy"])
+    result = Verification(n_rows=len(again.outcome))
+    result.check_digest("the input", again.digest, noted["input"]["digest"])
+    for text, digest, expected in again.others:
+        result.check_digest(text, digest, expected)
     folder = receipt.parent
     decisions = _output(folder, noted, "decisions", result)
     subset = _output(folder, noted, "subset", result)
-    same_order = _compare_decisions(source, scores.tie_breaks, verdict, decisions, result)
-    _compare_subset_keys(source, scores.tie_breaks, verdict, subset, result)
+    same_order = _compare_decisions(source, again, decisions, result)
+    _compare_subset_keys(source, again, subset, result)
     if not same_order:
         result.notes.append("the input has another order of rows now; rows were compared by key, not every column")
     elif result.identical:
-        _compare_subset_rows(source, verdict, subset, result)
+        _compare_subset_rows(source, again, subset, result)
     return result
+
+
+@dataclass(frozen=True)
+class _Again:
+    """A policy decided again: what became of N rows, and the digests of what was read.
+
+    ``others`` are further inputs: what it is, its digest now, its digest then.
+    """
+
+    outcome: np.ndarray
+    hashes: np.ndarray
+    digest: str
+    others: tuple[tuple[str, str, str], ...] = ()
+
+
+def _decide_again(source: Table, policy: list[Any]) -> _Again:
+    if any(isinstance(rule, dict) and rule.get("rule") == "dedup" for rule in policy):
+        return _deduplicate_again(source, policy)
+    rules = [rule_from_json(rule) for rule in policy]
+    scores, digest = gather(source, rules)
+    return _Again(decide(rules, scores).outcome, scores.tie_breaks, digest)
+
+
+def _deduplicate_again(source: Table, policy: list[Any]) -> _Again:
+    from curate.dedup.keep import parse_keep
+    from curate.dedup.request import Request
+    from curate.dedup.run import decide_duplicates
+
+    if len(policy) != 1:
+        raise InputError(f"expected one rule in the receipt of a deduplication, got {len(policy)}; take a copy")
+    request = Request.from_json(policy[0])
+    against = policy[0].get("against")
+    other = open_table(str(against["path"]), require=[KEY]) if isinstance(against, dict) else None
+    found = decide_duplicates(source, request, parse_keep(request.keep, source, label=request.label), other)
+    others = ((f"{other.path}", found.other_digest, str(against.get("digest"))),) if other else ()
+    return _Again(found.outcome, found.rows.ties, found.rows.digest, others)
 
 
 def _moved(receipt: Path, noted: dict[str, Any]) -> Path:
@@ -130,9 +170,7 @@ def _read_keys(table: Table, extra: tuple[str, ...] = ()) -> Iterator[tuple[np.n
         yield tie_breaks(key_bytes(batch.column(KEY))), batch
 
 
-def _compare_decisions(
-    source: Table, hashes: np.ndarray, verdict: Verdict, decisions: Table, result: Verification
-) -> bool:
+def _compare_decisions(source: Table, again: _Again, decisions: Table, result: Verification) -> bool:
     """Compare decisions by key; return whether both files have the same order."""
     decisions.require(["decision"])
     codes = pa.array(OUTCOMES)
@@ -142,11 +180,11 @@ def _compare_decisions(
         words = plain(batch.column("decision")).cast(pa.string())
         noted.append(pc.fill_null(pc.index_in(words, codes), -1).to_numpy(zero_copy_only=False).astype(np.int16))
     was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
-    found, at = _find(hashes, was_hashes)
-    changed = np.flatnonzero(~found | (was[at] != verdict.outcome if len(was) else True))
-    _name_rows(source, changed, verdict, found, at, was, result)
-    _name_extra(decisions, ~_find(was_hashes, hashes)[0], "decided then, but no longer in the input", result)
-    return np.array_equal(hashes, was_hashes)
+    found, at = _find(again.hashes, was_hashes)
+    changed = np.flatnonzero(~found | (was[at] != again.outcome if len(was) else True))
+    _name_rows(source, changed, again, found, at, was, result)
+    _name_extra(decisions, ~_find(was_hashes, again.hashes)[0], "decided then, but no longer in the input", result)
+    return np.array_equal(again.hashes, was_hashes)
 
 
 def _find(wanted: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +201,7 @@ def _find(wanted: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def _name_rows(
     source: Table,
     changed: np.ndarray,
-    verdict: Verdict,
+    again: _Again,
     found: np.ndarray,
     at: np.ndarray,
     was: np.ndarray,
@@ -171,7 +209,7 @@ def _name_rows(
 ) -> None:
     names = _keys_at(source, changed[:N_NAMED])
     for row in changed.tolist():
-        now = OUTCOMES[verdict.outcome[row]]
+        now = OUTCOMES[again.outcome[row]]
         then = "not there" if not found[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
         result.differ(f"{names.get(row, '')}: now {now}, then {then}")
 
@@ -196,23 +234,21 @@ def _keys_at(table: Table, rows: np.ndarray) -> dict[int, str]:
     return names
 
 
-def _compare_subset_keys(
-    source: Table, hashes: np.ndarray, verdict: Verdict, subset: Table, result: Verification
-) -> None:
+def _compare_subset_keys(source: Table, again: _Again, subset: Table, result: Verification) -> None:
     """The subset must hold the kept rows, all of them and no other."""
     pieces = [piece for piece, _ in _read_keys(subset)]
     present = np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
-    kept = np.flatnonzero(verdict.outcome == KEEP)
-    missing = kept[~_find(hashes[kept], present)[0]]
+    kept = np.flatnonzero(again.outcome == KEEP)
+    missing = kept[~_find(again.hashes[kept], present)[0]]
     names = _keys_at(source, missing[:N_NAMED])
     for row in missing.tolist():
         result.differ(f"{names.get(row, '')}: kept, but not in the subset")
-    _name_extra(subset, ~_find(present, hashes[kept])[0], "in the subset, but not kept", result)
+    _name_extra(subset, ~_find(present, again.hashes[kept])[0], "in the subset, but not kept", result)
     if len(present) != len(np.unique(present)):
         result.problem("the subset holds some rows more than once")
 
 
-def _compare_subset_rows(source: Table, verdict: Verdict, subset: Table, result: Verification) -> None:
+def _compare_subset_rows(source: Table, again: _Again, subset: Table, result: Verification) -> None:
     """Both in the same order: every column of every kept row must be the same."""
     if source.schema != subset.schema:
         result.problem("the input has other columns or types now than the subset")
@@ -220,7 +256,7 @@ def _compare_subset_rows(source: Table, verdict: Verdict, subset: Table, result:
     waiting = _Aligned(subset)
     start = 0
     for batch in source.batches():
-        kept = batch.filter(pa.array(verdict.outcome[start : start + batch.num_rows] == KEEP))
+        kept = batch.filter(pa.array(again.outcome[start : start + batch.num_rows] == KEEP))
         start += batch.num_rows
         for old in waiting.take(kept.num_rows):
             now, kept = kept.slice(0, old.num_rows), kept.slice(old.num_rows)

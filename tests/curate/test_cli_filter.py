@@ -249,7 +249,7 @@ def test_verify_exits_0_when_identical_and_1_when_not(folder):
     result = run("verify", "kept.receipt.json", "--table", "changed.parquet")
     assert result.exit_code == 1
     assert "k0: now keep, then drop" in result.stderr
-    assert "the input is not the one that was filtered" in result.stderr
+    assert "the input is not the one that was read then" in result.stderr
     assert "different: " in result.stderr.splitlines()[-1]
 
 

@@ -395,7 +395,7 @@ def test_verify_names_the_rows_that_a_changed_input_decides_otherwise(scored, tm
     result = verify(tmp_path / "kept.receipt.json", tmp_path / "other.parquet")
     assert not result.identical
     assert result.different[:2] == ["img/0000.jpg: now keep, then drop", "img/0023.jpg: now keep, then drop"]
-    assert any("the input is not the one that was filtered" in note for note in result.notes)
+    assert any("the input is not the one that was read then" in note for note in result.notes)
     assert "img/0000.jpg: kept, but not in the subset" in result.different
 
 
