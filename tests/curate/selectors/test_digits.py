@@ -6,10 +6,10 @@ multinomial logistic regression with C = 1; selectors look at rows of length 1; 
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from replayed import digits
 
 from curate.selectors import SELECTORS
-from curate.simulate import Replay, lift, replay
+from curate.simulate import lift, replay
 
 BUDGETS = (10, 20, 40, 60, 80, 100, 150, 200)
 SEEDS = range(20)
@@ -20,15 +20,6 @@ PUBLISHED = {  # accuracy in percent at each budget
     "entropy": (44.4, 51.4, 63.1, 70.6, 80.3, 83.9, 89.0, 92.7),
     "badge": (44.4, 64.1, 78.7, 86.2, 89.9, 91.4, 94.3, 95.5),
 }
-
-
-def digits():
-    """The split of the protocol; the light model scales features itself, so they stay as they are."""
-    x, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(x))
-    pool, test = order[:1297], order[1297:]
-    vectors = (x[pool] / np.linalg.norm(x[pool], axis=1, keepdims=True)).astype(np.float32)
-    return Replay(x[pool], y[pool], x[test], y[test], vectors=vectors, calibrate=False)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,114 @@
+import math
+
+import numpy as np
+import pytest
+
+from curate.selectors import Pool
+from curate.selectors.ranked import Bald, Entropy, HighestScore, JensenShannon, LeastConfidence, Margin, RhoLoss
+from curate.selectors.scores import SCORES, bald, entropy, jensen_shannon, least_confidence, margin, rho_loss
+
+
+def chances(*shape, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.full(shape[-1], 0.4), shape[:-1]).astype(np.float32)
+
+
+def entropy_of(p):
+    return -sum(float(x) * math.log(x) for x in p if x > 0)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 17])
+def test_scores_of_a_distribution_match_their_definitions(n_classes):
+    rows = chances(40, n_classes)
+    for row, least, gap, nats in zip(rows, least_confidence(rows), margin(rows), entropy(rows), strict=True):
+        best = sorted(map(float, row), reverse=True)
+        assert least == pytest.approx(1 - best[0], abs=1e-12)
+        assert gap == pytest.approx(1 - (best[0] - (best[1] if n_classes > 1 else 0)), abs=1e-12)
+        assert nats == pytest.approx(entropy_of(row), abs=1e-9)
+
+
+def test_scores_of_known_distributions():
+    coin, sure = [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]
+    rows = np.array([coin, sure, [1 / 3] * 3])
+    assert least_confidence(rows) == pytest.approx([0.5, 0, 2 / 3])
+    assert margin(rows) == pytest.approx([1, 0, 1])
+    assert entropy(rows) == pytest.approx([math.log(2), 0, math.log(3)])
+    assert bald(np.array([[coin], [sure]])) == pytest.approx(
+        [entropy_of([0.25, 0.75]) - math.log(2) / 2]
+    )  # mean (1/4, 3/4); one of two is a coin flip
+
+
+def test_bald_is_the_entropy_of_the_mean_less_the_mean_entropy():
+    draws = chances(5, 30, 4)
+    for row in range(30):
+        mean = draws[:, row].astype(float).mean(0)
+        expected = entropy_of(mean) - sum(entropy_of(draw) for draw in draws[:, row]) / 5
+        assert bald(draws)[row] == pytest.approx(expected, abs=1e-6)
+
+
+def test_jensen_shannon_is_the_mean_divergence_from_the_mean_and_ranks_like_bald():
+    draws = chances(5, 30, 4)
+    for row in range(30):
+        p = draws[:, row].astype(float)
+        divergence = sum(x * math.log(x / m) for draw in p for x, m in zip(draw, p.mean(0), strict=True) if x > 0) / 5
+        assert jensen_shannon(draws)[row] == pytest.approx(divergence / math.log(5), abs=1e-6)
+    assert np.array_equal(np.argsort(jensen_shannon(draws)), np.argsort(bald(draws)))
+
+
+def test_jensen_shannon_keeps_disagreements_that_a_difference_of_entropies_loses():
+    step = 1e-9
+    draws = np.array([[[0.5 + step, 0.5 - step]], [[0.5 - step, 0.5 + step]]])
+    expected = 2 * step**2 / math.log(2)  # second order of KL around the even chance
+    assert jensen_shannon(draws)[0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_models_that_disagree_wholly_reach_the_most_and_one_model_agrees_with_itself():
+    draws = np.eye(3)[:, None, :]
+    assert jensen_shannon(draws)[0] == pytest.approx(1)
+    assert bald(draws)[0] == pytest.approx(math.log(3))
+    assert jensen_shannon(draws[:1])[0] == bald(draws[:1])[0] == 0
+
+
+def test_noise_that_all_models_agree_on_is_no_disagreement():
+    draws = np.repeat(chances(1, 20, 3), 4, axis=0)
+    assert bald(draws).max() < 1e-6
+    assert jensen_shannon(draws).max() < 1e-6
+
+
+def test_rho_loss_leaves_noise_and_what_is_learnt():
+    learnable, noise, learnt = 0, 1, 2
+    found = rho_loss(np.array([2.0, 3.0, 0.1]), np.array([0.2, 3.1, 0.1]))
+    assert found == pytest.approx([1.8, -0.1, 0.0])
+    assert list(np.argsort(-found)) == [learnable, learnt, noise]
+
+
+def test_scores_over_many_blocks_equal_those_of_single_rows():
+    rows = chances(7001, 600)  # more numbers than one block holds
+    for score in (least_confidence, margin, entropy):
+        whole = score(rows)
+        for row in (0, 6665, 6666, 6667, 7000):
+            assert whole[row] == score(rows[row : row + 1])[0]
+    draws = np.stack([rows, rows[::-1]])
+    assert jensen_shannon(draws)[6800] == jensen_shannon(draws[:, 6800:6801])[0]
+
+
+@pytest.mark.parametrize("kind", [LeastConfidence, Margin, Entropy, Bald, JensenShannon, HighestScore, RhoLoss])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_ranked_selector_takes_the_candidates_one_by_one_from_the_highest(kind, seed):
+    generator = np.random.default_rng(seed)
+    values = {name: generator.integers(0, 9, 50).astype(np.float32) for name in ("uncertainty", "loss", "holdout_loss")}
+    pool = Pool(np.arange(0, 50, 2), np.array([1, 3]), probabilities=chances(50, 3), draws=chances(2, 50, 3), **values)
+    score = SCORES[kind.score].compute(pool)
+    left, expected = list(range(0, 50, 2)), []
+    while len(expected) < 11:
+        best = max(left, key=lambda row: (score[row], -row))  # of equal ones the lower row
+        expected.append(best)
+        left.remove(best)
+    found = kind()(pool, 11)
+    assert found.rows.tolist() == expected
+    assert found.gains.tolist() == [score[row] for row in expected]
+
+
+def test_scores_of_rows_that_are_no_candidates_do_not_matter():
+    uncertainty = np.array([9, 1, 8, 2, 7], np.float32)
+    pool = Pool(np.array([1, 3]), np.array([0]), uncertainty=uncertainty)
+    assert HighestScore()(pool, 2).rows.tolist() == [3, 1]
