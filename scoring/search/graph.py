@@ -71,9 +71,11 @@ def knn_graph(
         return _exact_graph(vectors, k)
     middle = spherical_kmeans(vectors, n_clusters, seed=seed, iterations=ITERATIONS)
     shelves = Shelves(vectors, assign(vectors, middle)[0][:, 0], middle)
-    probes, measured = _choose_probes(shelves, k, recall, seed)
     index = np.full((len(vectors), k), -1, np.int32)
     cosine = np.full((len(vectors), k), -np.inf, np.float32)
+    if not len(shelves.order):
+        return Graph(index, cosine, Recall.of_everything())
+    probes, measured = _choose_probes(shelves, k, recall, seed)
     for start in range(0, len(shelves.order), QUERIES):  # cluster by cluster: they look at the same ones
         rows = shelves.order[start : start + QUERIES]
         index[rows], cosine[rows] = shelves.neighbours(rows, k, probes)

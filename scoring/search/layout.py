@@ -66,6 +66,8 @@ class Layout:
             queries: their numbers, ascending, shape (Q,).
             probed: clusters of each, shape (Q, P).
         """
+        if not len(queries):
+            return []
         flat = probed.ravel()
         by_cluster = np.argsort(flat, kind="stable")
         query = np.repeat(queries, probed.shape[1])[by_cluster]

@@ -81,7 +81,8 @@ class Shelves:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the best k; where cosines are too close to call they are made again in float64, ties by row."""
         close = (((best[:, :-1] - best[:, 1:]) < CLOSE) & (index[:, 1:] >= 0)).any(1).nonzero().flatten()
-        for some in close.split(AT_ONCE):
+        for start in range(0, len(close), AT_ONCE):
+            some = close[start : start + AT_ONCE]
             index[some] = torch.where(index[some] < 0, len(self.vectors), index[some]).sort(dim=1).values
             there = index[some]
             missing = there == len(self.vectors)

@@ -1,0 +1,134 @@
+"""HammingIndex against all pairs, at every radius."""
+
+import numpy as np
+import pytest
+
+from scoring.search import HammingIndex
+from scoring.search.hamming import bits_set
+
+
+def codes(n, *, seed=0, flips=6):
+    """Random codes, many of them another one with some bits turned."""
+    generator = np.random.default_rng(seed)
+    found = generator.integers(0, 2**64, size=n, dtype=np.uint64)
+    for _ in range(flips):
+        copied = generator.random(n) < 0.4
+        turned = np.uint64(1) << generator.integers(0, 64, size=n, dtype=np.uint64)
+        found = np.where(copied, found[generator.permutation(n)] ^ turned, found)
+    return found
+
+
+def difference(first, second):
+    return np.array([[(int(a) ^ int(b)).bit_count() for b in second] for a in first])
+
+
+def as_dict(links):
+    return dict(zip(zip(links.query.tolist(), links.row.tolist(), strict=True), links.similarity.tolist(), strict=True))
+
+
+def expected(queries, rows, radius, among=None):
+    bits = difference(queries, rows)
+    close = bits <= radius if among is None else (bits <= radius) & among
+    return {(int(q), int(r)): float(bits[q, r]) for q, r in zip(*np.nonzero(close), strict=True)}
+
+
+@pytest.mark.parametrize("radius", range(21))
+@pytest.mark.parametrize("in_a_row", [False, True])
+def test_every_radius_finds_what_comparing_all_with_all_finds(radius, in_a_row):
+    rows = codes(400, flips=radius + 2)
+    index = HammingIndex(rows, radius)
+    index._in_a_row = in_a_row  # both roads, whatever the index would have chosen
+    assert as_dict(index.search(rows[:60])) == expected(rows[:60], rows, radius)
+
+
+@pytest.mark.parametrize("radius", [0, 1, 2, 3, 5, 8, 20])
+def test_two_codes_that_differ_in_exactly_the_radius_are_found_wherever_the_bits_are(radius):
+    generator = np.random.default_rng(radius)
+    base = generator.integers(0, 2**64, size=300, dtype=np.uint64)
+    turned = [sum(1 << int(bit) for bit in generator.choice(64, radius, replace=False)) for _ in base]
+    index = HammingIndex(np.concatenate([base, base ^ np.array(turned, np.uint64)]), radius)
+    index._in_a_row = False
+    found = as_dict(index.search(base))
+    assert all(found[(place, place + 300)] == radius for place in range(300))
+
+
+@pytest.mark.parametrize("radius", [0, 3, 10])
+def test_first_gives_each_row_its_first_link_and_among_only_those_asked_for(radius):
+    rows = np.concatenate([codes(300), codes(300)])
+    queries = rows[::-7]
+    among = np.random.default_rng(0).random(600) < 0.5
+    index = HammingIndex(rows, radius)
+    for given in (None, among):
+        everything = expected(queries, rows, radius, given)
+        assert as_dict(index.search(queries, given)) == everything
+        lowest = {}
+        for query, row in sorted(everything):
+            lowest.setdefault(row, query)
+        assert as_dict(index.search(queries, given, first=True)) == {
+            (query, row): everything[query, row] for row, query in lowest.items()
+        }
+
+
+def test_links_are_sorted_and_typed():
+    links = HammingIndex(codes(500), 4).search(codes(500))
+    assert (np.diff(links.query * 500 + links.row) > 0).all()
+    assert (links.query.dtype, links.row.dtype, links.similarity.dtype) == (np.int64, np.int64, np.float32)
+
+
+def test_a_hundred_thousand_copies_are_one_code():
+    rows = codes(120_000, flips=0)
+    rows[10_000:110_000] = rows[0]
+    rows[115_000] = rows[0] ^ np.uint64(5)
+    index = HammingIndex(rows, 3)
+    first = index.search(rows, first=True)  # all links would be ten billion
+    assert len(first) == 120_000
+    group = first.query[first.row >= 10_000][:100_000]
+    assert not group.any()
+    assert first.query[first.row == 115_000].tolist() == [0]
+    assert len(index.search(rows[115_000:115_001])) == 100_002
+
+
+def test_codes_that_share_a_band_do_not_hide_one_another(monkeypatch):
+    monkeypatch.setattr("scoring.search.hamming.MET", 50)
+    rows = (np.arange(700, dtype=np.uint64) << np.uint64(32)) | np.uint64(0xABCD)  # three of four bands nearly equal
+    index = HammingIndex(rows, 3)
+    index._in_a_row = False
+    assert as_dict(index.search(rows[::50])) == expected(rows[::50], rows, 3)
+
+
+def test_a_block_that_does_not_divide_the_codes_changes_nothing(monkeypatch):
+    monkeypatch.setattr("scoring.search.hamming.AT_ONCE", 37)
+    rows = codes(300)
+    index = HammingIndex(rows, 18)
+    index._in_a_row = True
+    assert as_dict(index.search(rows[:40])) == expected(rows[:40], rows, 18)
+
+
+def test_all_codes_equal_one_code_and_no_code_are_defined():
+    one = np.array([2**64 - 1], np.uint64)
+    assert as_dict(HammingIndex(one, 0).search(one)) == {(0, 0): 0.0}
+    assert len(HammingIndex(np.repeat(one, 30), 20).search(np.repeat(one, 4))) == 120
+    assert not len(HammingIndex(one[:0], 3).search(one))
+    assert not len(HammingIndex(one, 3).search(one[:0]))
+    assert not len(HammingIndex(one, 3).search(one, np.zeros(1, bool)))
+
+
+def test_bits_are_counted_with_and_without_the_function_of_numpy_2(monkeypatch):
+    values = np.array([0, 1, 2**64 - 1, 2**63, 0x5555555555555555, 12345678901234567890], np.uint64)
+    true = [int(value).bit_count() for value in values]
+    assert bits_set(values).tolist() == true
+    monkeypatch.delattr(np, "bitwise_count", raising=False)
+    assert bits_set(values).tolist() == true
+
+
+def test_arguments_out_of_range_are_refused():
+    rows = codes(5)
+    for radius in (-1, 21):
+        with pytest.raises(ValueError, match="between 0 and 20"):
+            HammingIndex(rows, radius)
+    with pytest.raises(ValueError, match=r"codes must be uint64.*int64"):
+        HammingIndex(rows.astype(np.int64), 3)
+    with pytest.raises(ValueError, match="queries must be uint64"):
+        HammingIndex(rows, 3).search(rows.reshape(1, -1))
+    with pytest.raises(ValueError, match="among must be bool"):
+        HammingIndex(rows, 3).search(rows, np.ones(4, bool))
