@@ -1,6 +1,7 @@
 """To annotation tools and back: one file a format."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from curate.export.coco import COCO
 from curate.export.contract import Format, Going, ImageReader, Written
 from curate.export.csv_file import CSV
 from curate.export.fiftyone import FIFTYONE
+from curate.export.folders import uri_reader
 from curate.export.imagefolder import IMAGEFOLDER
 from curate.export.label_studio import LABEL_STUDIO
 from curate.export.labels import Ignored, Label, Labels, Problem, Round, summary
@@ -40,7 +42,12 @@ def write_batch(table: pa.Table, out: str | Path, format: str, how: Going | None
     writer = lookup(FORMATS, format, kind="format")
     path = Path(out)
     require_folder(path)
-    return writer.write(batch_of(table), path, how or Going())
+    batch = batch_of(table)
+    written = writer.write(batch, path, how or Going())
+    if not batch.left_out:
+        return written
+    note = f"left out, as no tool reads them: {', '.join(batch.left_out)}"
+    return replace(written, notes=(*written.notes, note))
 
 
 def read_labels(
@@ -83,5 +90,6 @@ __all__ = [
     "batch_of",
     "read_labels",
     "summary",
+    "uri_reader",
     "write_batch",
 ]

@@ -39,7 +39,7 @@ class Item:
     def predicted(self) -> str | None:
         """The class that the light model expects."""
         value = self.values.get(PREDICTED)
-        return None if value is None else str(value)
+        return None if value is None or value == "" else str(value)
 
     @property
     def probability(self) -> float | None:

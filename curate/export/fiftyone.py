@@ -5,6 +5,7 @@ Source: the layout as FiftyOne 1.x writes and imports it, https://docs.voxel51.c
 """
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from curate.export.contract import Format, Going, Written
 from curate.export.folders import NewFolder
 from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round
 from curate.export.names import KeyNames
-from curate.export.text import read_json, to_json
+from curate.export.text import read_json, to_json, to_json_list
 from scoring.errors import InputError
 
 VERSION = "1.0.0"  # of the layout; newer FiftyOne migrates it as it imports
@@ -38,19 +39,28 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
         InputError: also if an image cannot be had; names the key.
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
+    wide = _wide(batch)
     with NewFolder(out) as folder:
-        samples = [_sample(item, f"{DATA}/{folder.add_image(item, DATA, how)}") for item in batch]
-        folder.write(SAMPLES, to_json({"samples": samples}))
-        folder.write(METADATA, to_json(_metadata(batch, out.name, how.classes)))
+        samples = [_sample(item, f"{DATA}/{folder.add_image(item, DATA, how)}", wide) for item in batch]
+        folder.write(SAMPLES, b'{"samples": ' + to_json_list(samples) + b"}\n")
+        folder.write(METADATA, to_json(_metadata(batch, out.name, how.classes, wide)))
     return Written((out,), len(batch))
 
 
-def _values(item: Item) -> dict[str, Value]:
+def _wide(batch: Batch) -> set[str]:
+    """Return the columns of whole numbers that the database cannot hold (more than 64 bits with a sign)."""
+    found = ((name, value) for item in batch for name, value in item.prefixed.items())
+    return {name for name, value in found if isinstance(value, int) and not -(2**63) <= value < 2**63}
+
+
+def _values(item: Item, wide: set[str]) -> dict[str, Value]:
+    """Return an item's fields, under names that the database takes; wide numbers as text."""
     said = (f"{PREFIX}predicted", f"{PREFIX}probability")
-    return {name: value for name, value in item.prefixed.items() if name not in said}
+    values = {name: value for name, value in item.prefixed.items() if name not in said}
+    return {re.sub(r"\W", "_", name): str(value) if name in wide else value for name, value in values.items()}
 
 
-def _sample(item: Item, path: str) -> dict[str, Any]:
+def _sample(item: Item, path: str, wide: set[str]) -> dict[str, Any]:
     tags = ["curate"] + [f"round-{item.values['round']}"] * ("round" in item.values)
     digest = int.from_bytes(hashlib.sha256(item.key.encode()).digest()[-4:], "big")
     sample: dict[str, Any] = {
@@ -60,7 +70,7 @@ def _sample(item: Item, path: str) -> dict[str, Any]:
         "metadata": None,
         "_media_type": "image",
         "_rand": digest / 2**32,
-        **_values(item),
+        **_values(item, wide),
     }
     if item.predicted is not None:
         sample[PREDICTION] = {
@@ -78,10 +88,10 @@ def _object_id(text: str) -> dict[str, str]:
     return {"$oid": hashlib.sha256(text.encode()).hexdigest()[:24]}
 
 
-def _metadata(batch: Batch, name: str, classes: tuple[str, ...]) -> dict[str, Any]:
+def _metadata(batch: Batch, name: str, classes: tuple[str, ...], wide: set[str]) -> dict[str, Any]:
     kinds: dict[str, str] = {}
     for item in batch:
-        for column, value in _values(item).items():
+        for column, value in _values(item, wide).items():
             kinds.setdefault(column, _KINDS[type(value)])
     fields = [
         _field("id", "ObjectIdField", stored_as="_id"),

@@ -13,7 +13,7 @@ from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Format, Going, Written
 from curate.export.folders import image_bytes
 from curate.export.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round, text_of
-from curate.export.text import MOST_BYTES, read_json, to_json
+from curate.export.text import MOST_BYTES, read_json, to_json_list
 from scoring.atomic import AtomicFile, commit_together
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
@@ -42,7 +42,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     files = [AtomicFile(out, overwrite=how.overwrite)]
     notes = []
     try:
-        files[0].write(to_json(tasks))
+        files[0].write(to_json_list(tasks))
         if how.classes:
             files.append(AtomicFile(config, overwrite=how.overwrite))
             files[1].write(labelling_configuration(how.classes).encode())

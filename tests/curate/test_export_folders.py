@@ -4,13 +4,15 @@ import json
 import os
 import shutil
 import string
+import tarfile
 
+import pyarrow as pa
 import pytest
 from exporting import KEYS, batch, counts, pairs, picture
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export import Going, read_labels, write_batch
+from curate.export import Going, read_labels, uri_reader, write_batch
 from curate.export.folders import NewFolder
 from curate.export.names import KeyNames, file_name
 from curate.manifest.contract import ReadError
@@ -160,6 +162,42 @@ def test_images_come_from_the_reader_where_there_is_one(tmp_path):
     assert names == sorted(["metadata.jsonl", file_name("a") + ".jpg", file_name("s.tar/b") + ".jpg"])
     with pytest.raises(InputError, match="image of 'gone': no such member"):
         write_batch(batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", Going(images=reader))
+
+
+def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
+    member = tmp_path / "x.png"
+    member.write_bytes(picture(3))
+    with tarfile.open(tmp_path / "s.tar", "w") as shard:
+        shard.add(member, "x.png")
+    table = batch(tmp_path / "i", ["a.png", "x.png"], uri=[str(member), f"{tmp_path / 's.tar'}::x.png"])
+    write_batch(table, tmp_path / "out", "imagefolder", Going(images=uri_reader(table)))
+    for name in ("a.png", "x.png"):
+        assert (tmp_path / "out" / "train" / name).read_bytes() == picture(3)
+    none = batch(tmp_path / "i", ["a.png"], uri=[None])
+    with pytest.raises(InputError, match=r"image of 'a.png': the table names no file"):
+        write_batch(none, tmp_path / "other", "imagefolder", Going(images=uri_reader(none)))
+
+
+def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path):
+    table = batch(tmp_path / "i", ["a"], uri=["https://host/a.jpg?signature=secret"])
+    with pytest.raises(InputError, match="expected a local file for 'a', got a URL; give a reader") as caught:
+        write_batch(table, tmp_path / "out", "imagefolder")
+    assert "secret" not in str(caught.value)
+
+
+def test_numbers_and_names_that_the_database_of_fiftyone_cannot_hold_are_made_fit(tmp_path):
+    more = {"phash": pa.array([2**64 - 1, 1], pa.uint64()), "a.b$c": [1, 2]}
+    table = (
+        batch(tmp_path / "i", ["a", "b"]).append_column("phash", more["phash"]).append_column("a.b$c", [more["a.b$c"]])
+    )
+    written = write_batch(table, tmp_path / "out", "fiftyone")
+    assert written.notes == ("left out, as no tool reads them: embedding",)
+    first, second = json.loads((tmp_path / "out" / "samples.json").read_text())["samples"]
+    assert (first["curate_phash"], second["curate_phash"]) == (str(2**64 - 1), "1")
+    assert (first["curate_a_b_c"], second["curate_a_b_c"]) == (1, 2)
+    fields = json.loads((tmp_path / "out" / "metadata.json").read_text())["sample_fields"]
+    declared = {one["name"]: one["ftype"].rpartition(".")[2] for one in fields}
+    assert (declared["curate_phash"], declared["curate_a_b_c"]) == ("StringField", "IntField")
 
 
 def test_a_folder_that_is_there_is_never_replaced(tmp_path):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 from exporting import KEYS, batch, counts, pairs
 
@@ -135,7 +136,8 @@ print(json.dumps(classes))
 def test_fiftyone_imports_the_folder_and_what_it_exports_comes_back(tmp_path):
     """The database is mongomock's, in memory: FiftyOne's importer and exporter are the real ones."""
     keys = KEYS[:6]
-    write_batch(batch(tmp_path / "i", keys), tmp_path / "out", "fiftyone", Going(classes=CLASSES))
+    table = batch(tmp_path / "i", keys).append_column("phash", pa.array([2**64 - 1] * len(keys), pa.uint64()))
+    write_batch(table, tmp_path / "out", "fiftyone", Going(classes=CLASSES))
     code = """
 import os, sys
 os.environ["FIFTYONE_DATABASE_URI"] = "mongodb://localhost"
