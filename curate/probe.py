@@ -110,7 +110,7 @@ def fit_linear_probe(
     check_labelled(vectors, labels, n_classes)
     spread = spread or spread_of(vectors)
     rows = torch.from_numpy((vectors.astype(np.float64) - spread.mean) * spread.scale)
-    target = torch.from_numpy(np.ascontiguousarray(labels, np.int64))
+    target = torch.from_numpy(np.array(labels, np.int64))
     fitted = _fit(rows, target, n_classes)
     temperature = _temperature(rows, target, n_classes, seed) if calibrate else 1.0
     weight = fitted.weight.numpy() * spread.scale
