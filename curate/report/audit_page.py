@@ -66,7 +66,6 @@ function show() {
   count.textContent = `${rows.filter((row) => row[column] !== "").length} of ${rows.length} pairs answered`;
 }
 function move(to) {
-  if (sections.length === 0) return show();
   current = Math.min(Math.max(to, 0), sections.length - 1);
   show();
   sections[current].scrollIntoView({block: "start"});
@@ -97,7 +96,7 @@ sections.forEach((section, at) => section.addEventListener("click", (event) => {
 }));
 document.getElementById("save").addEventListener("click", save);
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || rows.length === 0) return;
   const key = event.key.toLowerCase();
   if (key in words) answer(current, words[key]);
   else if (key === "arrowdown" || key === "arrowright") move(current + 1);
