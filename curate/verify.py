@@ -123,9 +123,9 @@ def _decide_again(source: Table, policy: list[Any]) -> _Again:
 
 
 def _deduplicate_again(source: Table, policy: list[Any]) -> _Again:
+    from curate.dedup.decide import decide_duplicates
     from curate.dedup.keep import parse_keep
     from curate.dedup.request import Request
-    from curate.dedup.run import decide_duplicates
 
     if len(policy) != 1:
         raise InputError(f"expected one rule in the receipt of a deduplication, got {len(policy)}; take a copy")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.report import emit, say, show_table
 
@@ -22,7 +23,8 @@ def run(
         Texts,
         typer.Option(
             metavar="NAME",
-            help="Kind of sameness: bytes, hash, signature, embedding; again for more. [default: bytes and signature]",
+            help="Kind of sameness: bytes, pixels, hash, signature or embedding; again for more. "
+            "[default: bytes and signature]",
         ),
     ] = None,
     threshold: Annotated[
@@ -63,6 +65,45 @@ def run(
     kappa: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)
     ] = None,
+    estimate_recall: Annotated[
+        int | None,
+        typer.Option(
+            "--estimate-recall",
+            metavar="N",
+            min=1,
+            help="Edit N of the images, search for the copies, and say how many are found; 200 is usual.",
+            show_default=False,
+        ),
+    ] = None,
+    audit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Write N pairs near the threshold to judge, for curate audit.",
+            show_default=False,
+        ),
+    ] = None,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(help="Picture of the groups, doubtful ones first: NAME.html or NAME.png.", show_default=False),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="What was scored; where images are read and the table has no paths.", show_default=False),
+    ] = None,
+    root: options.SourceRoot = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    against_source: Annotated[
+        str | None, typer.Option(help="What was scored for --against, likewise.", show_default=False)
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model of the table, for --estimate-recall, if it does not ship.", show_default=False),
+    ] = None,
+    seed: options.Seed = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the counts; write nothing.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
@@ -80,12 +121,17 @@ def run(
     Every row that goes is the same as the row that stays in its place, which the decisions name with the similarity;
     there are no chains of ever less alike images. --keep decides who stays: labelled, largest,
     least-compressed, certain, max:COLUMN, min:COLUMN, and a hash of the key at the end.
+    pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json. Nothing is deleted.
     """
+    from curate.dedup.recall import RecallSettings
     from curate.dedup.run import dedup_table
     from curate.dedup.typed import finders_in_order
 
+    where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
+    if sheet is not None:
+        _refuse_sheet(sheet, dry_run, overwrite)
     result = dedup_table(
         table,
         out,
@@ -103,11 +149,61 @@ def run(
         groups=groups,
         similarity=similarity,
         kappa=kappa,
+        source=source,
+        source_options=where,
+        against_source=against_source,
+        plant=None if estimate_recall is None else RecallSettings(estimate_recall, seed=seed),
+        audit=audit,
+        model=model,
+        seed=seed,
     )
+    if sheet is not None:
+        _draw(result, table, against, sheet, (source, against_source, label), where, overwrite)
     if json_:
         emit(result.to_json())
     else:
         _report(result, dry_run)
+
+
+def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
+    """Mistakes about the picture, before hours of work."""
+    from scoring.errors import InputError
+
+    if dry_run:
+        raise InputError("--sheet draws what was written, and --dry-run writes nothing; leave one of them out")
+    if sheet.suffix.lower() not in (".png", ".html"):
+        raise InputError(f"expected a picture name that ends in .html or .png, got {sheet}")
+    if sheet.exists() and not overwrite:
+        raise InputError(f"{sheet} exists already; choose another name, or replace it with --overwrite")
+
+
+def _draw(
+    result: "DedupResult",
+    table: Path,
+    against: Path | None,
+    sheet: Path,
+    words: tuple[str | None, str | None, str | None],
+    where: dict[str, str | None],
+    overwrite: bool,
+) -> None:
+    from curate.manifest import SourceOptions
+    from curate.report.groups import group_sheet
+    from curate.table import open_table
+
+    source, against_source, label = words
+    drawn = group_sheet(
+        open_table(table),
+        open_table(str(result.decisions)),
+        open_table(str(result.groups)),
+        sheet,
+        source=source,
+        options=SourceOptions(**where),  # type: ignore[arg-type]
+        against=open_table(against) if against else None,
+        against_source=against_source,
+        label=label,
+        overwrite=overwrite,
+    )
+    say(f"sheet: {sheet}: {drawn:,} of {result.n_groups:,} groups, the most doubtful first")
 
 
 def _report(result: "DedupResult", dry_run: bool) -> None:
@@ -126,6 +222,10 @@ def _report(result: "DedupResult", dry_run: bool) -> None:
         )
         for each in result.conflicts:
             say(f"  {each['kept_key']}: {', '.join(each['labels'])} ({each['size']:,} rows)")
+    if result.planted is not None:
+        show_table(result.planted.table(), header=result.planted.header())
+        for line in result.planted.lines():
+            say(line)
     if dry_run:
         for example in result.examples:
             say(f"would go: {example['key']}: {example['reason']}")

@@ -31,7 +31,7 @@ class Finder:
     Attributes:
         meaning: in one line, for help and README.
         unit: of threshold and similarity.
-        needs: the column that it compares.
+        needs: the columns that it compares, or that say what to read again.
         threshold: what two rows have to reach; None where there is nothing to choose.
         lowest: of the thresholds that make sense.
         highest: likewise.
@@ -41,7 +41,7 @@ class Finder:
 
     meaning: str
     unit: str
-    needs: str
+    needs: tuple[str, ...]
     threshold: float | None
     lowest: float
     highest: float
@@ -65,6 +65,10 @@ def _same_bytes(rows: Rows, _threshold: float, _options: Options) -> Search:
     return SameText(rows.texts["sha256"])
 
 
+def _same_pixels(rows: Rows, _threshold: float, _options: Options) -> Search:
+    return SameText(rows.texts["pixels"], "pixels")
+
+
 def _near_hash(rows: Rows, threshold: float, _options: Options) -> Search:
     return NearHash(rows, threshold)
 
@@ -84,19 +88,31 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
 
 
 FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is told by the first
-    "bytes": Finder("the files are equal, byte by byte", "", "sha256", None, 1, 1, True, _same_bytes),
-    "hash": Finder("the 64-bit perceptual hashes differ in few bits", "bits", "phash", 2, 0, 20, False, _near_hash),
+    "bytes": Finder("the files are equal, byte by byte", "", ("sha256",), None, 1, 1, True, _same_bytes),
+    "pixels": Finder(
+        "the images are equal once decoded, pixel by pixel; reads candidates again",
+        "",
+        ("sha256", "phash", "width", "height"),
+        None,
+        1,
+        1,
+        True,
+        _same_pixels,
+    ),
+    "hash": Finder("the 64-bit perceptual hashes differ in few bits", "bits", ("phash",), 2, 0, 20, False, _near_hash),
     "signature": Finder(
         "the pictures agree in their low frequencies; mirrored, turned and cropped copies on request",
         "cosine",
-        SIGNATURE,
+        (SIGNATURE,),
         0.95,
         0.5,
         1,
         True,
         _near_signature,
     ),
-    "embedding": Finder("the model sees the same content", "cosine", EMBEDDING, 0.985, 0.5, 1, True, _near_embedding),
+    "embedding": Finder(
+        "the model sees the same content", "cosine", (EMBEDDING,), 0.985, 0.5, 1, True, _near_embedding
+    ),
 }
 
 

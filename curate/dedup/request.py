@@ -1,14 +1,16 @@
 """What somebody asks of a deduplication, checked against the table: finders, thresholds, views, who stays."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from curate.apply import default_column
 from curate.dedup.finders import FINDERS, threshold_of
 from curate.dedup.keep import DEFAULT as KEEP_DEFAULT
 from curate.dedup.keep import Criterion, parse_keep
+from curate.dedup.pixels import Images
 from curate.dedup.rows import Needs
+from curate.manifest import SourceOptions
 from curate.table import Table
 from scoring.errors import InputError
 from scoring.images.views import View, views
@@ -37,6 +39,9 @@ class Request:
         similarity: of embeddings, ``cosine`` or ``elk``.
         kappa: column of the kappas for ``elk``, else None.
         report_only: rows that are in the other table stay, and are told.
+        source: what was scored, for finders that read images again, where the table holds no paths.
+        source_options: how to read it, by name: ``root``, ``key``, ``path_column``, ``image_column``.
+        against_source: likewise for the other table, read with the same options.
     """
 
     thresholds: dict[str, float]
@@ -50,6 +55,9 @@ class Request:
     similarity: str = COSINE
     kappa: str | None = None
     report_only: bool = False
+    source: str | None = None
+    source_options: dict[str, str | None] = field(default_factory=dict)
+    against_source: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as one rule of a policy."""
@@ -74,12 +82,17 @@ class Request:
         """Return the views of a picture that are compared."""
         return views(mirrored=self.mirrored, rotated=self.rotated, cropped=self.cropped)
 
+    def images(self) -> tuple[Images, Images]:
+        """Return where the images of the table and of the other table are."""
+        how = SourceOptions(**self.source_options)  # type: ignore[arg-type]
+        return Images(self.source, how), Images(self.against_source, how)
+
     def needs(self, criteria: Sequence[Criterion]) -> Needs:
         """Return what has to be read of the table."""
-        numbers = [name for each in criteria for name in each.numbers] + ([self.kappa] if self.kappa else [])
+        numbers = [name for each in criteria for name in each.numbers] + self._numbers()
         present = [name for each in criteria for name in each.present]
         return Needs(
-            frozenset(FINDERS[name].needs for name in self.thresholds),
+            self._representations(),
             tuple(dict.fromkeys(numbers)),
             tuple(dict.fromkeys(present)),
             (self.label,) if self.label else (),
@@ -88,9 +101,15 @@ class Request:
 
     def needs_of_other(self) -> Needs:
         """Return what has to be read of the table to compare with."""
-        return Needs(
-            frozenset(FINDERS[name].needs for name in self.thresholds), tuple([self.kappa] if self.kappa else [])
-        )
+        return Needs(self._representations(), tuple(self._numbers()))
+
+    def _representations(self) -> frozenset[str]:
+        needed = {column for name in self.thresholds for column in FINDERS[name].needs}
+        return frozenset(needed - {"width", "height"})
+
+    def _numbers(self) -> list[str]:
+        sizes = ["width", "height"] if "pixels" in self.thresholds else []
+        return [*sizes, *([self.kappa] if self.kappa else [])]
 
 
 def _given(name: str, value: object) -> float | None:
@@ -160,32 +179,37 @@ def make_request(
 
 
 def _default_finders(table: Table, notes: list[str]) -> tuple[str, ...]:
-    names = table.schema.names
-    if FINDERS["signature"].needs in names:
-        return tuple(name for name in DEFAULT_FINDERS if FINDERS[name].needs in names)
-    found = tuple(name for name in WITHOUT_SIGNATURE if FINDERS[name].needs in names)
+    able = _able(table)
+    if "signature" in able:
+        return tuple(name for name in DEFAULT_FINDERS if name in able)
+    found = tuple(name for name in WITHOUT_SIGNATURE if name in able)
     if found:
         notes.append(
             f"{table.path} has no signature column, so only {' and '.join(found)} are compared, which miss most edited "
             "copies; score the images again for better"
         )
         return found
-    if FINDERS["embedding"].needs in names:
+    if "embedding" in able:
         notes.append(f"{table.path} has embeddings but no sha256, phash or signature: only embeddings are compared")
         return ("embedding",)
     raise InputError(
         f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
-        f"{', '.join(names)}; score the images with curate score"
+        f"{', '.join(table.schema.names)}; score the images with curate score"
     )
 
 
+def _able(table: Table) -> list[str]:
+    """The finders that the table has the columns for."""
+    return [name for name, finder in FINDERS.items() if set(finder.needs) <= set(table.schema.names)]
+
+
 def _has(table: Table, name: str) -> None:
-    column = FINDERS[name].needs
-    if column not in table.schema.names:
-        able = [each for each, finder in FINDERS.items() if finder.needs in table.schema.names]
+    able = _able(table)
+    if name not in able:
+        missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
         raise InputError(
-            f"the finder {name} compares the column {column}, which {table.path} does not have; score the images "
-            f"again, or use --finder {' or '.join(able) or 'none: there is no other'}"
+            f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
+            f"images again, or use --finder {' or '.join(able) or 'none: there is no other'}"
         )
 
 

@@ -73,7 +73,8 @@ class SameText:
     recall: Recall | None = None
     notes: tuple[str, ...] = ()
 
-    def __init__(self, column: pa.ChunkedArray) -> None:
+    def __init__(self, column: pa.ChunkedArray, name: str = "sha256") -> None:
+        self.name = name
         encoded = pc.dictionary_encode(column).combine_chunks()
         self.known: pa.Array = encoded.dictionary
         self.codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -87,7 +88,7 @@ class SameText:
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row of another table and one of this."""
-        codes = pc.fill_null(pc.index_in(rows.texts["sha256"], self.known), -1).to_numpy().astype(np.int64)
+        codes = pc.fill_null(pc.index_in(rows.texts[self.name], self.known), -1).to_numpy().astype(np.int64)
         return self._members(np.arange(len(codes)), codes, among)
 
     def _members(self, rows: NDArray[np.int64], codes: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:

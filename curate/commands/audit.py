@@ -1,0 +1,48 @@
+"""``curate audit``: what a person's answers say of a deduplication."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands.report import emit, say
+
+
+def run(
+    answers: Annotated[
+        Path, typer.Argument(help="NAME.audit.csv of curate dedup --audit, with the answers filled in.")
+    ],
+    precision: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Also suggest the loosest threshold that keeps it.", show_default=False),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="That the suggested threshold keeps the precision.")] = 0.95,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Tell the precision of a deduplication from a person's answers.
+
+    Example:
+
+    \b
+        curate dedup scores.parquet --audit 200 -o unique.parquet
+        curate audit unique.audit.csv --precision 0.98
+
+    The first writes unique.audit.csv and unique.audit.html, a page to judge the pairs on; save the answers
+    there, or write yes, no or unsure into the CSV. Intervals hold for every population (no normal
+    approximation), and a suggested threshold keeps the precision with the confidence named.
+    """
+    from curate.dedup.answers import read_answers
+    from curate.dedup.precision import precision as precision_of
+    from curate.dedup.precision import suggest_threshold
+
+    read = read_answers(answers)
+    found = precision_of(read)
+    suggestions = [] if precision is None else suggest_threshold(read, precision, confidence)
+    if json_:
+        emit({**found.to_json(), "suggestions": [each.to_json() for each in suggestions]})
+        return
+    for line in found.lines():
+        say(line)
+    for each in suggestions:
+        for line in each.lines():
+            say(line)

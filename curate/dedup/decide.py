@@ -1,0 +1,102 @@
+"""Decide which rows are the same and which stay; nothing is written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.dedup.chains import find_chains
+from curate.dedup.finders import Options, build
+from curate.dedup.keep import Criterion, keep_order
+from curate.dedup.other import find_outside
+from curate.dedup.pixels import add_pixels
+from curate.dedup.request import CHAIN, Request
+from curate.dedup.rows import Rows, read_rows
+from curate.dedup.searches import Search
+from curate.dedup.stars import Stars, find_stars
+from curate.gather import check_unique
+from curate.models import same_model
+from curate.outcomes import DROP, FAILED, KEEP
+from curate.table import Table
+
+
+@dataclass
+class Found:
+    """A deduplication that has been decided.
+
+    Attributes:
+        rows: what was read.
+        order: rows in the order of keeping.
+        searches: finders, built.
+        stars: who belongs to whom.
+        outside: rows whose owner is a row of the other table, shape (N,) bool.
+        outcome: shape (N,) uint8.
+        other_digest: of the other table, or empty.
+    """
+
+    rows: Rows
+    order: NDArray[np.int64]
+    searches: dict[str, Search]
+    stars: Stars
+    outside: NDArray[np.bool_]
+    outcome: NDArray[np.uint8]
+    other_digest: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def decide_duplicates(
+    table: Table,
+    request: Request,
+    criteria: Sequence[Criterion],
+    other: Table | None = None,
+) -> Found:
+    """Find what is the same and decide who stays; nothing is written.
+
+    Raises:
+        InputError: for a column or key that cannot be used, or a table of another model.
+    """
+    if other is not None and "embedding" in request.thresholds:
+        same_model(table, other)
+    rows = read_rows(table, request.needs(criteria))
+    check_unique(table, rows.ties)
+    theirs = read_rows(other, request.needs_of_other()) if other is not None else None
+    read_again: list[str] = []
+    if "pixels" in request.thresholds:
+        mine, others = request.images()
+        tables = [(table, rows, mine)]
+        if other is not None and theirs is not None:
+            tables.append((other, theirs, others))
+        read_again = add_pixels(tables)
+    order = keep_order(rows, criteria)
+    searches = build(rows, request.thresholds, Options(request.views(), request.kappa))
+    open_rows = rows.ok.copy()
+    stars = Stars.empty(len(rows), tuple(searches))
+    if theirs is not None:
+        may_go = open_rows if rows.protected is None or request.report_only else open_rows & ~rows.protected
+        stars = find_outside(theirs, searches, may_go)
+    outside = stars.finder >= 0
+    open_rows &= ~outside
+    if request.groups == CHAIN:
+        inside = find_chains(order, searches, request.thresholds, open_rows, rows.protected)
+    else:
+        inside = find_stars(order, searches, open_rows.copy(), rows.protected)
+    taken = ~outside & rows.ok
+    for name in ("owner", "finder", "similarity", "view"):
+        getattr(stars, name)[taken] = getattr(inside, name)[taken]
+    outcome = np.where(rows.ok, np.where(stars.finder >= 0, DROP, KEEP), FAILED).astype(np.uint8)
+    if request.report_only:
+        outcome[outside & rows.ok] = KEEP
+    digest = theirs.digest if theirs is not None else ""
+    return Found(rows, order, searches, stars, outside, outcome, digest, [*read_again, *_notes(rows, searches)])
+
+
+def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
+    notes = [f"{n:,} rows have {what}: not compared by embedding" for what, n in rows.odd.items()]
+    if rows.signature is not None:
+        blank = int((rows.ok & ~rows.signature.any(1)).sum())
+        if blank:
+            notes.append(f"{blank:,} rows show one flat colour or have no signature: not compared by signature")
+    for search in searches.values():
+        notes += search.notes
+    return notes

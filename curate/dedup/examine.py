@@ -1,0 +1,159 @@
+"""How good a deduplication is: planted copies, searched for with its own finders, and pairs for a person to judge."""
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY, STATUS
+from curate.dedup.audit import Drawn, Limit, draw_pairs, write_audit
+from curate.dedup.finders import FINDERS, Options, build
+from curate.dedup.groups import keys_at
+from curate.dedup.planted import ORIGINAL, SAME_PIXELS
+from curate.dedup.recall import Hits, RecallReport, RecallSettings, estimate_recall
+from curate.dedup.request import Request
+from curate.dedup.rows import Rows, collect
+from curate.dedup.searches import Search
+from curate.dedup.stars import Stars
+from curate.report.audit_page import PAIR_SIDE, audit_page
+from curate.report.tiles import Pictures
+from curate.table import Table
+from scoring.errors import InputError
+from scoring.images import pixel_digest
+
+LOOSER = {"hash": 4.0, "signature": -0.05, "embedding": -0.03}  # how far beyond the threshold an audit looks
+MOST_ON_PAGE = 1000  # pairs; more are in the CSV only
+MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
+
+
+def planted_recall(
+    table: Table,
+    request: Request,
+    rows: Rows,
+    searches: Mapping[str, Search],
+    group: NDArray[np.int64],
+    settings: RecallSettings,
+    *,
+    model: str | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> RecallReport:
+    """Return how many edited copies of the table's own images its finders find, by kind of edit.
+
+    Args:
+        table: that was deduplicated.
+        request: what counts as the same.
+        rows: as read.
+        searches: built on them.
+        group: of each row, shape (N,), -1 for none.
+        settings: how many images, which edits.
+        model: that scored the table, if it does not ship.
+        report: told of images done, of all.
+    """
+    needs = request.needs_of_other()
+
+    def search(copies: pa.Table) -> Iterator[Hits]:
+        names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
+        theirs = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, table.path)
+        for name, each in searches.items():
+            if name == "pixels":  # only candidates of the table have a digest, so each copy was compared with its own
+                equal = np.flatnonzero(copies.column(SAME_PIXELS).to_numpy(zero_copy_only=False))
+                yield Hits(name, equal, copies.column(ORIGINAL).to_numpy()[equal])
+                continue
+            found = each.foreign(theirs, rows.ok)
+            found = found.take(theirs.ok[found.query])
+            yield Hits(name, found.query, found.row)
+
+    images, _ = request.images()
+    return estimate_recall(
+        table,
+        search,
+        source=images.source,
+        options=images.options,
+        model=model,
+        groups=group,
+        settings=settings,
+        digest=pixel_digest if "pixels" in searches else None,
+        report=report,
+    )
+
+
+def audit_pairs(
+    table: Table, request: Request, rows: Rows, stars: Stars, outside: NDArray[np.bool_], n: int, *, seed: int = 0
+) -> list[Drawn]:
+    """Draw pairs for a person to judge: of what was dropped, and of what nearly was.
+
+    What nearly was: pairs of rows that stay and would be the same at a looser threshold; beyond 20,000 such rows, those
+    of 20,000 that the hash of their keys draws.
+
+    Raises:
+        InputError: if no finder with a threshold linked or nearly linked anything.
+    """
+    judged = {name: value for name, value in request.thresholds.items() if FINDERS[name].threshold is not None}
+    if not judged:
+        raise InputError(
+            f"--audit needs a finder with a threshold to judge, got {', '.join(request.thresholds)}; "
+            "equal bytes and pixels are the same"
+        )
+    parts = [_dropped(stars, outside, judged), *_nearly(rows, stars, request, judged)]
+    finder = np.concatenate([part[0] for part in parts])
+    a, b, similarity = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    _, first = np.unique(np.stack([low, high], 1), axis=0, return_index=True)  # a pair counts for its first finder
+    first = np.sort(first)
+    pairs = pa.table(
+        {
+            "key_a": pa.array(keys_at(table, a[first]), pa.string()),
+            "key_b": pa.array(keys_at(table, b[first]), pa.string()),
+            "similarity": pa.array(similarity[first]),
+            "finder": pa.array(finder[first], pa.string()),
+        }
+    )
+    limits = {name: Limit(value, FINDERS[name].higher) for name, value in judged.items()}
+    return draw_pairs(pairs, limits, n, seed=seed)
+
+
+Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+
+
+def _dropped(stars: Stars, outside: NDArray[np.bool_], judged: Mapping[str, float]) -> Part:
+    names = np.array([*stars.names, ""], object)[stars.finder]
+    gone = np.flatnonzero((stars.finder >= 0) & ~outside & np.isin(names, list(judged)))
+    return names[gone], stars.owner[gone], gone, stars.similarity[gone].astype(np.float32)
+
+
+def _nearly(rows: Rows, stars: Stars, request: Request, judged: Mapping[str, float]) -> Iterator[Part]:
+    stay = np.flatnonzero(rows.ok & (stars.finder < 0))
+    asked = stay[np.argsort(rows.ties[stay], kind="stable")[:MOST_ASKED]]
+    among = np.zeros(len(rows), bool)
+    among[stay] = True
+    for name, threshold in judged.items():
+        finder = FINDERS[name]
+        looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
+        search = build(rows, {name: looser}, Options(request.views(), request.kappa))[name]
+        for start in range(0, len(asked), 4096):
+            found = search.links(asked[start : start + 4096], among)
+            found = found.take(~finder.holds(found.similarity, threshold))
+            yield np.full(len(found), name, object), found.query, found.row, found.similarity
+
+
+def write_pages(
+    table: Table, request: Request, pairs: Sequence[Drawn], subset: Path, *, overwrite: bool
+) -> tuple[Path, Path]:
+    """Write the pairs to judge, as CSV and as a page with the pictures; return both paths.
+
+    Raises:
+        InputError: if there are files of these names and they may not be replaced, or images cannot be found.
+    """
+    stem = subset.name.removesuffix(".parquet")
+    answers, page = subset.with_name(f"{stem}.audit.csv"), subset.with_name(f"{stem}.audit.html")
+    images, _ = request.images()
+    keys = [key for pair in pairs for key in (pair.key_a, pair.key_b)]
+    read = Pictures(table, keys, side=PAIR_SIDE, source=images.source, options=images.options)
+    write_audit(pairs, answers, overwrite=overwrite)
+    with answers.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        rows = list(csv.DictReader(file))
+    audit_page(rows[:MOST_ON_PAGE], lambda key: read(key).pixels, page, overwrite=overwrite)
+    return answers, page
