@@ -71,7 +71,41 @@ class Drawn:
     weight: float
 
 
-def draw_pairs(pairs: pa.Table, limits: Mapping[str, Limit], n: int, *, seed: int = 0) -> list[Drawn]:
+def one_a_row(
+    query: NDArray[np.int64],
+    row: NDArray[np.int64],
+    similarity: NDArray,
+    place: NDArray[np.int64],
+    *,
+    higher: bool = True,
+) -> NDArray[np.int64]:
+    """Return which of the pairs found near a threshold to audit: for each row, that with the row it would give way to.
+
+    That is what a looser threshold would drop, about: a row, for the most alike of the rows that stay and come before
+    it. Each pair is left once, whichever side asked, and where only a random part of the rows asked, the pairs of
+    those are a random part of all (``draw_pairs`` with ``looked_for``).
+
+    Args:
+        query: the row that asked, of each pair, shape (P,).
+        row: the other row, shape (P,).
+        similarity: shape (P,).
+        place: of each row of the table in the order of keeping, shape (N,).
+        higher: whether a larger similarity is more alike.
+
+    Returns:
+        Indices of pairs, at most one for each ``query``.
+    """
+    later = np.flatnonzero(place[row] < place[query])
+    alike = similarity[later] if higher else -similarity[later].astype(np.float64)
+    order = later[np.lexsort((place[row[later]], -alike, query[later]))]
+    first = np.ones(len(order), bool)
+    first[1:] = query[order][1:] != query[order][:-1]
+    return order[first]
+
+
+def draw_pairs(
+    pairs: pa.Table, limits: Mapping[str, Limit], n: int, *, seed: int = 0, looked_for: float = 1.0
+) -> list[Drawn]:
     """Draw pairs for a person to judge, more of them near the threshold.
 
     Each finder's pairs are cut into strata by similarity: on the side of what was dropped up to four, which hold an
@@ -87,11 +121,16 @@ def draw_pairs(pairs: pa.Table, limits: Mapping[str, Limit], n: int, *, seed: in
         limits: finder -> its threshold, on which the side of a pair depends.
         n: pairs to draw, >= 1; all where there are fewer.
         seed: another seed draws others.
+        looked_for: of the rows that could have a pair just short of a threshold, the share that was asked, at random,
+            in (0, 1]; each such pair stands for that many more. The number of pairs beyond is an estimate then.
 
     Raises:
         InputError: if there are no pairs, or ``n`` is out of range.
-        ValueError: for a finder without a limit, a similarity that is no number, or a pair that comes twice.
+        ValueError: for a finder without a limit, a similarity that is no number, a pair that comes twice, or a share
+            out of range.
     """
+    if not 0 < looked_for <= 1:
+        raise ValueError(f"looked_for must lie in (0, 1], got {looked_for}")
     if not 1 <= n <= MOST_DRAWN:
         raise InputError(f"--audit draws 1 to {MOST_DRAWN:,} pairs, got {n:,}; 200 is usual")
     if not pairs.num_rows:
@@ -108,7 +147,7 @@ def draw_pairs(pairs: pa.Table, limits: Mapping[str, Limit], n: int, *, seed: in
     strata: list[tuple[StratumName, NDArray[np.int64]]] = []
     for number, name in sorted(enumerate(names), key=lambda one: list(limits).index(one[1])):
         strata += _strata(name, np.flatnonzero(codes == number), similarity, limits[name])
-    drawn = _draw(strata, ties, n)
+    drawn = _draw(strata, ties, n, looked_for)
     first, second = (pairs.column(name).take(pa.array(drawn.rows)).to_pylist() for name in ("key_a", "key_b"))
     # hashed once more, for a stratum's lowest hashes are the lower the larger it is
     order = sorted(range(len(drawn.rows)), key=lambda at: hashlib.blake2b(ties[drawn.rows[at]].tobytes()).digest())
@@ -177,7 +216,9 @@ class _Draw:
     weights: list[float]
 
 
-def _draw(strata: Sequence[tuple[StratumName, NDArray[np.int64]]], ties: NDArray[np.uint64], n: int) -> _Draw:
+def _draw(
+    strata: Sequence[tuple[StratumName, NDArray[np.int64]]], ties: NDArray[np.uint64], n: int, looked_for: float
+) -> _Draw:
     sizes = {side: [len(rows) for name, rows in strata if name.side == side] for side in (DROPPED, NEAR)}
     n_near = min(round(n * NEAR_SHARE), sum(sizes[NEAR]))
     n_near = max(n_near, min(n - sum(sizes[DROPPED]), sum(sizes[NEAR])))  # what the other side cannot use
@@ -191,7 +232,8 @@ def _draw(strata: Sequence[tuple[StratumName, NDArray[np.int64]]], ties: NDArray
         if count:
             chosen.append(rows[np.argsort(ties[rows], kind="stable")[:count]])
             names += [name] * count
-            weights += [len(rows) / count] * count
+            size = round(len(rows) / looked_for) if name.side == NEAR else len(rows)
+            weights += [size / count] * count
     return _Draw(np.concatenate(chosen), names, weights)
 
 

@@ -18,12 +18,13 @@ from curate.engines.shard import score_shard
 from curate.models import model_of
 from curate.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
-from scoring.edits import edited, shrunk
+from scoring.edits import EDITS, edited, shrunk
 from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 
-ORIGINAL, EDIT, PIXELS = "original", "edit", "pixels"  # columns of the planted copies besides those of a scored table
+ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies besides those of a scored table
+PIXELS, SAME_PIXELS = "pixels", "same_pixels"  # likewise, where a digest of pixels is asked for
 _BLOCK = 8  # originals whose copies are held as bytes at a time
 
 Digest = Callable[[bytes], str]
@@ -35,8 +36,8 @@ class Planted:
 
     Attributes:
         copies: every copy as a row of a scored table, with ``original`` (row of the table, int64), ``edit`` (its
-            name) and, where asked for, ``pixels`` (digest of the decoded picture); the copies of a row follow one
-            another, in the order of the edits.
+            name) and, where asked for, ``pixels`` (digest of the decoded picture) and ``same_pixels`` (bool, whether
+            that is its original's); the copies of a row follow one another, in the order of the edits.
         rows: those that were copied, in that order.
         unread: key -> why an image that was drawn could not be used; another was drawn in its place.
         shrunk: originals that were made smaller before they were edited.
@@ -118,7 +119,7 @@ def plant(
         n: originals wanted.
         kinds: names of edits.
         seed: of what is random in them.
-        digest: of the decoded picture, from its bytes, for a finder that needs it.
+        digest: of the decoded picture, from its bytes, for a finder that compares pixels.
         report: told of originals done, of all.
 
     Returns:
@@ -160,6 +161,15 @@ Job = tuple[Original, Image.Image, str]
 
 
 @dataclass(frozen=True)
+class _Copy:
+    """A copy that was made: decoded, and the digests of its pixels and of its original's, where asked for."""
+
+    image: DecodedImage
+    pixels: str | None = None
+    of_original: str | None = None
+
+
+@dataclass(frozen=True)
 class _Copier:
     """Makes copies, and rows of a scored table of them."""
 
@@ -179,22 +189,29 @@ class _Copier:
             return original, f"{error.status}: {error}", False
         return original, *shrunk(pixels)
 
-    def copy(self, job: Job) -> tuple[DecodedImage, str | None]:
+    def copy(self, job: Job) -> _Copy:
         """Make a copy and decode it, as a scored image is."""
         original, picture, name = job
-        of_key = int.from_bytes(
-            hashlib.blake2b(original.key.encode("utf-8", "surrogateescape"), digest_size=6).digest()
-        )
+        text = original.key.encode("utf-8", "surrogateescape")
+        of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
         data = edited(name, picture, of_key + self.seed)
         image = decode(data, self.runner.model.spec.preprocessing, max_pixels=self.settings.max_pixels)
-        if self.digest is None:
-            return image, None
-        try:
-            return image, self.digest(data)
-        except DecodeError:  # the row has the status that says so
-            return image, None
+        if self.digest is None or original.data is None:
+            return _Copy(image)
+        # an original of pixels that nothing else has need not have its digest in the table
+        lossless = EDITS[name].format == "PNG"
+        return _Copy(image, self._digest(data), self._digest(original.data) if lossless else None)
 
-    def scored(self, jobs: Sequence[Job], copies: Sequence[tuple[DecodedImage, str | None]]) -> pa.Table:
+    def _digest(self, data: bytes) -> str | None:
+        """The digest of the pixels; None for an image whose row says why it has none."""
+        if self.digest is None:
+            return None
+        try:
+            return self.digest(data)
+        except DecodeError:
+            return None
+
+    def scored(self, jobs: Sequence[Job], copies: Sequence[_Copy]) -> pa.Table:
         """Return rows of a scored table, one for each copy."""
         columns = {
             KEY: pa.array([f"{original.key}#{name}" for original, _, name in jobs], pa.string()),
@@ -203,6 +220,9 @@ class _Copier:
             EDIT: pa.array([name for _, _, name in jobs], pa.string()),
         }
         if self.digest is not None:
-            columns[PIXELS] = pa.array([digest for _, digest in copies], pa.string())
+            columns[PIXELS] = pa.array([copy.pixels for copy in copies], pa.string())
+            same = [copy.pixels is not None and copy.pixels == copy.of_original for copy in copies]
+            columns[SAME_PIXELS] = pa.array(same, pa.bool_())
         batch_size = self.settings.batch_size or BATCH_SIZE[self.runner.device.type]
-        return score_shard(pa.table(columns), (image for image, _ in copies), self.runner, self.settings, batch_size)
+        images = (copy.image for copy in copies)
+        return score_shard(pa.table(columns), images, self.runner, self.settings, batch_size)

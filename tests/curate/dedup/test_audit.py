@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from curate.dedup.answers import WORDS, read_answers
-from curate.dedup.audit import COLUMNS, DROPPED, NEAR, Limit, allocate, draw_pairs, write_audit
-from curate.dedup.precision import count_answers, precision, suggest_threshold
+from curate.dedup.audit import COLUMNS, DROPPED, NEAR, Limit, allocate, draw_pairs, one_a_row, write_audit
+from curate.dedup.precision import count_answers, precision
+from curate.dedup.suggest import suggest_threshold
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval
 
@@ -169,6 +170,43 @@ def test_what_only_a_bug_can_pass_is_refused():
     twice = pairs_of([0.95])
     with pytest.raises(ValueError, match="got one twice"):
         draw_pairs(pa.concat_tables([twice, twice]), LIMITS, 5)
+    with pytest.raises(ValueError, match=r"looked_for must lie in \(0, 1\], got 0"):
+        draw_pairs(twice, LIMITS, 5, looked_for=0.0)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_one_pair_a_row_is_that_with_the_most_alike_row_before_it(higher):
+    generator = np.random.default_rng(0)
+    place = generator.permutation(12)
+    query, row = (part.ravel() for part in np.meshgrid(np.arange(12), np.arange(12)))
+    query, row = query[query != row], row[query != row]
+    alike = generator.integers(0, 5, (12, 12))
+    similarity = (alike + alike.T)[query, row].astype(np.float32)
+    kept = one_a_row(query, row, similarity, place, higher=higher)
+    sign = 1 if higher else -1
+    expected = {}
+    for i in range(12):
+        before = [j for j in range(12) if place[j] < place[i]]
+        if before:
+            expected[i] = max(before, key=lambda j: (sign * (alike + alike.T)[i, j], -place[j]))
+    assert dict(zip(query[kept].tolist(), row[kept].tolist(), strict=True)) == expected
+    assert len({frozenset(pair) for pair in expected.items()}) == len(kept)
+
+
+def test_no_pairs_near_a_threshold_leave_none():
+    none = np.zeros(0, np.int64)
+    assert one_a_row(none, none, np.zeros(0, np.float32), np.arange(3)).tolist() == []
+
+
+def test_pairs_short_of_a_threshold_stand_for_those_that_were_not_looked_for(many, tmp_path):
+    part, whole = (draw_pairs(many, LIMITS, 200, looked_for=share) for share in (0.25, 1.0))
+    for side, times in ((DROPPED, 1), (NEAR, 4)):
+        sums = [sum(one.weight for one in drawn if one.stratum.side == side) for drawn in (part, whole)]
+        assert sums[0] == pytest.approx(times * sums[1], rel=0.01)
+    counted = count_answers(answered(part, tmp_path / "x.csv", lambda one: "y"))
+    assert sum(one.size for one in counted if one.name.side == DROPPED) == 3000 + sum(
+        many.column("similarity").to_numpy()[3500:] <= 2
+    )
 
 
 # -- answers

@@ -13,6 +13,7 @@ from curate.dedup.recall import Hits, RecallSettings, count_found, effective_siz
 from curate.table import embedding_matrix, open_table
 from scoring.edits import EDITS
 from scoring.errors import InputError
+from scoring.images import decode_rgb
 from scoring.metrics.proportions import wilson
 
 KINDS = ("crop-90", "png", "mirror")
@@ -210,11 +211,18 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(wh
     assert not digests(rows, kinds, 1).items() & everything.items()
 
 
-def test_a_digest_of_the_pixels_is_written_beside_the_scores_if_asked_for(whole, tiny_checkpoint):
+def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(whole, tiny_checkpoint):
     table = open_table(whole)
     runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
-    made = plant(Originals(table, [0]), [0], runner, settings, n=1, kinds=["png"], seed=0, digest=lambda b: str(len(b)))
-    assert made.copies.column("pixels").to_pylist() == [str(made.copies.column("n_bytes")[0].as_py())]
+    rows = drawn_rows(table, 2, seed=0).tolist()
+
+    def digest(data):
+        return str(decode_rgb(data).tobytes())
+
+    made = plant(Originals(table, rows), rows, runner, settings, n=2, kinds=["jpeg-20", "png"], seed=0, digest=digest)
+    assert made.copies.column("same_pixels").to_pylist() == [False, True] * 2
+    expected = [digest(one.data) for one in Originals(table, rows).read(rows)]
+    assert made.copies.column("pixels").to_pylist()[1::2] == expected
 
 
 def test_a_table_of_a_model_that_does_not_ship_asks_for_it(whole):
