@@ -132,8 +132,6 @@ def _tile(member: Member, shown: Shown, kept_key: str) -> Tile:
 
 def _short(reason: str, kept_key: str) -> list[str]:
     """A reason in a few lines, without the key of the kept row, which stands beside it."""
-    words = reason
-    for name in (repr(kept_key), kept_key):
-        words = words.replace(name, "the kept one") if name else words
-    lines = wrap(plain_line(words, 200), LETTERS)
+    words = reason.replace(f"the same as {kept_key}", "").replace(kept_key, "the kept one") if kept_key else reason
+    lines = wrap(plain_line(words.strip(), 200), LETTERS)
     return [*lines[: REASON_LINES - 1], " ".join(lines[REASON_LINES - 1 :])] if len(lines) >= REASON_LINES else lines

@@ -17,6 +17,7 @@ from curate.report.doubtful import Group, Member
 from curate.report.tiles import Shown
 
 JPEG_QUALITY = 82
+BITS = "hash"  # the finder whose similarity is a count of bits that differ
 
 STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 1rem; color: #222; background: #fff; }
@@ -135,9 +136,13 @@ def groups_page(groups: Iterable[tuple[Group, Iterable[Shown]]], *, title: str, 
 
 
 def group_facts(group: Group) -> list[str]:
-    """Return the number of a group, its size, and the least alike of its pairs, in words."""
+    """Return the number of a group, its size, and how alike the least alike of its pairs are, in words."""
     facts = [f"group {group.number}", f"{group.size:,} images"]
-    if group.smallest is not None and not isnan(group.smallest):
+    if group.smallest is None or isnan(group.smallest):
+        return facts
+    if group.measure == BITS:
+        facts.append(f"up to {number(group.smallest)} bits differ")
+    else:
         facts.append(f"smallest similarity {number(group.smallest)}" + (f" ({group.measure})" if group.measure else ""))
     return facts
 

@@ -19,7 +19,7 @@ from PIL import Image
 from curate.manifest import SourceOptions
 from curate.report.captions import number, plain_line
 from curate.report.doubtful import MOST_MEMBERS, doubt, doubtful_groups
-from curate.report.groups import group_sheet
+from curate.report.groups import _short, group_sheet
 from curate.report.page import page
 from curate.table import open_table
 from scoring.errors import InputError
@@ -258,6 +258,28 @@ def test_the_page_holds_the_groups_in_order_with_pictures_of_at_most_160_pixels(
     assert "group 5 · 3 images · smallest similarity 0.91" in first
     assert first.index("kept") < first.index("0.91 (threshold 0.9)") < first.index("0.95 (threshold 0.9)")
     assert "the same as 'blue': rotated" in first
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "2 images · smallest similarity 0.98 (signature) · <bdi>cosine</bdi>"),
+        ({"measure": "hash", "smallest_similarity": 4.0}, "2 images · up to 4 bits differ · <bdi>cosine</bdi>"),
+        ({"measure": None}, "2 images · smallest similarity 0.98 · <bdi>cosine</bdi>"),
+        ({"smallest_similarity": None}, "2 images · <bdi>cosine</bdi>"),
+        ({"smallest_similarity": math.nan}, "2 images · <bdi>cosine</bdi>"),
+    ],
+)
+def test_a_heading_says_how_alike_the_least_alike_pair_is(folder, change, words):
+    _, text = draw(folder, TWO_GROUPS[:2], "page.html", [fact(3, "red", 2, 0.98) | change])
+    assert f"<h2>group 3 · {words}" in text
+
+
+def test_a_short_reason_leaves_out_the_kept_key_which_stands_beside_it():
+    lines = _short("the same as a/b.png by signature (cosine 0.9731, mirrored); joined by a chain", "a/b.png")
+    assert " ".join(lines) == "by signature (cosine 0.9731, mirrored); joined by a chain"
+    assert len(lines) == 3
+    assert _short("like no other", "") == ["like no other"]
 
 
 def test_only_twelve_of_a_large_group_are_shown_and_the_rest_counted(folder):
