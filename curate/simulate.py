@@ -111,8 +111,8 @@ def replay(
             f" got {', '.join(map(str, budgets)) or 'none'}"
         )
     if data.vectors is None:
-        length = np.linalg.norm(data.features, axis=1, keepdims=True)
-        data = replace(data, vectors=(data.features / np.maximum(length, 1e-12)).astype(np.float32))
+        rows = data.features.astype(np.float32)
+        data = replace(data, vectors=rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
     spread, first = spread_of(data.features), first or Random()
     accuracy = np.empty((len(seeds), len(steps)))
     picks = np.empty((len(seeds), int(steps[-1])), np.int64)
