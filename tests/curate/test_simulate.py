@@ -3,9 +3,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from curate.curves import area_under, labels_saved, lift, sign_flip_p
 from curate.selectors import SELECTORS, Pool, Selection
 from curate.selectors.chance import Random
-from curate.simulate import Replay, area_under, compare, labels_saved, lift, replay, sign_flip_p
+from curate.simulate import Replay, compare, replay
 from scoring.errors import InputError
 
 
