@@ -38,10 +38,16 @@ class DenseCover:
         covered: best similarity so far, shape (R,).
         own: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity of a row
             to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is picked.
+        most: what each of the M adds at most, shape (M,), where that is known; else it is measured.
     """
 
     def __init__(
-        self, similarity: NDArray, weights: NDArray, covered: NDArray, own: NDArray[np.int64] | None = None
+        self,
+        similarity: NDArray,
+        weights: NDArray,
+        covered: NDArray,
+        own: NDArray[np.int64] | None = None,
+        most: NDArray[np.float64] | None = None,
     ) -> None:
         self._similarity, self._own = similarity, own
         self._type: type[np.floating] = np.float64 if similarity.dtype == np.float64 else np.float32
@@ -50,8 +56,8 @@ class DenseCover:
         self._floor = FLOOR * float(weights.sum(dtype=np.float64))
         self._round = 0
         self._measured = np.full(len(similarity), -1)  # the round in which a bound was exact
-        self._bound = np.empty(len(similarity))  # of the gain, from above
-        for span in spans(len(similarity), 512):
+        self._bound = np.empty(len(similarity)) if most is None else most.astype(np.float64)  # of the gain, from above
+        for span in spans(len(similarity) if most is None else 0, 512):
             self._measure(np.arange(span.start, span.stop))
 
     def _measure(self, rows: NDArray[np.int64]) -> None:

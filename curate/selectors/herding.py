@@ -155,9 +155,9 @@ def _staged(
         done = np.concatenate([pool.labelled, pool.candidates[picks]])
         references = unit(vectors[pool.candidates[drawn]], np.float32)
         before = _covered(references, vectors, done, kernel)
-        similarity, own = _halves(vectors, pool.candidates[left], references, kernel), _places(drawn, left)
-        similarity[own >= 0, own[own >= 0]] = 0  # covering itself is worth one row in N, not one in R
-        cover = DenseCover(similarity, weights[drawn], before, own)
+        own = _places(drawn, left)
+        similarity, most = _halves(vectors, pool.candidates[left], references, own, kernel, weights[drawn], before)
+        cover = DenseCover(similarity, weights[drawn], before, own, most)
         chosen, added = greedy(cover, min(STAGE, budget - len(picks)))
         picks, gains = np.concatenate([picks, left[chosen]]), np.concatenate([gains, added / len(drawn)])
         loss = _optimism(cover.covered, weights[drawn], vectors, pool, picks, fresh, weights, kernel)
@@ -182,12 +182,31 @@ def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], kernel: K
     return best
 
 
-def _halves(vectors: NDArray, rows: NDArray[np.int64], references: NDArray, kernel: Kernel) -> NDArray[np.float16]:
-    """Return the kernel between rows and references, shape (M, R), float16, computed in blocks."""
-    found = np.empty((len(rows), len(references)), np.float16)
+def _halves(
+    vectors: NDArray,
+    rows: NDArray[np.int64],
+    references: NDArray,
+    own: NDArray[np.int64],
+    kernel: Kernel,
+    weights: NDArray[np.float32],
+    before: NDArray[np.float32],
+) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
+    """Return the kernel between rows and references, shape (M, R), float16, and the most that each row can add, (M,).
+
+    A row that is a reference is made no merit of that: covering itself is worth one row in N, not one in R, so its
+    kernel with itself is set to 0.
+    """
+    found, most = np.empty((len(rows), len(references)), np.float16), np.empty(len(rows))
     for span in spans(len(rows)):
-        found[span] = kernel(unit(vectors[rows[span]], np.float32), references)
-    return found
+        block = kernel(unit(vectors[rows[span]], np.float32), references)
+        inside = np.flatnonzero(own[span] >= 0)
+        block[inside, own[span][inside]] = 0
+        found[span] = block
+        block *= 1 + 2**-10  # no less than what it is rounded to
+        block -= before
+        np.maximum(block, 0, out=block)
+        most[span] = (block @ weights) * (1 + 1e-5) + 1e-6
+    return found, most
 
 
 def _optimism(

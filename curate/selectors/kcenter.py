@@ -28,12 +28,14 @@ class KCenter:
     is an upper bound of the distance to all, so a row is measured again only while its old distance could still win.
     Distances that float32 cannot tell apart are measured again in float64, and equal ones go to the lower row. When all
     that is left is as good as a copy of a pick (nearer than 0.0015, or 1e-6 up to 8 million numbers), the rest follows
-    in row order with gains of 0.
+    in row order with gains of 0. With
+    ``unit`` false, vectors are taken at the length they have.
 
     Source: Gonzalez 1985, "Clustering to minimize the maximum intercluster distance"; Sener & Savarese 2018,
     arXiv:1708.00489, Algorithm 1.
     """
 
+    unit: bool = True
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "O(NKD) at worst, far less where old distances rule rows out; 40 bytes a row and 20 MB"
@@ -44,7 +46,7 @@ class KCenter:
         if pool.vectors is None:
             raise ValueError("a pool that was checked has vectors")
         first = int(np.random.default_rng(seed).integers(len(pool.candidates)))
-        search = Farthest(pool.vectors, pool.candidates, pool.labelled, budget, first)
+        search = Farthest(pool.vectors, pool.candidates, pool.labelled, budget, first, unit_length=self.unit)
         gains = [] if len(pool.labelled) else [np.inf]
         while len(gains) < budget:
             row, distance = search.farthest()
@@ -61,11 +63,12 @@ class Farthest:
     """Squared distances of M candidates to what is labelled or picked, as far as they are needed.
 
     Args:
-        vectors: unit rows of the pool, shape (N, D).
+        vectors: of the pool, shape (N, D).
         candidates: rows that may be picked, shape (M,).
         labelled: rows that count as picked, shape (L,).
         budget: how many will be picked.
         first: candidate number of the first pick, where nothing is labelled.
+        unit_length: whether rows are brought to length 1 first.
     """
 
     def __init__(
@@ -75,12 +78,16 @@ class Farthest:
         labelled: NDArray[np.int64],
         budget: int,
         first: int,
+        *,
+        unit_length: bool,
     ) -> None:
         size = len(candidates)
         small = size * vectors.shape[1] <= EXACT_NUMBERS
         self._type: type[np.floating] = np.float64 if small else np.float32
-        self._close = 1e-12 if small else 2e-6
+        self._unit_length = unit_length
         self._vectors, self._candidates, self._start = vectors, candidates, len(labelled)
+        largest = max(float((self._cast(vectors[candidates[span]]) ** 2).sum(axis=1).max()) for span in spans(size))
+        self._close = (1e-12 if small else 2e-6) * largest  # squared distances nearer than this are rounding
         self._done = np.concatenate([labelled, np.zeros(budget, np.int64)])  # labelled, then picks
         self._total = len(labelled)
         self._bound = np.full(size, np.inf, self._type)  # squared distance to the first _seen of _done: from above
@@ -93,7 +100,7 @@ class Farthest:
             self.take(first)
         for span in spans(size):
             rows = np.arange(span.start, span.stop)
-            self._see(rows, self._unit(rows), 0, min(CENTRES, self._total))
+            self._see(rows, self._vectors_of(rows), 0, min(CENTRES, self._total))
         self._bound[~self._open] = -np.inf
 
     @property
@@ -143,7 +150,7 @@ class Farthest:
         self._floor = float(self._bound.max(initial=-np.inf, where=rest))
         front = front[self._open[front]]
         front = front[np.argsort(self._seen[front], kind="stable")]
-        rows = self._unit(front)
+        rows = self._vectors_of(front)
         for span in spans(len(front), ALIKE):
             self._catch_up(front[span], rows[span])
         current = self._seen[front] == self._total
@@ -154,7 +161,7 @@ class Farthest:
         rows = np.flatnonzero(self._bound >= top - self._close)
         stale = rows[self._seen[rows] < self._total]
         for span in spans(len(stale), ALIKE):
-            self._catch_up(stale[span], self._unit(stale[span]))
+            self._catch_up(stale[span], self._vectors_of(stale[span]))
         top = float(self._bound.max())
         rows = np.flatnonzero(self._bound >= top - self._close)
         return rows if (self._seen[rows] == self._total).all() else rows[:0]
@@ -172,7 +179,7 @@ class Farthest:
 
     def _see(self, rows: NDArray[np.int64], vectors: NDArray, first: int, last: int) -> None:
         """Take labelled rows and picks number ``first`` to ``last`` into account."""
-        centres = unit(self._vectors[self._done[first:last]], self._type)
+        centres = self._cast(self._vectors[self._done[first:last]])
         found = vectors @ centres.T  # (B, c)
         found *= -2
         found += np.einsum("nd,nd->n", vectors, vectors)[:, None]
@@ -189,12 +196,16 @@ class Farthest:
         row, best = -1, -1.0
         for span in spans(len(rows)):
             near = self._done[self._nearest[rows[span]]]
-            gap = unit(self._vectors[self._candidates[rows[span]]], np.float64) - unit(self._vectors[near], np.float64)
+            gap = self._cast(self._vectors[self._candidates[rows[span]]], np.float64)
+            gap -= self._cast(self._vectors[near], np.float64)
             distance = np.sqrt((gap * gap).sum(axis=1))
             top = float(distance.max())
             if top > best * (1 + TIE):
                 row, best = int(rows[span][int((distance >= top * (1 - TIE)).argmax())]), top
         return row, best
 
-    def _unit(self, rows: NDArray[np.int64]) -> NDArray:
-        return unit(self._vectors[self._candidates[rows]], self._type)
+    def _vectors_of(self, rows: NDArray[np.int64]) -> NDArray:
+        return self._cast(self._vectors[self._candidates[rows]])
+
+    def _cast(self, vectors: NDArray, precision: type[np.floating] | None = None) -> NDArray:
+        return unit(vectors, precision or self._type) if self._unit_length else vectors.astype(precision or self._type)
