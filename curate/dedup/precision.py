@@ -1,72 +1,20 @@
-"""What answers say of a run: how many of the dropped pairs are the same."""
+"""What answers say: how many of the dropped pairs are the same, and which threshold a wanted precision needs."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import ceil, floor, isnan
 from typing import Any
 
-from curate.dedup.answers import DIFFERENT, SAME, UNSURE, Answers, Judged
-from curate.dedup.audit import DROPPED, NEAR, StratumName
+from curate.dedup.answers import DIFFERENT, SAME, UNSURE, Answers
+from curate.dedup.audit import DROPPED, NEAR
+from curate.dedup.counts import Counted, count_answers
 from scoring.errors import InputError
 from scoring.metrics import Interval
-from scoring.metrics.proportions import Stratum, stratified_interval
+from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval, stratified_share
 
 LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Counted:
-    """A stratum and what was said of the pairs drawn from it.
-
-    Attributes:
-        name: of the stratum.
-        size: pairs in it.
-        drawn: of them.
-        same: answers; likewise the next two.
-        different: see ``same``.
-        unsure: see ``same``.
-    """
-
-    name: StratumName
-    size: int
-    drawn: int
-    same: int
-    different: int
-    unsure: int
-
-    @property
-    def blank(self) -> int:
-        """Pairs without an answer."""
-        return self.drawn - self.same - self.different - self.unsure
-
-    def sample(self, *, unsure: str) -> Stratum:
-        """Return the sample; ``unsure`` says how an unsure answer is read: ``same`` or ``different``."""
-        yes = self.same + (self.unsure if unsure == SAME else 0)
-        return Stratum(self.size, self.same + self.different + self.unsure, yes)
-
-
-def count_answers(answers: Answers) -> list[Counted]:
-    """Return the strata of an audit: by finder, dropped ones first, from the threshold outward.
-
-    Raises:
-        InputError: if weights of a stratum disagree: a line was changed, or belongs to another audit.
-    """
-    strata: dict[StratumName, list[Judged]] = {}
-    for one in answers.judged:
-        strata.setdefault(one.pair.stratum, []).append(one)
-    out = []
-    for name, members in sorted(strata.items(), key=lambda item: (item[0].finder, item[0].side, item[0].number)):
-        weights = {one.pair.weight for one in members}
-        size = round(members[0].pair.weight * len(members))
-        if max(weights) - min(weights) > 1e-6 * max(weights) or abs(size - max(weights) * len(members)) > 1e-3:
-            raise InputError(
-                f"{answers.path}: expected {len(members)} equal weights in the stratum {str(name)!r} that make a whole "
-                f"number of pairs, got {', '.join(f'{w:g}' for w in sorted(weights)[:3])}; draw the audit again"
-            )
-        said = Counter(one.answer for one in members)
-        out.append(Counted(name, size, len(members), said[SAME], said[DIFFERENT], said[UNSURE]))
-    return out
+_MOST_DECIMALS = 9
+_MOST_TIMES = 1 << 20  # as many answers that are tried before giving up
 
 
 @dataclass(frozen=True)
@@ -177,3 +125,152 @@ def precision(answers: Answers) -> Precision:
 def _share(strata: Sequence[Counted]) -> Share:
     readings = [stratified_interval([one.sample(unsure=how) for one in strata], LEVEL) for how in (DIFFERENT, SAME)]
     return Share(sum(one.size for one in strata), *readings)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A threshold that was tested, and the lower bound of its precision."""
+
+    threshold: float
+    pairs: int
+    low: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The loosest threshold of a finder that keeps a wanted precision.
+
+    Attributes:
+        finder: whose pairs were judged.
+        wanted: precision, in (0, 1).
+        confidence: that the threshold keeps it.
+        threshold: the loosest that does; None where none is shown to.
+        tested: from strict to loose, up to the first that failed.
+        more: answers that would be needed if those to come are like those there are; None where a threshold was found,
+            or no number of answers would do.
+        share: precision that the answers show at the first threshold that failed, or at the run's own where none could
+            be tested; NaN where unknown.
+    """
+
+    finder: str
+    wanted: float
+    confidence: float
+    threshold: float | None
+    tested: list[Tested]
+    more: int | None
+    share: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self) | {"share": None if isnan(self.share) else self.share}
+
+    def lines(self) -> list[str]:
+        """Return the suggestion in one sentence."""
+        goal = f"precision {self.wanted:g} with confidence {self.confidence:g}"
+        if self.threshold is not None:
+            low = max(one.low for one in self.tested if one.passed and one.threshold == self.threshold)
+            return [f"{self.finder}: threshold {self.threshold:g} keeps {goal} (lower bound {low:.3f})"]
+        if self.more is not None:
+            return [
+                f"{self.finder}: no threshold is shown to keep {goal}; about {self.more:,} more answers would be needed"
+            ]
+        seen = "unknown" if isnan(self.share) else f"{self.share:.3f}"
+        return [f"{self.finder}: no threshold keeps {goal}: the answers show {seen}; drop at a stricter threshold"]
+
+
+def suggest_threshold(answers: Answers, wanted: float, confidence: float = 0.95) -> list[Suggestion]:
+    """Return for each finder the loosest threshold whose precision is shown to reach what is wanted.
+
+    Thresholds at the edges of strata are tested from the strict end on, each at the full confidence, and the first
+    that fails ends it: with a sequence fixed beforehand the chance of choosing any threshold that does not keep the
+    wanted precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all, which
+    the number of answers decides and not what they say. An unsure pair counts as different.
+
+    The precision is that of pairs: a looser threshold also makes other groups. The confidence is for each finder.
+
+    Args:
+        answers: of an audit.
+        wanted: precision, in (0, 1).
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: if ``wanted`` or ``confidence`` is out of range.
+
+    Source: fixed-sequence testing as in Angelopoulos et al. 2021, "Learn then Test", arXiv:2110.01052, section 2.3.
+    """
+    for name, value in (("precision", wanted), ("confidence", confidence)):
+        if not 0 < value < 1:
+            raise InputError(f"expected a wanted {name} between 0 and 1, got {value:g}; 0.95 is usual")
+    finders: dict[str, list[Counted]] = {}
+    for one in count_answers(answers):
+        finders.setdefault(one.name.finder, []).append(one)
+    return [_suggest(name, strata, wanted, confidence) for name, strata in finders.items()]
+
+
+def _suggest(finder: str, strata: Sequence[Counted], wanted: float, confidence: float) -> Suggestion:
+    order = {DROPPED: -1, NEAR: 1}
+    strict_first = sorted(strata, key=lambda one: (order[one.name.side], order[one.name.side] * one.name.number))
+    samples = [one.sample(unsure=DIFFERENT) for one in strict_first]
+
+    def passes(parts: Sequence[Stratum]) -> bool:
+        return lower_bound(parts, confidence) >= wanted
+
+    tested: list[Tested] = []
+    at = max(0, sum(one.name.side == DROPPED for one in strict_first) - 1)  # the run's own, unless one is tested
+    for number in range(len(samples)):
+        best = [Stratum(one.size, one.n, one.n) for one in samples[: number + 1]]
+        if not tested and not passes(best):
+            continue
+        at = number
+        low = lower_bound(samples[: number + 1], confidence)
+        threshold = _edge(strict_first, number)
+        tested.append(Tested(threshold, sum(one.size for one in best), low, low >= wanted))
+        if not tested[-1].passed:
+            break
+    chosen = next((one.threshold for one in reversed(tested) if one.passed), None)
+    share = stratified_share(samples[: at + 1])
+    more = _more_answers(samples[: at + 1], share, wanted, passes) if chosen is None else None
+    return Suggestion(finder, wanted, confidence, chosen, tested, more, share)
+
+
+def _edge(strict_first: Sequence[Counted], number: int) -> float:
+    """Return the shortest number that divides a stratum from the next: a pair at it is in the stricter one."""
+    least = strict_first[number].name.least
+    if number + 1 == len(strict_first):
+        return least
+    beyond = strict_first[number + 1].name.most
+    away: Callable[[float], int] = floor if beyond < least else ceil
+    for decimals in range(_MOST_DECIMALS):
+        scale = 10.0**decimals
+        value = away(least * scale) / scale
+        if beyond < value <= least or least <= value < beyond:
+            return value
+    return least
+
+
+def _more_answers(
+    samples: Sequence[Stratum], share: float, wanted: float, passes: Callable[[Sequence[Stratum]], bool]
+) -> int | None:
+    """Return how many more answers like those there are would do; None where no number of them does."""
+    answered = sum(one.n for one in samples)
+    if not isnan(share) and share <= wanted:
+        return None
+
+    def grown(times: float) -> list[Stratum]:
+        out = []
+        for one in samples:
+            n = min(one.size, ceil(max(one.n, 1) * times))
+            out.append(Stratum(one.size, n, round(n * one.yes / one.n) if one.n else n))
+        return out
+
+    times = 1.0
+    while not passes(grown(times)):
+        if all(one.n == one.size for one in grown(times)) or times > _MOST_TIMES:
+            return None
+        times *= 2
+    low, high = times / 2, times
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (low, middle) if passes(grown(middle)) else (middle, high)
+    return max(1, sum(one.n for one in grown(high)) - answered)

@@ -12,8 +12,8 @@ import pytest
 
 from curate.dedup.answers import WORDS, read_answers
 from curate.dedup.audit import COLUMNS, DROPPED, NEAR, Limit, allocate, draw_pairs, one_a_row, write_audit
-from curate.dedup.precision import count_answers, precision
-from curate.dedup.suggest import suggest_threshold
+from curate.dedup.counts import count_answers
+from curate.dedup.precision import precision, suggest_threshold
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval
 
