@@ -385,11 +385,11 @@ def test_the_kept_one_of_another_set_is_read_there_even_when_its_key_is_in_both(
     other = pa.table({"key": ["red"], "uri": [str(folder / "pink.png")]})
     pq.write_table(other, folder / "old.parquet")
     decisions = [
-        dropped(key, "red", 3, score) | {"decision": decision} for key, score in (("red", 0.97), ("green", 0.98))
+        dropped(key, "red", 3, score) | {"decision": decision} for key, score in (("red", 0.99), ("green", 0.98))
     ]
     n, text = draw(folder, decisions, "page.html", OF_ANOTHER, against=open_table(folder / "old.parquet"))
     assert n == 1
-    assert [colour_of(picture) for picture in pictures_of(text)] == ["pink", "red", "green"]
+    assert [colour_of(picture) for picture in pictures_of(text)] == ["pink", "green", "red"]
     assert "3 images" in text
     assert text.count('<li class="kept">') == 1
 
