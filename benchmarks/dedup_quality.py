@@ -1,0 +1,295 @@
+"""How many duplicates each finder finds and how many it invents, beside `imagededup` on the same bytes in the same run.
+
+    python benchmarks/dedup_quality.py --data ../shared/data [--imagededup-python VENV/bin/python] [--rows 50000]
+
+Sets that people have judged: Caltech-101 (2,663 images; 156 pairs are the same, 100 of them mirrored; 514 uncertain
+pairs count neither way, all others are different), the same with the mirrored pairs left out, for finders that do not
+look for them, and 29 photographs and edits whose names tell what belongs together (73 pairs; 8 more rows are broken,
+no images, or of formats that are not read). For every finder: recall at a precision, and precision and recall at its
+own threshold, with 95 % intervals from a bootstrap over images; then what `curate dedup` does: pairs in one group.
+
+`imagededup` runs in a Python of its own: its pHash as it is, and its CNN search with this project's embeddings. With
+it, speed is measured too: all pairs of --rows vectors and hashes, one core each.
+"""
+
+import argparse
+import csv
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from dedup_curves import WANTED, Measured, Pairs, Truth, measure
+
+import curate
+from curate.dedup.finders import FINDERS, Options
+from curate.dedup.rows import Needs, Rows, read_rows
+from curate.dedup.run import dedup_table
+from curate.table import open_table
+from scoring.images import DecodeError, decode_rgb, perceptual_hash
+from scoring.images.geometry import resize
+from scoring.images.pixels import pixel_digest
+from scoring.images.views import views
+from scoring.search import CosineIndex, HammingIndex
+
+FLOOR = {"hash": 16.0, "signature": 0.6, "embedding": 0.85}  # what is looked at for curves; far below any use
+REPRESENTATIONS = frozenset({"sha256", "phash", "signature", "embedding"})
+PHOTOGRAPH = re.compile(r"ukbench(\d+)")
+ALSO = {"alpha_channel_image.png": "00120"}  # seen: the photograph 00120 with an alpha channel
+RADII = (2, 4, 10)  # bits; 10 is what imagededup has by default
+SPEED_COSINE = 0.95
+AS_RUN: dict[str, dict] = {
+    "bytes": {"finders": {"bytes": None}},
+    "default": {},
+    "default --mirrored": {"mirrored": True},
+    "default --mirrored --cropped": {"mirrored": True, "cropped": True},
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A set of images that people have judged: encoded images, their keys, and what is the same; ``file`` is scored."""
+
+    name: str
+    file: str
+    images: list[bytes]
+    keys: list[str]
+    truth: Truth
+
+
+def caltech(data: Path) -> Iterator[Judged]:
+    """Yield the Caltech images with the pairs in ``caltech_subset_pairs.csv``: all, and without the mirrored ones."""
+    table = pq.read_table(data / "caltech_subset.parquet", columns=["file", "image"])
+    keys = table["file"].to_pylist()
+    row_of = {key: row for row, key in enumerate(keys)}
+    listed: dict[str, list[list[int]]] = {"same": [], "flip": [], "uncertain": []}
+    with (data / "caltech_subset_pairs.csv").open(newline="") as file:
+        for pair in csv.DictReader(file):
+            kind = pair["orient"] if pair["kind"] == "near_dup" else "uncertain"
+            listed[kind].append(sorted((row_of[pair["a"]], row_of[pair["b"]])))
+    same, flipped, uncertain = (np.array(pairs).reshape(-1, 2) for pairs in listed.values())
+    truth = Truth(len(keys), np.concatenate([same, flipped]), uncertain)
+    upright = Truth(len(keys), same, np.concatenate([flipped, uncertain]))
+    images = table["image"].to_pylist()
+    yield Judged("Caltech", "caltech", images, keys, truth)
+    yield Judged("Caltech, mirrored pairs left out", "caltech", images, keys, upright)
+
+
+def edited(data: Path) -> Judged:
+    """Return the photographs and their edits; two with one number in their names are the same."""
+    table = pq.read_table(data / "near_dup_small.parquet", columns=["name", "bytes", "pillow_outcome"])
+    keys = table["name"].to_pylist()
+    readable = [outcome == "ok" for outcome in table["pillow_outcome"].to_pylist()]
+    numbers = [PHOTOGRAPH.search(key) for key in keys]
+    group = [
+        ALSO.get(key.split("/")[-1]) or (number[1] if number else key)
+        for key, number in zip(keys, numbers, strict=True)
+    ]
+    n = len(keys)
+    same = [(a, b) for a in range(n) for b in range(a + 1, n) if group[a] == group[b] and readable[a] and readable[b]]
+    return Judged(
+        "edits", "edits", table["bytes"].to_pylist(), keys, Truth(n, np.array(same), np.zeros((0, 2), np.int64))
+    )
+
+
+def scored(judged: Judged, folder: Path) -> Path:
+    """Score a set with the shipped model, and return the table."""
+    source, out = folder / f"{judged.file}.source.parquet", folder / f"{judged.file}.parquet"
+    if not out.exists():
+        pq.write_table(pa.table({"name": judged.keys, "image": judged.images}), source)
+        curate.score(source, out, key="name", device="cpu")
+    return out
+
+
+def rows_of(path: Path, keys: list[str]) -> tuple[Rows, tuple[str, ...]]:
+    """Return the scored rows, in the order of the keys, and the names of the kappa columns."""
+    table = open_table(path)
+    if pq.read_table(path, columns=["key"])["key"].to_pylist() != keys:
+        raise ValueError(f"{path} has other rows, or in another order")
+    kappas = tuple(name for name in table.schema.names if name.startswith("kappa_"))
+    return read_rows(table, Needs(REPRESENTATIONS, numbers=kappas)), kappas
+
+
+def found_by(name: str, rows: Rows, options: Options | None = None) -> Pairs:
+    """Return the pairs that a finder sees at the floor, by the search that ``curate dedup`` runs."""
+    search = FINDERS[name].build(rows, FLOOR.get(name, 1.0), options or Options())
+    links = search.links(np.flatnonzero(rows.ok), rows.ok)
+    return Pairs.of(links.query, links.row, links.similarity if search.higher else -links.similarity)
+
+
+def same_pixels(judged: Judged) -> Pairs:
+    """Return the pairs whose decoded pixels are equal."""
+    digests = [_or_none(lambda data=data: pixel_digest(data)) or f"row {row}" for row, data in enumerate(judged.images)]
+    return Pairs.within(np.unique(digests, return_inverse=True)[1])
+
+
+def mirrored_hashes(judged: Judged, rows: Rows) -> Pairs:
+    """Return pairs by the bits between the hash of one and that of the other or its mirror image."""
+    there = np.flatnonzero(rows.ok)
+    pictures = [resize(decode_rgb(judged.images[row]), 32, 32, "bilinear") for row in there]
+    mirrors = np.array([perceptual_hash(np.ascontiguousarray(picture[:, ::-1])) for picture in pictures], np.uint64)
+    index = HammingIndex(rows.phash[there], int(FLOOR["hash"]))
+    parts = [index.search(codes) for codes in (rows.phash[there], mirrors)]
+    query, row, bits = (np.concatenate([getattr(p, name) for p in parts]) for name in ("query", "row", "similarity"))
+    return Pairs.of(there[query], there[row], -bits)
+
+
+def _or_none(call: Callable[[], str]) -> str | None:
+    try:
+        return call()
+    except DecodeError:
+        return None
+
+
+def finders(judged: Judged, rows: Rows, kappas: tuple[str, ...]) -> Iterator[tuple[str, Pairs, float]]:
+    """Yield (name, pairs, threshold) of every way to find pairs; the threshold is of the pairs' score."""
+    bits, cosine, content = (FINDERS[name].threshold or 0.0 for name in ("hash", "signature", "embedding"))
+    yield "bytes", found_by("bytes", rows), 1.0
+    yield "pixels", same_pixels(judged), 1.0
+    yield "hash", found_by("hash", rows), -bits
+    yield "hash, mirrored", mirrored_hashes(judged, rows), -bits
+    for name, asked in (
+        ("", {}),
+        (", mirrored", {"mirrored": True}),
+        (", mirrored, cropped", {"mirrored": True, "cropped": True}),
+    ):
+        yield f"signature{name}", found_by("signature", rows, Options(views(**asked))), cosine
+    yield "embedding", found_by("embedding", rows), content
+    for kappa in kappas:
+        yield f"embedding, elk {kappa}", found_by("embedding", rows, Options(kappa=kappa)), content
+
+
+def as_run(path: Path, keys: list[str], folder: Path) -> Iterator[tuple[str, Pairs, float]]:
+    """Yield what whole runs of ``curate dedup`` put into one group."""
+    for name, asked in AS_RUN.items():
+        result = dedup_table(path, folder / "subset.parquet", overwrite=True, **asked)
+        table = pq.read_table(result.decisions, columns=["key", "group"])
+        group_of = dict(zip(table["key"].to_pylist(), table["group"].to_pylist(), strict=True))
+        groups = np.array([-1 if group_of[key] is None else group_of[key] for key in keys])
+        yield f"curate dedup, {name}", Pairs.within(groups), 1.0
+
+
+def imagededup(python: str, judged: Judged, rows: Rows, folder: Path) -> Iterator[tuple[str, Pairs, float]]:
+    """Yield what the other package finds: pHash on the same bytes, and its search of cosines on the embeddings."""
+    images = folder / f"{judged.file}.images"
+    images.mkdir(exist_ok=True)
+    for row, data in enumerate(judged.images):
+        (images / f"{row}.jpg").write_bytes(data)  # it goes by the name, then by the bytes
+    there = np.flatnonzero(rows.ok)
+    given = {"folder": str(images), "rows": there, "embedding": rows.embedding[there].astype(np.float32)}
+    found = other_python(python, given, folder)
+    phash, cnn = found["phash"], found["cnn"]
+    pairs = Pairs.of(phash[:, 0].astype(int), phash[:, 1].astype(int), -phash[:, 2])
+    for radius in (10, 4, 0):
+        yield f"imagededup pHash {radius}", pairs, -float(radius)
+    content = Pairs.of(cnn[:, 0].astype(int), cnn[:, 1].astype(int), cnn[:, 2])
+    for threshold in (0.9, FINDERS["embedding"].threshold or 0.0):
+        yield f"imagededup CNN {threshold:g}", content, threshold
+
+
+def other_python(python: str, given: dict, folder: Path) -> dict[str, np.ndarray]:
+    """Run the other package on arrays, and return the arrays that it wrote."""
+    np.savez(folder / "given.npz", **given)
+    script = Path(__file__).with_name("dedup_imagededup.py")
+    command = [python, str(script), str(folder / "given.npz"), str(folder / "found.npz")]
+    done = subprocess.run(
+        command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{python} failed: {done.stderr.strip().splitlines()[-1]}")
+    return dict(np.load(folder / "found.npz"))
+
+
+def show(name: str, measured: Measured, threshold: float) -> None:
+    """Print one row of the table."""
+    curve = tuple(f"recall at {wanted:g}" for wanted in WANTED)
+    told = " " * 81 if name.startswith("curate dedup") else measured.line(curve)  # one point, and no curve
+    print(
+        f"{name:<42}{told}  {measured.line(('precision', 'recall'))}  {abs(threshold):g} ({measured.n:,})", flush=True
+    )
+
+
+def quality(judged: Judged, folder: Path, python: str | None) -> None:
+    """Print the table of one set."""
+    path = scored(judged, folder)
+    rows, kappas = rows_of(path, judged.keys)
+    print(
+        f"\n{judged.name}: {judged.truth.n:,} rows, {int(rows.ok.sum()):,} readable, "
+        f"{len(judged.truth.same)} pairs the same"
+    )
+    heads = [f"recall at precision {wanted:g}" for wanted in WANTED] + ["precision at its threshold", "recall there"]
+    print(f"{'':<42}" + "  ".join(f"{head:<26}" for head in heads) + "  threshold (pairs)")
+    for name, pairs, threshold in finders(judged, rows, kappas):
+        show(name, measure(pairs, judged.truth, threshold), threshold)
+    for name, pairs, threshold in as_run(path, judged.keys, folder):
+        show(name, measure(pairs, judged.truth, threshold), threshold)
+    if python:
+        for name, pairs, threshold in imagededup(python, judged, rows, folder):
+            show(name, measure(pairs, judged.truth, threshold), threshold)
+
+
+def speed_arrays(n: int, width: int = 512) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors in clusters (N, D) float32 and hashes (N,) uint64; one in twenty is an edited copy of another."""
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((max(1, n // 100), width), np.float32)
+    vectors = centres[generator.integers(0, len(centres), n)] + generator.standard_normal((n, width), np.float32)
+    hashes = generator.integers(0, 2**64, n, dtype=np.uint64)
+    copies = generator.permutation(n)[: n // 10].reshape(2, -1)
+    vectors[copies[1]] = vectors[copies[0]] + 0.2 * generator.standard_normal((copies.shape[1], width), np.float32)
+    flips = np.uint64(1) << generator.integers(0, 64, (3, copies.shape[1]), dtype=np.uint64)
+    hashes[copies[1]] = hashes[copies[0]] ^ np.bitwise_or.reduce(flips)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), hashes
+
+
+def speed(n: int, python: str, folder: Path) -> None:
+    """Print how long each takes for all pairs of the same arrays, and the ratio."""
+    vectors, hashes = speed_arrays(n)
+    given = {"vectors": vectors, "hashes": hashes, "radii": np.array(RADII), "threshold": SPEED_COSINE}
+    ours: dict[str, tuple[float, int]] = {}
+    for radius in RADII:
+        start = time.perf_counter()
+        links = HammingIndex(hashes, radius).search(hashes)
+        ours[f"hash {radius}"] = (time.perf_counter() - start, int((links.query != links.row).sum()))
+    start = time.perf_counter()
+    links = CosineIndex(vectors, SPEED_COSINE).search(vectors)
+    ours["cnn"] = (time.perf_counter() - start, int((links.query != links.row).sum()))
+    theirs = other_python(python, given, folder)
+    print(f"\nall pairs of {n:,} rows on one core: seconds, links found (both directions)")
+    for name, (seconds, found) in ours.items():
+        what = f"{name} bits" if name.startswith("hash") else f"cosine {SPEED_COSINE}, {vectors.shape[1]} wide"
+        other, other_found = theirs[name]
+        print(
+            f"{what:<28}curate {seconds:8.2f} s {found:>8,}   imagededup {other:8.2f} s {int(other_found):>8,}"
+            f"   {other / seconds:7.1f} x"
+        )
+
+
+def main() -> None:
+    """Print every table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--imagededup-python", help="a Python that can import imagededup")
+    parser.add_argument("--rows", type=int, default=50_000, help="of the speed measurement; 0 leaves it out")
+    parser.add_argument("--tables", type=Path, help="folder that keeps the scored tables for the next run")
+    a = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        if a.tables is not None:
+            a.tables.mkdir(parents=True, exist_ok=True)
+        for judged in (edited(a.data), *caltech(a.data)):
+            quality(judged, folder if a.tables is None else a.tables, a.imagededup_python)
+        if a.imagededup_python and a.rows:
+            speed(a.rows, a.imagededup_python, folder)
+
+
+if __name__ == "__main__":
+    main()
