@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from coverage_pools import lowest_best, small_pool
+
+from curate.selectors import Pool
+from curate.selectors.cover import SparseCover, greedy
+from curate.selectors.facility import FacilityLocation, StochasticFacilityLocation
+from scoring.errors import InputError
+
+
+def locate(similarity, pool, members, budget):
+    """The definition on any similarity (row served, server)."""
+    covered = similarity[:, pool.labelled].max(1, initial=0)
+    picks, gains = [], []
+    for _ in range(budget):
+        left = [row for row in pool.candidates if row not in picks]
+        added = [np.maximum(similarity[:, row] - covered, 0)[members].sum() for row in left]
+        picks.append(lowest_best(added, left))
+        gains.append(added[left.index(picks[-1])] / len(members))
+        covered = np.maximum(covered, similarity[:, picks[-1]])
+    return picks, gains
+
+
+def cosines(rows):
+    similarity = np.maximum(rows @ rows.T, 0)
+    np.fill_diagonal(similarity, 1)
+    return similarity
+
+
+@pytest.mark.parametrize("labelled", [0, 9])
+@pytest.mark.parametrize("seed", range(3))
+def test_facility_location_is_its_definition_to_the_last_candidate(seed, labelled):
+    pool, rows = small_pool(seed, labelled=labelled)
+    members = np.concatenate([pool.candidates, pool.labelled])
+    found = FacilityLocation()(pool, len(pool.candidates))
+    picks, gains = locate(cosines(rows), pool, members, len(pool.candidates))
+    assert found.rows.tolist() == picks
+    assert found.gains == pytest.approx(gains, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sparse_form_is_the_definition_on_the_graph(seed):
+    pool, rows = small_pool(seed, copies=False)
+    members = np.sort(np.concatenate([pool.candidates, pool.labelled]))
+    similarity = cosines(rows)
+    allowed = np.eye(len(rows), dtype=bool)
+    for row in members:
+        others = sorted((other for other in members if other != row), key=lambda o: -(rows[row] @ rows[o]))
+        allowed[row, others[:6]] = True
+    found = FacilityLocation(neighbours=6, exact_rows=1)(pool, 60)
+    picks, gains = locate(np.where(allowed, similarity, 0), pool, members, 60)
+    assert found.rows.tolist() == picks
+    assert found.gains == pytest.approx(gains, abs=1e-6)
+    assert "served by its 6 nearest only" in found.notes[0]
+
+
+def test_the_sparse_form_loses_little_and_says_how_much():
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((10, 32))[generator.integers(0, 10, 800)] + generator.standard_normal((800, 32))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    pool = Pool(np.arange(800), vectors=rows.astype(np.float32))
+    similarity = cosines(rows)
+    dense = similarity[:, FacilityLocation()(pool, 40).rows].max(1).sum()
+    found = FacilityLocation(exact_rows=1)(pool, 40)
+    sparse = similarity[:, found.rows].max(1).sum()
+    assert sparse > 0.97 * dense
+    assert f"reaches {sparse / dense:.2%} of what" in found.notes[-1]
+
+
+def test_the_stochastic_form_is_near_the_lazy_one_and_far_above_random():
+    pool, rows = small_pool(3, n=400, width=12, copies=False)
+    similarity = cosines(rows)[np.concatenate([pool.candidates, pool.labelled])]
+    lazy, fast = FacilityLocation()(pool, 40).rows, StochasticFacilityLocation()(pool, 40, seed=1).rows
+    random = np.random.default_rng(0).choice(pool.candidates, 40, replace=False)
+
+    def value(picks):
+        return similarity[:, [*pool.labelled, *picks]].max(1).sum()
+
+    assert value(fast) > 0.98 * value(lazy)
+    assert value(fast) > 1.03 * value(random)
+
+
+def test_an_epsilon_that_promises_nothing_is_refused():
+    with pytest.raises(InputError, match=r"below 0.632.* got 0.9"):
+        StochasticFacilityLocation(epsilon=0.9)
+
+
+def test_neighbours_beyond_what_a_graph_holds_are_refused():
+    with pytest.raises(InputError, match="between 1 and 64, got 65"):
+        FacilityLocation(neighbours=65)
+
+
+def test_gains_of_a_sparse_cover_stay_what_a_fresh_sum_gives():
+    generator = np.random.default_rng(0)
+    start = np.arange(51) * 8
+    server = np.array([generator.choice(50, 8, replace=False) for _ in range(50)]).ravel().astype(np.int32)
+    similarity = generator.random(400)
+    whole = np.zeros((50, 50))
+    whole[np.repeat(np.arange(50), 8), server] = similarity
+    cover = SparseCover(start, server, similarity, np.ones(50, bool), np.zeros(0, np.int64))
+    picks, gains = greedy(cover, 50)
+    covered = np.zeros(50)
+    for pick, gain in zip(picks, gains, strict=True):
+        assert gain == pytest.approx(np.maximum(whole[:, pick] - covered, 0).sum(), abs=1e-12)
+        covered = np.maximum(covered, whole[:, pick])

@@ -1,0 +1,99 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from coverage_pools import lowest_best, small_pool
+
+from curate.selectors import Pool, herding
+from curate.selectors.herding import Auto, MaxHerding
+from scoring.errors import InputError
+
+
+def herd(rows, pool, budget, weights, bandwidth=0.5):
+    """The definition: the candidate that adds most to sum of weight times kernel with the nearest pick."""
+    kernel = np.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / (2 * bandwidth**2))
+    covered = kernel[pool.labelled].max(0, initial=0)
+    picks, gains = [], []
+    for _ in range(budget):
+        left = [row for row in pool.candidates if row not in picks]
+        added = [(weights * np.maximum(kernel[row] - covered, 0))[pool.candidates].sum() for row in left]
+        picks.append(lowest_best(added, left))
+        gains.append(added[left.index(picks[-1])] / len(pool.candidates))
+        covered = np.maximum(covered, kernel[picks[-1]])
+    return picks, gains
+
+
+@pytest.mark.parametrize("labelled", [0, 9])
+@pytest.mark.parametrize("seed", range(4))
+def test_herding_is_its_definition_to_the_last_candidate(seed, labelled):
+    pool, rows = small_pool(seed, labelled=labelled)
+    found = MaxHerding()(pool, len(pool.candidates))
+    picks, gains = herd(rows, pool, len(pool.candidates), np.ones(len(rows)))
+    assert found.rows.tolist() == picks
+    assert found.gains == pytest.approx(gains, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_auto_weighs_rows_by_their_margin_and_quality(seed):
+    pool, rows = small_pool(seed)
+    generator = np.random.default_rng(seed)
+    chances = generator.dirichlet([0.4] * 5, len(rows)).astype(np.float32)
+    quality = generator.random(len(rows)).astype(np.float32)
+    top = np.sort(chances, axis=1)
+    weights = (1 - (top[:, -1] - top[:, -2])) * quality
+    found = Auto()(replace(pool, probabilities=chances, quality=quality), 60)
+    picks, gains = herd(rows, pool, 60, weights.astype(np.float64))
+    assert found.rows.tolist() == picks
+    assert found.gains == pytest.approx(gains, abs=1e-7)
+    assert found.parts["weight"] == pytest.approx(weights[found.rows])
+
+
+def test_auto_without_chances_is_herding():
+    pool, _ = small_pool(0)
+    assert np.array_equal(Auto()(pool, 50).rows, MaxHerding()(pool, 50).rows)
+
+
+def test_auto_covers_the_doubtful_side_first_and_junk_last():
+    generator = np.random.default_rng(0)
+    middle = np.eye(3)[np.repeat([0, 1, 2], 40)]
+    vectors = middle + 0.1 * generator.standard_normal((120, 3))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    chances = np.repeat([[0.9, 0.1], [0.5, 0.5], [0.5, 0.5]], 40, axis=0).astype(np.float32)
+    quality = np.repeat([1.0, 1.0, 0.1], 40).astype(np.float32)
+    pool = Pool(np.arange(120), vectors=vectors, probabilities=chances, quality=quality)
+    assert (Auto()(pool, 3).rows // 40).tolist() == [1, 0, 2]
+
+
+def test_beyond_the_exact_range_a_smaller_budget_is_a_prefix_also_across_stages(monkeypatch):
+    monkeypatch.setattr(herding, "STAGE", 20)
+    pool, _ = small_pool(1, n=1500, width=8)
+    rule = MaxHerding(exact_rows=100, references=64, shortlist=1000)
+    whole = rule(pool, 55)
+    assert len(set(whole.rows.tolist())) == 55
+    for budget in (1, 20, 21, 40):
+        assert np.array_equal(rule(pool, budget).rows, whole.rows[:budget])
+    assert "1,000 of 1,481 candidates and 64 references drawn" in whole.notes[0]
+
+
+def test_the_loss_of_drawing_is_measured_and_small_where_rows_are_many():
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((20, 16))
+    vectors = centres[generator.integers(0, 20, 3000)] + 0.3 * generator.standard_normal((3000, 16))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    pool = Pool(np.arange(3000), vectors=vectors)
+    exact, drawn = MaxHerding()(pool, 40), MaxHerding(exact_rows=1000, references=800)(pool, 40)
+    rows = vectors.astype(np.float64)
+
+    def covered(picks):
+        return np.exp((rows @ rows[picks].T - 1) / 0.25).max(1).mean()
+
+    assert covered(drawn.rows) > 0.98 * covered(exact.rows)
+    assert "less than those that were" in drawn.notes[0]
+    assert not exact.notes
+
+
+def test_parameters_out_of_range_are_one_line():
+    with pytest.raises(InputError, match=r"bandwidth must be above 0.* got 0"):
+        MaxHerding(bandwidth=0)
+    with pytest.raises(InputError, match="shortlist at least 1000, got 5000, 4096 and 3"):
+        Auto(shortlist=3)
