@@ -6,8 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.dedup.finders import FINDERS
-from curate.dedup.searches import Links, Search
-from curate.dedup.stars import QUERIES, Stars
+from curate.dedup.links import Links
+from curate.dedup.searches import Search
+from curate.dedup.stars import Stars
+
+FEWEST, MOST = 64, 4096  # rows asked about at a time
+MANY = 4_000_000  # pairs, from which fewer rows are asked about at a time
 
 
 def find_chains(
@@ -19,7 +23,8 @@ def find_chains(
 ) -> Stars:
     """Return the connected components of all pairs; in each the first row in the order of keeping stays.
 
-    Every pair is looked at, so a group of n rows costs n^2 / 2 of them; ``find_stars`` does not.
+    Every pair is looked at, so the time for a group of n rows grows with n^2 (the memory does not), which that of
+    ``find_stars`` does not. Rows are asked about in a random order: so a large group is spread over all of the work.
 
     Args:
         order: rows in the order of keeping, shape (N,).
@@ -34,10 +39,16 @@ def find_chains(
     """
     parent = np.arange(len(open_rows))
     rows = np.flatnonzero(open_rows)
-    for start in range(0, len(rows), QUERIES):
+    asked = np.random.default_rng(0).permutation(rows)
+    at, size = 0, FEWEST
+    while at < len(asked):
+        n_pairs = 0
         for search in searches.values():
-            found = search.links(rows[start : start + QUERIES], open_rows)
+            found = search.links(asked[at : at + size], open_rows)
             join(parent, found.query, found.row)
+            n_pairs = max(n_pairs, len(found))
+        at += size
+        size = max(size // 4, FEWEST) if n_pairs > MANY else min(2 * size, MOST)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     group = roots(parent)

@@ -16,7 +16,7 @@ from curate.dedup.rows import Rows, read_rows
 from curate.dedup.searches import Search
 from curate.dedup.stars import Stars, find_stars
 from curate.gather import check_unique
-from curate.models import same_model
+from curate.models import same_model, same_signature
 from curate.outcomes import DROP, FAILED, KEEP
 from curate.table import Table
 
@@ -54,10 +54,13 @@ def decide_duplicates(
     """Find what is the same and decide who stays; nothing is written.
 
     Raises:
-        InputError: for a column or key that cannot be used, or a table of another model.
+        InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
+            another kind.
     """
     if other is not None and "embedding" in request.thresholds:
         same_model(table, other)
+    if other is not None and "signature" in request.thresholds:
+        same_signature(table, other)
     rows = read_rows(table, request.needs(criteria))
     check_unique(table, rows.ties)
     theirs = read_rows(other, request.needs_of_other()) if other is not None else None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.decisions import is_ok
 from curate.digests import RowDigest, key_bytes, plain, tie_breaks
-from curate.models import model_of
+from curate.models import model_of, signature_of
 from curate.signatures import signature_matrix
 from curate.table import Table, embedding_matrix
 from curate.where import parse_condition
@@ -92,11 +92,14 @@ def read_rows(table: Table, needs: Needs) -> Rows:
     """Read what deduplication needs, in one pass and in batches.
 
     Raises:
-        InputError: for a column that is missing or of the wrong type, a null key, or embeddings of more than one model.
+        InputError: for a column that is missing or of the wrong type, a null key, or embeddings or signatures of more
+            than one kind.
     """
     names = needs.columns(table)
     rows = collect(table.batches(names), table.schema, table.n_rows, needs, names, table.path)
     rows.model = model_of(table) if EMBEDDING in needs.representations else ""
+    if SIGNATURE in needs.representations:
+        signature_of(table)
     return rows
 
 

@@ -1,7 +1,6 @@
 """Finders at work: each answers for some of the rows at a time, so that nobody ever holds all pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -10,37 +9,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.dedup.elk import Radius
+from curate.dedup.links import Links, best_of, first_of, joined
 from curate.dedup.rows import Rows
 from scoring.images.views import AS_IT_IS, View
 from scoring.search import CosineIndex, HammingIndex, Recall
 
 PAIRS = 65_536  # pairs measured at a time
+ASKED = 256  # rows asked about at a time where every pair has to be looked at
 Views = tuple[View, ...]
 ONE_VIEW: Views = (View(AS_IT_IS, lambda signatures: signatures),)
-
-
-@dataclass(frozen=True)
-class Links:
-    """P pairs of rows that are the same.
-
-    Attributes:
-        query: row asked about, shape (P,) int64; of the table, or of another one for ``Search.foreign``.
-        row: the other row, shape (P,) int64; never the row asked about.
-        similarity: in the unit of the finder, shape (P,) float32.
-        view: which view of the row asked about matched, shape (P,) int8, an index into the run's views.
-    """
-
-    query: NDArray[np.int64]
-    row: NDArray[np.int64]
-    similarity: NDArray[np.float32]
-    view: NDArray[np.int8]
-
-    def __len__(self) -> int:
-        return len(self.query)
-
-    def take(self, at: NDArray) -> "Links":
-        """Return some of the pairs: a mask, or indices."""
-        return Links(self.query[at], self.row[at], self.similarity[at], self.view[at])
 
 
 class Search(Protocol):
@@ -59,8 +36,15 @@ class Search(Protocol):
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_]) -> Links:
-        """Return every pair of a row of another table and one of this that ``among`` marks."""
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it.
+
+        Never more than N pairs, however many there are. A row that is itself among ``rows`` comes with one before it,
+        if there is one.
+        """
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+        """Return every pair of a row of another table, of those in ``some`` or of all, and one of this."""
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the similarity of pairs of rows of this table, whether or not they reach the threshold."""
@@ -86,10 +70,24 @@ class SameText:
         found = self._members(rows, self.codes[rows], among)
         return found.take(found.query != found.row)
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        lead = np.full(len(self.known) + 1, -1, np.int64)  # the last is of rows without a text
+        code, at = np.unique(self.codes[rows], return_index=True)
+        lead[code] = rows[at]
+        lead[-1] = -1
+        row = np.flatnonzero(among)
+        query = lead[self.codes[row]]
+        found = (query >= 0) & (query != row)
+        n = int(found.sum())
+        return Links(query[found], row[found], np.ones(n, np.float32), np.zeros(n, np.int8))
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
-        codes = pc.fill_null(pc.index_in(rows.texts[self.name], self.known), -1).to_numpy().astype(np.int64)
-        return self._members(np.arange(len(codes)), codes, among)
+        some = np.arange(len(rows)) if some is None else some
+        texts = rows.texts[self.name].take(pa.array(some))
+        codes = pc.fill_null(pc.index_in(texts, self.known), -1).to_numpy().astype(np.int64)
+        return self._members(some, codes, among)
 
     def _members(self, rows: NDArray[np.int64], codes: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         rows, codes = rows[codes >= 0], codes[codes >= 0]
@@ -117,25 +115,35 @@ class NearHash:
     def __init__(self, rows: Rows, radius: float) -> None:
         if rows.phash is None or rows.has_phash is None:
             raise ValueError("rows were read without phash")
-        self.there = np.flatnonzero(rows.has_phash & rows.ok)
+        self.has = rows.has_phash & rows.ok
+        self.there = np.flatnonzero(self.has)
         self.codes = rows.phash
         self.index = HammingIndex(rows.phash[self.there], int(radius))
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        rows = rows[np.isin(rows, self.there)]
+        rows = rows[self.has[rows]]
         found = self._search(rows, self.codes[rows], among)
         return found.take(found.query != found.row)
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        rows = rows[self.has[rows]]
+        found = self._search(rows, self.codes[rows], among, first=True)
+        return found.take(found.query != found.row)
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
         if rows.phash is None or rows.has_phash is None:
             raise ValueError("rows were read without phash")
-        theirs = np.flatnonzero(rows.has_phash & rows.ok)
+        has = rows.has_phash & rows.ok
+        theirs = np.flatnonzero(has) if some is None else some[has[some]]
         return self._search(theirs, rows.phash[theirs], among)
 
-    def _search(self, rows: NDArray[np.int64], codes: NDArray[np.uint64], among: NDArray[np.bool_]) -> Links:
-        found = self.index.search(codes, among[self.there])
+    def _search(
+        self, rows: NDArray[np.int64], codes: NDArray[np.uint64], among: NDArray[np.bool_], *, first: bool = False
+    ) -> Links:
+        found = self.index.search(codes, among[self.there], first=first)
         n = len(found.query)
         return Links(rows[found.query], self.there[found.row], found.similarity, np.zeros(n, np.int8))
 
@@ -162,21 +170,45 @@ class NearVector:
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        found = self._search(rows, self.vectors[rows], among)
+        found = best_of(self.search(rows, self.vectors[rows], among))
         return found.take(found.query != found.row)
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_]) -> Links:
-        """Return every pair of a row of another table and one of this."""
-        vectors = getattr(rows, self.name)
-        return self._search(np.arange(len(vectors)), vectors, among)
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        found = first_of(self.search(np.arange(len(rows)), self.vectors[rows], among, first=True))
+        pairs = Links(rows[found.query], found.row, found.similarity, found.view)
+        return pairs.take(pairs.query != pairs.row)
 
-    def _search(self, rows: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_]) -> Links:
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+        """Return every pair of a row of another table and one of this, whichever of them is a crop of the other."""
+        vectors = getattr(rows, self.name)
+        some = np.arange(len(vectors)) if some is None else some
+        return best_of([*self.search(some, vectors[some], among), *self._back(some, vectors[some], among)])
+
+    def search(
+        self, rows: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_], *, first: bool = False
+    ) -> list[Links]:
+        """Return the pairs that each view finds; with ``first``, of each row only the first by that view."""
         parts = []
         for number, view in enumerate(self.views):
-            found = self.index.search(view.apply(vectors), among)
+            found = self.index.search(view.apply(vectors), among, first=first)
             seen = np.full(len(found.query), number, np.int8)
             parts.append(Links(rows[found.query], found.row, found.similarity, seen))
-        return best_of(parts)
+        return parts
+
+    def _back(self, some: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_]) -> list[Links]:
+        """Return the pairs of which the row of the other table is a view of this table's row, and not the reverse."""
+        one_way = [(number, view) for number, view in enumerate(self.views) if not view.both_ways]
+        if not one_way:
+            return []
+        index = CosineIndex(vectors, self.index.threshold)
+        mine = np.flatnonzero(among)
+        parts = []
+        for number, view in one_way:
+            found = index.search(view.apply(self.vectors[mine]))
+            seen = np.full(len(found.query), number, np.int8)
+            parts.append(Links(some[found.row], mine[found.query], found.similarity, seen))
+        return parts
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the largest cosine of each pair over the views of the first; 0 where one has no vector."""
@@ -216,9 +248,22 @@ class NearDistribution:
         found = self.near.links(rows, among)
         return self._matching(found, self.kappas[found.query])
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        left = among.copy()
+        parts = []
+        for start in range(0, len(rows), ASKED):
+            some = rows[start : start + ASKED]
+            (found,) = self.near.search(np.arange(len(some)), self.near.vectors[some], left)
+            found = first_of([self._matching(found, self.kappas[some[found.query]])])
+            left[found.row] = False
+            parts.append(Links(some[found.query], found.row, found.similarity, found.view))
+        pairs = joined(parts)
+        return pairs.take(pairs.query != pairs.row)
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this; this table's median kappa counts."""
-        found = self.near.foreign(rows, among)
+        found = self.near.foreign(rows, among, some)
         return self._matching(found, rows.numbers[self.kappa][found.query])
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
@@ -238,18 +283,3 @@ def unit(vectors: NDArray) -> NDArray[np.float64]:
     wide = vectors.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     return wide / np.where(length > 0, length, 1)
-
-
-def best_of(parts: list[Links]) -> Links:
-    """Return each pair once, with its largest similarity; of equal ones the earlier part's."""
-    if len(parts) == 1:
-        return parts[0]
-    query = np.concatenate([part.query for part in parts])
-    row = np.concatenate([part.row for part in parts])
-    similarity = np.concatenate([part.similarity for part in parts])
-    view = np.concatenate([part.view for part in parts])
-    order = np.lexsort((-similarity, row, query))  # stable: equal ones keep the order of the parts
-    first = np.ones(len(order), bool)
-    first[1:] = (query[order][1:] != query[order][:-1]) | (row[order][1:] != row[order][:-1])
-    at = order[first]
-    return Links(query[at], row[at], similarity[at], view[at])

@@ -1,26 +1,30 @@
 """Groups that hold together: every row that goes is the same as the row that stays in its place; no chains.
 
 The definition. Rows come in the order of keeping, the best first. A row stays if it is the same as no row before it
-that stays; else it goes, and belongs to the first of those. Rows that go decide nothing any more, so most pairs of a
-large group never have to be looked at: rows are taken in rounds, a round is settled within itself, and those of it that
-stay take away what is the same among all the rest.
+that stays; else it goes, and belongs to the first of those. What counts is that the row that stays, asked about, finds
+the other: a crop is the same as its whole picture, not the whole the same as its crop.
+
+How it stays cheap. Rows that go decide nothing any more, so most pairs of a large group never have to be looked at.
+Rows are taken in rounds; a round is settled within itself, and those of it that stay take away what is the same among
+all the rest. No search is asked for more than the first match of each row, but among at most ``FEW`` rows: n copies of
+one picture cost n links and not n^2, wherever they stand in the order.
 
 Source: rounds over a prefix give the greedy result in few steps (Blelloch, Fineman, Shun 2012, arXiv:1202.3205).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.dedup.searches import Links, Search
+from curate.dedup.links import Links
+from curate.dedup.searches import Search
 
 NOBODY = -1
-FIRST_ROUND = 1024  # rows; rounds double while few of their rows are the same
+FIRST_ROUND = 1024  # rows; each round is twice as large as the one before
 LARGEST_ROUND = 65_536
-QUERIES = 4096  # rows asked about at a time, so that what comes back stays small
-FEW = 4  # pairs a row within a round, above which the next round is smaller
+FEW = 1024  # rows that are compared pair by pair
 
 
 @dataclass
@@ -73,21 +77,17 @@ def find_stars(
     stars = Stars.empty(len(open_rows), tuple(searches))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
+    free = np.ones(len(order), bool) if protected is None else ~protected
+    work = _Round(stars, place, list(searches.values()), free)
     at, size = 0, FIRST_ROUND
     while at < len(order):
         taken, at = _next_open(order, open_rows, at, size)
-        inside = np.zeros(len(open_rows), bool)
-        inside[taken] = True
-        n_pairs = _settle(stars, taken, inside, place, searches, protected)
-        stay = taken[stars.owner[taken] == taken]
-        open_rows[taken] = False
-        goes = open_rows if protected is None else open_rows & ~protected
-        best: dict[int, Links] = {}
-        for number, found in _links(searches, stay, goes):
-            _keep_first(best, number, found, place)
-        _give(stars, best, place)
+        stay = work.settle(taken)
+        open_rows[stay] = False
+        stars.owner[stay] = stay
+        work.take_away(stay, open_rows & free)
         open_rows[stars.owner != NOBODY] = False
-        size = min(size * 2, LARGEST_ROUND) if n_pairs <= FEW * len(taken) else max(size // 4, FIRST_ROUND)
+        size = min(size * 2, LARGEST_ROUND)
     return stars
 
 
@@ -106,65 +106,79 @@ def _next_open(
     return (np.concatenate(parts) if parts else np.zeros(0, np.int64)), at
 
 
-def _links(
-    searches: Mapping[str, Search], rows: NDArray[np.int64], among: NDArray[np.bool_]
-) -> Iterator[tuple[int, Links]]:
-    """Yield what each finder finds, for some rows at a time."""
-    for start in range(0, len(rows), QUERIES):
-        for number, search in enumerate(searches.values()):
-            yield number, search.links(rows[start : start + QUERIES], among)
+@dataclass(frozen=True)
+class _Round:
+    """What settling needs: groups so far, place of each row in the order, finders, and which rows may go."""
 
+    stars: Stars
+    place: NDArray[np.int64]
+    searches: list[Search]
+    free: NDArray[np.bool_]
 
-def _settle(
-    stars: Stars,
-    taken: NDArray[np.int64],
-    inside: NDArray[np.bool_],
-    place: NDArray[np.int64],
-    searches: Mapping[str, Search],
-    protected: NDArray[np.bool_] | None,
-) -> int:
-    """Settle the rows of a round among themselves; return how many pairs there were."""
-    found = [(number, links) for number, links in _links(searches, taken, inside)]
-    pairs = [_ordered(links, place) for _, links in found]
-    finder = np.concatenate([np.full(len(p), n, np.int8) for (n, _), p in zip(found, pairs, strict=True)])
-    every = Links(
-        *(np.concatenate([getattr(p, name) for p in pairs]) for name in ("query", "row", "similarity", "view"))
-    )
-    stars.owner[taken] = taken
-    # later row by later row, each with its earlier ones in their order
-    for i in np.lexsort((finder, place[every.query], place[every.row])).tolist():
-        query, row = every.query[i], every.row[i]
-        if stars.owner[query] == query and stars.owner[row] == row and (protected is None or not protected[row]):
-            stars.drop(every.take(np.array([i])), int(finder[i]))
-    return len(every)
+    def settle(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which of some rows, in the order of keeping, stay; the others get one of those as their owner.
 
+        Rows that are the same as none before them stay. Without them and what they take away few are left as a rule;
+        where many are, half of them are settled first and take away from the other half.
+        """
+        if len(rows) <= FEW:
+            return self._one_by_one(rows)
+        later = self._later(rows)
+        stay, left = [rows[~later]], rows[later]
+        left = self._without(stay[0], left)
+        half = len(left) if len(left) <= len(rows) // 2 else len(left) // 2
+        while len(left):
+            stay.append(self.settle(left[:half]))
+            left = self._without(stay[-1], left[half:])
+        together = np.concatenate(stay)
+        return together[np.argsort(self.place[together])]
 
-def _ordered(links: Links, place: NDArray[np.int64]) -> Links:
-    """Pairs with the row that is kept rather as the query; what was found from both sides stands twice."""
-    swap = place[links.query] > place[links.row]
-    return Links(
-        np.where(swap, links.row, links.query), np.where(swap, links.query, links.row), links.similarity, links.view
-    )
+    def take_away(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
+        """Give every row marked, shape (N,), that is the same as one that stays to the first of those.
 
+        Of several finders that link the two the first one tells. A row that has an owner keeps it unless this one
+        stands before it.
+        """
+        for number, search in enumerate(self.searches):
+            found = search.first(stay, among)
+            had = self.stars.owner[found.row]
+            mine, old = self.place[found.query], self.place[np.maximum(had, 0)]
+            sooner = (mine == old) & (number < self.stars.finder[found.row])
+            self.stars.drop(found.take((had == NOBODY) | (mine < old) | sooner), number)
 
-def _keep_first(best: dict[int, Links], number: int, found: Links, place: NDArray[np.int64]) -> None:
-    """Add to what a finder has found so far, leaving one pair for each row: that with the first row that stays."""
-    if number in best:
-        old = best[number]
-        found = Links(
-            *(np.concatenate([getattr(old, n), getattr(found, n)]) for n in ("query", "row", "similarity", "view"))
-        )
-    order = np.lexsort((-found.similarity, place[found.query], found.row))
-    ordered = found.take(order)
-    first = np.ones(len(ordered), bool)
-    first[1:] = ordered.row[1:] != ordered.row[:-1]
-    best[number] = ordered.take(first)
+    def _without(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what is left when those that stay have taken away theirs."""
+        if not len(left):
+            return left
+        self.take_away(stay, self._mask(left))
+        return left[self.stars.owner[left] == NOBODY]
 
+    def _later(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which rows may go and are the same as one before them, shape (R,)."""
+        later = np.zeros(len(self.place), bool)
+        for search in self.searches:
+            found = search.first(rows, self._mask(rows))
+            later[found.row[self.place[found.query] < self.place[found.row]]] = True
+        return (later & self.free)[rows]
 
-def _give(stars: Stars, best: Mapping[int, Links], place: NDArray[np.int64]) -> None:
-    """Drop every row that somebody found, for the first row that stays; of several finders the first tells."""
-    for number in sorted(best):
-        found = best[number]
-        had = stars.owner[found.row]
-        better = (had == NOBODY) | (place[found.query] < place[np.maximum(had, 0)])
-        stars.drop(found.take(better), number)
+    def _one_by_one(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same for few rows, from all their pairs."""
+        among = self._mask(rows)
+        linked = np.zeros((len(rows), len(rows)), bool)  # by place among these
+        local = np.empty(len(self.place), np.int64)
+        local[rows] = np.arange(len(rows))
+        for search in self.searches:
+            found = search.links(rows, among)
+            linked[local[found.query], local[found.row]] = True
+        linked &= self.free[rows]
+        stays = np.ones(len(rows), bool)
+        for at in range(len(rows)):
+            if stays[at]:
+                stays[at + 1 :] &= ~linked[at, at + 1 :]
+        self.take_away(rows[stays], self._mask(rows[~stays]))
+        return rows[self.stars.owner[rows] == NOBODY]
+
+    def _mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        mask = np.zeros(len(self.place), bool)
+        mask[rows] = True
+        return mask

@@ -22,10 +22,13 @@ class View:
     Attributes:
         name: in words, such as ``mirrored, cropped to 90% in the centre``.
         apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows stay zero.
+        both_ways: whether, with the other views beside it, a pair is found from either side: so for mirrored and
+            turned pictures, while a crop is found from its whole picture, and not the whole from its crop.
     """
 
     name: str
     apply: Callable[[NDArray[np.int8]], NDArray[np.int8]]
+    both_ways: bool = True
 
 
 def views(*, mirrored: bool = False, rotated: bool = False, cropped: bool = False) -> tuple[View, ...]:
@@ -75,7 +78,7 @@ def _view(turn: str, frame: Frame) -> View:
         return reframe(turned, frame) if frame.side < 1 else turned
 
     words = [word for word in (turn if turn != AS_IT_IS else "", frame.name) if word]
-    return View(", ".join(words) or AS_IT_IS, apply)
+    return View(", ".join(words) or AS_IT_IS, apply, both_ways=frame.side == 1)
 
 
 def reframe(signatures: NDArray[np.int8], frame: Frame) -> NDArray[np.int8]:

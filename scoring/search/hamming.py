@@ -8,7 +8,7 @@ Source: Norouzi, Punjani & Fleet 2012, "Fast search in Hamming space with multi-
 Qin et al. 2018, "GPH: similarity search in Hamming space".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -94,18 +94,36 @@ class HammingIndex:
         if n_members is None or not len(queries):
             return sorted_links([])
         asked, lowest, of_query = np.unique(queries, return_index=True, return_inverse=True)
-        parts = [part for part in self._code_pairs(asked, n_members > 0) if len(part[0])]
-        if not parts:
-            return sorted_links([])
-        query, code, bits = (np.concatenate(column) for column in zip(*parts, strict=True))
+        parts = (part for part in self._code_pairs(asked, n_members > 0) if len(part[0]))
         if first:
-            order = np.lexsort((lowest[query], code))
-            order = order[np.unique(code[order], return_index=True)[1]]
-            query, code, bits = lowest[query[order]], code[order], bits[order]
+            query, code, bits = self._first_pairs(parts, lowest)
         else:
+            every = list(parts)
+            if not every:
+                return sorted_links([])
+            query, code, bits = (np.concatenate(column) for column in zip(*every, strict=True))
             query, code, bits = _expanded(query, code, bits, np.argsort(of_query, kind="stable"), np.bincount(of_query))
         code, query, bits = _expanded(code, query, bits, members, n_members)
         return sorted_links([(query, code, bits.astype(np.float32))])
+
+    def _first_pairs(
+        self, parts: Iterable[tuple[Places, Places, NDArray[np.uint8]]], lowest: Places
+    ) -> tuple[Places, Places, NDArray[np.uint8]]:
+        """Return of each code the pair with its first query; holds one part at a time.
+
+        Args:
+            parts: pairs of different queries and different codes.
+            lowest: the first query with each of the different codes asked for.
+        """
+        nobody = np.iinfo(np.int64).max
+        query, bits = np.full(len(self._codes), nobody), np.zeros(len(self._codes), np.uint8)
+        for asked, code, apart in parts:
+            order = np.lexsort((lowest[asked], code))
+            at = order[np.unique(code[order], return_index=True)[1]]
+            better = at[lowest[asked[at]] < query[code[at]]]
+            query[code[better]], bits[code[better]] = lowest[asked[better]], apart[better]
+        found = np.flatnonzero(query != nobody)
+        return query[found], found, bits[found]
 
     def _code_pairs(self, asked: Codes, alive: NDArray[np.bool_]) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
         """Yield the pairs of different queries and different codes, each once, that are close enough."""
