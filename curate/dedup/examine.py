@@ -9,12 +9,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
-from curate.dedup.audit import Drawn, Limit, draw_pairs, write_audit
+from curate.dedup.audit import Drawn, Limit, draw_pairs, one_a_row, write_audit
 from curate.dedup.finders import FINDERS, Options, build
 from curate.dedup.groups import keys_at
 from curate.dedup.planted import ORIGINAL, SAME_PIXELS
 from curate.dedup.recall import Hits, RecallReport, RecallSettings, estimate_recall
-from curate.dedup.request import Request
+from curate.dedup.request import CHAIN, Request
 from curate.dedup.rows import Rows, collect
 from curate.dedup.searches import Search
 from curate.dedup.stars import Stars
@@ -25,7 +25,7 @@ from scoring.errors import InputError
 from scoring.images import pixel_digest
 
 LOOSER = {"hash": 4.0, "signature": -0.05, "embedding": -0.03}  # how far beyond the threshold an audit looks
-MOST_ON_PAGE = 1000  # pairs; more are in the CSV only
+ASKED_AT_ONCE = 4096
 MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
 
 
@@ -34,6 +34,7 @@ def planted_recall(
     request: Request,
     rows: Rows,
     searches: Mapping[str, Search],
+    stars: Stars,
     group: NDArray[np.int64],
     settings: RecallSettings,
     *,
@@ -47,22 +48,26 @@ def planted_recall(
         request: what counts as the same.
         rows: as read.
         searches: built on them.
+        stars: who belongs to whom; copies are looked for among the rows that stay, and their originals.
         group: of each row, shape (N,), -1 for none.
         settings: how many images, which edits.
         model: that scored the table, if it does not ship.
         report: told of images done, of all.
     """
     needs = request.needs_of_other()
+    gone = stars.finder >= 0
 
     def search(copies: pa.Table) -> Iterator[Hits]:
         names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
         theirs = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, table.path)
+        among = rows.ok & ~gone
+        among[copies.column(ORIGINAL).to_numpy()] = True
         for name, each in searches.items():
             if name == "pixels":  # only candidates of the table have a digest, so each copy was compared with its own
                 equal = np.flatnonzero(copies.column(SAME_PIXELS).to_numpy(zero_copy_only=False))
                 yield Hits(name, equal, copies.column(ORIGINAL).to_numpy()[equal])
                 continue
-            found = each.foreign(theirs, rows.ok)
+            found = each.foreign(theirs, among)
             found = found.take(theirs.ok[found.query])
             yield Hits(name, found.query, found.row)
 
@@ -81,23 +86,46 @@ def planted_recall(
 
 
 def audit_pairs(
-    table: Table, request: Request, rows: Rows, stars: Stars, outside: NDArray[np.bool_], n: int, *, seed: int = 0
+    table: Table,
+    request: Request,
+    rows: Rows,
+    order: NDArray[np.int64],
+    stars: Stars,
+    outside: NDArray[np.bool_],
+    n: int,
+    *,
+    seed: int = 0,
 ) -> list[Drawn]:
     """Draw pairs for a person to judge: of what was dropped, and of what nearly was.
 
-    What nearly was: pairs of rows that stay and would be the same at a looser threshold; beyond 20,000 such rows, those
-    of 20,000 that the hash of their keys draws.
+    What nearly was: rows that stay and would go for another at a looser threshold; beyond 20,000 that stay, those among
+    20,000 that the hash of their keys draws, and each stands for as many more.
+
+    Args:
+        table: that was deduplicated.
+        request: what counts as the same.
+        rows: as read.
+        order: rows in the order of keeping.
+        stars: who belongs to whom.
+        outside: rows whose owner is a row of another table; they are not judged.
+        n: pairs to draw.
+        seed: another seed draws others.
 
     Raises:
-        InputError: if no finder with a threshold linked or nearly linked anything.
+        InputError: if no finder with a threshold linked or nearly linked anything, or groups are chains, where a row
+            that goes may lie short of the threshold.
     """
+    if request.groups == CHAIN:
+        raise InputError("--audit judges a threshold, which the ends of chains do not reach; use --groups star")
     judged = {name: value for name, value in request.thresholds.items() if FINDERS[name].threshold is not None}
     if not judged:
         raise InputError(
             f"--audit needs a finder with a threshold to judge, got {', '.join(request.thresholds)}; "
             "equal bytes and pixels are the same"
         )
-    parts = [_dropped(stars, outside, judged), *_nearly(rows, stars, request, judged)]
+    stay = np.flatnonzero(rows.ok & (stars.finder < 0))
+    asked = stay[np.argsort(rows.ties[stay], kind="stable")[:MOST_ASKED]]
+    parts = [_dropped(stars, outside, judged), *_nearly(rows, order, stay, asked, request, judged)]
     finder = np.concatenate([part[0] for part in parts])
     a, b, similarity = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     low, high = np.minimum(a, b), np.maximum(a, b)
@@ -112,7 +140,7 @@ def audit_pairs(
         }
     )
     limits = {name: Limit(value, FINDERS[name].higher) for name, value in judged.items()}
-    return draw_pairs(pairs, limits, n, seed=seed)
+    return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(asked) / max(1, len(stay)))
 
 
 Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
@@ -124,18 +152,26 @@ def _dropped(stars: Stars, outside: NDArray[np.bool_], judged: Mapping[str, floa
     return names[gone], stars.owner[gone], gone, stars.similarity[gone].astype(np.float32)
 
 
-def _nearly(rows: Rows, stars: Stars, request: Request, judged: Mapping[str, float]) -> Iterator[Part]:
-    stay = np.flatnonzero(rows.ok & (stars.finder < 0))
-    asked = stay[np.argsort(rows.ties[stay], kind="stable")[:MOST_ASKED]]
+def _nearly(
+    rows: Rows,
+    order: NDArray[np.int64],
+    stay: NDArray[np.int64],
+    asked: NDArray[np.int64],
+    request: Request,
+    judged: Mapping[str, float],
+) -> Iterator[Part]:
     among = np.zeros(len(rows), bool)
     among[stay] = True
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows))
     for name, threshold in judged.items():
         finder = FINDERS[name]
         looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
         search = build(rows, {name: looser}, Options(request.views(), request.kappa))[name]
-        for start in range(0, len(asked), 4096):
-            found = search.links(asked[start : start + 4096], among)
+        for start in range(0, len(asked), ASKED_AT_ONCE):
+            found = search.links(asked[start : start + ASKED_AT_ONCE], among)
             found = found.take(~finder.holds(found.similarity, threshold))
+            found = found.take(one_a_row(found.query, found.row, found.similarity, place, higher=finder.higher))
             yield np.full(len(found), name, object), found.query, found.row, found.similarity
 
 
@@ -155,5 +191,5 @@ def write_pages(
     write_audit(pairs, answers, overwrite=overwrite)
     with answers.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         rows = list(csv.DictReader(file))
-    audit_page(rows[:MOST_ON_PAGE], lambda key: read(key).pixels, page, overwrite=overwrite)
+    audit_page(rows, lambda key: read(key).pixels, page, overwrite=overwrite)
     return answers, page

@@ -23,6 +23,7 @@ from curate.table import Table, open_table
 from scoring.errors import InputError
 
 N_CONFLICTS = 5
+MOST_PICTURES = 2000  # that a page to judge pairs on may hold
 
 
 def dedup_table(
@@ -70,6 +71,8 @@ def dedup_table(
     request, criteria, notes = make_request(opened, named, **asked)
     if request.report_only and other is None:
         raise InputError("--report-only tells what another table has too; name that with --against")
+    if audit is not None and not 1 <= audit <= MOST_PICTURES // 2:
+        raise InputError(f"--audit draws 1 to {MOST_PICTURES // 2:,} pairs, got {audit:,}; 200 is usual")
     if audit is not None and dry_run:
         raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
     inputs = [opened, *([other] if other else [])]
@@ -93,11 +96,11 @@ def dedup_table(
         )
     if plant is not None:
         planted = planted_recall(
-            opened, request, found.rows, found.searches, members.group, plant, model=model, report=report
+            opened, request, found.rows, found.searches, found.stars, members.group, plant, model=model, report=report
         )
         result = replace(result, planted=planted)
     if audit is not None and outputs is not None:
-        pairs = audit_pairs(opened, request, found.rows, found.stars, found.outside, audit, seed=seed)
+        pairs = audit_pairs(opened, request, found.rows, found.order, found.stars, found.outside, audit, seed=seed)
         paths = write_pages(opened, request, pairs, outputs.subset, overwrite=overwrite)
         result = replace(result, audit=paths[0], audit_page=paths[1])
     return result
