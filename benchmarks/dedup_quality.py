@@ -14,11 +14,8 @@ it, speed is measured too: all pairs of --rows vectors and hashes, one core each
 
 import argparse
 import csv
-import os
 import re
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from dedup_curves import WANTED, Measured, Pairs, Truth, measure
+from dedup_curves import WANTED, Measured, Pairs, Truth, gain, measure
+from dedup_speed import other_python, speed
 
 import curate
 from curate.dedup.finders import FINDERS, Options
@@ -38,14 +36,12 @@ from scoring.images import DecodeError, decode_rgb, perceptual_hash
 from scoring.images.geometry import resize
 from scoring.images.pixels import pixel_digest
 from scoring.images.views import views
-from scoring.search import CosineIndex, HammingIndex
+from scoring.search import HammingIndex
 
 FLOOR = {"hash": 16.0, "signature": 0.6, "embedding": 0.85}  # what is looked at for curves; far below any use
 REPRESENTATIONS = frozenset({"sha256", "phash", "signature", "embedding"})
 PHOTOGRAPH = re.compile(r"ukbench(\d+)")
 ALSO = {"alpha_channel_image.png": "00120"}  # seen: the photograph 00120 with an alpha channel
-RADII = (2, 4, 10)  # bits; 10 is what imagededup has by default
-SPEED_COSINE = 0.95
 AS_RUN: dict[str, dict] = {
     "bytes": {"finders": {"bytes": None}},
     "default": {},
@@ -195,19 +191,6 @@ def imagededup(python: str, judged: Judged, rows: Rows, folder: Path) -> Iterato
         yield f"imagededup CNN {threshold:g}", content, threshold
 
 
-def other_python(python: str, given: dict, folder: Path) -> dict[str, np.ndarray]:
-    """Run the other package on arrays, and return the arrays that it wrote."""
-    np.savez(folder / "given.npz", **given)
-    script = Path(__file__).with_name("dedup_imagededup.py")
-    command = [python, str(script), str(folder / "given.npz"), str(folder / "found.npz")]
-    done = subprocess.run(
-        command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"{python} failed: {done.stderr.strip().splitlines()[-1]}")
-    return dict(np.load(folder / "found.npz"))
-
-
 def show(name: str, measured: Measured, threshold: float) -> None:
     """Print one row of the table."""
     curve = tuple(f"recall at {wanted:g}" for wanted in WANTED)
@@ -227,49 +210,25 @@ def quality(judged: Judged, folder: Path, python: str | None) -> None:
     )
     heads = [f"recall at precision {wanted:g}" for wanted in WANTED] + ["precision at its threshold", "recall there"]
     print(f"{'':<42}" + "  ".join(f"{head:<26}" for head in heads) + "  threshold (pairs)")
+    embedding: dict[str, Pairs] = {}
     for name, pairs, threshold in finders(judged, rows, kappas):
         show(name, measure(pairs, judged.truth, threshold), threshold)
+        if name.startswith("embedding"):
+            embedding[name] = pairs
     for name, pairs, threshold in as_run(path, judged.keys, folder):
         show(name, measure(pairs, judged.truth, threshold), threshold)
     if python:
         for name, pairs, threshold in imagededup(python, judged, rows, folder):
             show(name, measure(pairs, judged.truth, threshold), threshold)
+    show_gains(embedding, judged.truth)
 
 
-def speed_arrays(n: int, width: int = 512) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors in clusters (N, D) float32 and hashes (N,) uint64; one in twenty is an edited copy of another."""
-    generator = np.random.default_rng(0)
-    centres = generator.standard_normal((max(1, n // 100), width), np.float32)
-    vectors = centres[generator.integers(0, len(centres), n)] + generator.standard_normal((n, width), np.float32)
-    hashes = generator.integers(0, 2**64, n, dtype=np.uint64)
-    copies = generator.permutation(n)[: n // 10].reshape(2, -1)
-    vectors[copies[1]] = vectors[copies[0]] + 0.2 * generator.standard_normal((copies.shape[1], width), np.float32)
-    flips = np.uint64(1) << generator.integers(0, 64, (3, copies.shape[1]), dtype=np.uint64)
-    hashes[copies[1]] = hashes[copies[0]] ^ np.bitwise_or.reduce(flips)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), hashes
-
-
-def speed(n: int, python: str, folder: Path) -> None:
-    """Print how long each takes for all pairs of the same arrays, and the ratio."""
-    vectors, hashes = speed_arrays(n)
-    given = {"vectors": vectors, "hashes": hashes, "radii": np.array(RADII), "threshold": SPEED_COSINE}
-    ours: dict[str, tuple[float, int]] = {}
-    for radius in RADII:
-        start = time.perf_counter()
-        links = HammingIndex(hashes, radius).search(hashes)
-        ours[f"hash {radius}"] = (time.perf_counter() - start, int((links.query != links.row).sum()))
-    start = time.perf_counter()
-    links = CosineIndex(vectors, SPEED_COSINE).search(vectors)
-    ours["cnn"] = (time.perf_counter() - start, int((links.query != links.row).sum()))
-    theirs = other_python(python, given, folder)
-    print(f"\nall pairs of {n:,} rows on one core: seconds, links found (both directions)")
-    for name, (seconds, found) in ours.items():
-        what = f"{name} bits" if name.startswith("hash") else f"cosine {SPEED_COSINE}, {vectors.shape[1]} wide"
-        other, other_found = theirs[name]
-        print(
-            f"{what:<28}curate {seconds:8.2f} s {found:>8,}   imagededup {other:8.2f} s {int(other_found):>8,}"
-            f"   {other / seconds:7.1f} x"
-        )
+def show_gains(embedding: dict[str, Pairs], truth: Truth) -> None:
+    """Print what the radius that follows kappa is worth: average precision, minus that of the cosine."""
+    for name, pairs in embedding.items():
+        if name != "embedding":
+            value, low, high = gain(pairs, embedding["embedding"], truth)
+            print(f"{name}: average precision {value:+.3f} [{low:+.3f}, {high:+.3f}] beside the cosine", flush=True)
 
 
 def main() -> None:
