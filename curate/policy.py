@@ -91,6 +91,7 @@ class Decided:
         state: of the input's files when they were read.
         facts: what else the receipt says, such as counts by rule.
         more: further tables to write, by name.
+        more_meanings: of their columns, by name of the table.
     """
 
     table: Table
@@ -103,6 +104,7 @@ class Decided:
     state: list[tuple[str, int, int]]
     facts: dict[str, Any] = field(default_factory=dict)
     more: dict[str, pa.Table] = field(default_factory=dict)
+    more_meanings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         """Return ``n_rows`` and the rows of each outcome."""
@@ -186,7 +188,8 @@ def write_outputs(decided: Decided, outputs: Outputs, *, overwrite: bool) -> Non
         )
         decisions = writer("decisions", decided.schema, described)
         for name, rows in decided.more.items():
-            writer(name, rows.schema, {"kind": name, "policy": decided.policy}).write(rows)
+            told = _told(decided.more_meanings.get(name, {}))
+            writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": told}).write(rows)
         receipt = AtomicFile(outputs.receipt, overwrite=overwrite)
         tally = _stream(decided, subset, decisions)
         _check(decided, tally, subset.n_rows, decisions.n_rows)

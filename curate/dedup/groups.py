@@ -20,6 +20,18 @@ from curate.table import Table
 ALL_PAIRS = 64  # rows of a group up to which all its pairs are measured
 SOME_PAIRS = 2016  # pairs measured in a larger group: as many as 64 rows have
 MEASURES = ("signature", "embedding", "hash", "bytes")  # by which the likeness inside a group is told, the first in use
+MEANINGS = {
+    "group": "number of the group, as in the decisions; larger groups come first",
+    "kept_key": "the row that stays, or the row of the other table that has them already",
+    "other_table": "whether kept_key is a row of the other table",
+    "size": "rows of this table in the group, the one that stays among them",
+    "smallest_similarity": f"of any two rows of the group (above {ALL_PAIRS} rows: of {SOME_PAIRS:,} pairs)",
+    "measure": "the finder whose similarity that is",
+    "margin": "of the most doubtful row: 0 has just reached its threshold, 1 is equal, below 0 is the end of a chain",
+    "finders": "which finders dropped its rows",
+    "labels": "the different labels of its rows",
+    "conflict": "whether there are two or more labels",
+}
 SCHEMA = pa.schema(
     [
         pa.field("group", pa.int64(), nullable=False),

@@ -23,6 +23,7 @@ SIMILARITIES = {COSINE: "cosine of the embeddings", ELK: "expected likelihood ke
 DEFAULT_FINDERS = ("bytes", "signature")
 WITHOUT_SIGNATURE = ("bytes", "hash")
 LABEL = "label"
+BEST_KAPPA = "kappa_visimsiam"  # of several, the one that told copies apart best where measured (docs/dedup.md)
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,8 @@ def _kappa_column(table: Table) -> str:
     own = default_column(table) if kappas else ""
     if own in kappas:
         return own
+    if BEST_KAPPA in kappas:
+        return BEST_KAPPA
     raise InputError(
         f"--similarity elk takes its radius from a kappa column; name one with --kappa "
         f"(there are: {', '.join(kappas) or 'none'})"

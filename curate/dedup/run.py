@@ -11,6 +11,7 @@ import pyarrow as pa
 from curate.columns import KEY
 from curate.dedup.decide import Found, decide_duplicates
 from curate.dedup.examine import audit_pairs, planted_recall, write_pages
+from curate.dedup.groups import MEANINGS as GROUP_MEANINGS
 from curate.dedup.groups import Members, group_rows, keys_at
 from curate.dedup.recall import RecallSettings
 from curate.dedup.request import Request, make_request
@@ -140,6 +141,7 @@ def _decided(
         digest=found.rows.digest,
         state=before,
         more={"groups": groups},
+        more_meanings={"groups": GROUP_MEANINGS},
     )
     return decided, members
 
