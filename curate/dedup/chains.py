@@ -11,6 +11,7 @@ from curate.dedup.searches import Search
 from curate.dedup.stars import Stars
 
 FEWEST, MOST = 64, 4096  # rows asked about at a time
+FAR = 1e9
 MANY = 4_000_000  # pairs, from which fewer rows are asked about at a time
 
 
@@ -98,7 +99,9 @@ def _tell(
     for number, (name, search) in enumerate(searches.items()):
         found = search.measure(stars.owner[gone], gone)
         finder, threshold = FINDERS[name], thresholds[name]
-        reaches = np.where(finder.holds(found.similarity, threshold), 1, -1) * finder.room(found.similarity, threshold)
+        room = finder.room(found.similarity, threshold)
+        short = FAR if finder.threshold is None else room  # what is not equal is not nearly equal either
+        reaches = np.where(finder.holds(found.similarity, threshold), room, -short)
         better = reaches > best
         best = np.where(better, reaches, best)
         stars.drop(Links(found.query, found.row, found.similarity, found.view).take(better), number)

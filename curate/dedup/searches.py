@@ -63,7 +63,6 @@ class SameText:
         self.known: pa.Array = encoded.dictionary
         self.codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         self.order = np.argsort(self.codes, kind="stable")
-        self.starts = np.searchsorted(self.codes[self.order], np.arange(len(self.known) + 1))
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
@@ -91,13 +90,13 @@ class SameText:
 
     def _members(self, rows: NDArray[np.int64], codes: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         rows, codes = rows[codes >= 0], codes[codes >= 0]
-        counts = self.starts[codes + 1] - self.starts[codes]
+        members = self.order[among[self.order]]
+        starts = np.searchsorted(self.codes[members], np.arange(len(self.known) + 1))
+        counts = starts[codes + 1] - starts[codes]
         query = np.repeat(rows, counts)
         within = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
-        other = self.order[np.repeat(self.starts[codes], counts) + within]
-        keep = among[other]
-        n = int(keep.sum())
-        return Links(query[keep], other[keep], np.ones(n, np.float32), np.zeros(n, np.int8))
+        other = members[np.repeat(starts[codes], counts) + within]
+        return Links(query, other, np.ones(len(query), np.float32), np.zeros(len(query), np.int8))
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return 1 for each pair that is equal, else 0."""
