@@ -86,4 +86,4 @@ def random_signatures(generator, n):
 
 def jittered(generator, signature, n, size=2.0):
     """Signatures of n near-copies of one picture."""
-    return np.rint(signature + generator.normal(0, size, (n, len(signature)))).clip(-127, 127).astype(np.int8)
+    return np.rint(signature + generator.normal(0, size, (n, signature.shape[-1]))).clip(-127, 127).astype(np.int8)
