@@ -76,7 +76,7 @@ def _possible(name: str, table: Table, label: str | None) -> bool:
     if name == "labelled":
         return label is not None and label in names
     if name == "certain":
-        return any(each.startswith(("kappa_", "unc_")) for each in names)
+        return _score(table) is not None
     return {"width", "height"} <= set(names) and (name == "largest" or "n_bytes" in names)
 
 
@@ -87,7 +87,13 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
         table.require([label])
         return Criterion(name, (), (label,), lambda rows: rows.present[label].astype(float))
     if name == "certain":
-        column = default_column(table)
+        column = _score(table)
+        if column is None:
+            scores = [each for each in table.schema.names if each.startswith(("kappa_", "unc_"))]
+            raise InputError(
+                f"--keep certain needs the one score of {table.path}, got {', '.join(scores) or 'none'}; name a column "
+                "with max:COLUMN (kappa) or min:COLUMN (unc)"
+            )
         sign = -1.0 if is_less_certain(column) else 1.0
         return Criterion(f"certain ({column})", (column,), (), lambda rows: sign * rows.numbers[column])
     needed = ("width", "height") if name == "largest" else ("width", "height", "n_bytes")
@@ -95,6 +101,15 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
     if name == "largest":
         return Criterion(name, needed, (), lambda rows: rows.numbers["width"] * rows.numbers["height"])
     return Criterion(name, needed, (), _bytes_a_pixel)
+
+
+def _score(table: Table) -> str | None:
+    """The score column of a table; None where it has none, or several and none is its model's own."""
+    try:
+        column = default_column(table)
+    except InputError:
+        return None
+    return column
 
 
 def _bytes_a_pixel(rows: Rows) -> NDArray[np.float64]:
