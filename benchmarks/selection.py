@@ -1,0 +1,139 @@
+"""Time and peak memory of the selectors, beside packages that people use, in one run.
+
+    python benchmarks/selection.py [--rows 50000] [--million] [--only k-center,auto] [--beside PYTHON]
+
+Every entry runs in a process of its own on the same float16 rows, 512 wide: 200 groups with a decaying spectrum. The
+time is that of picking; the peak is the resident memory of the whole process, rows and interpreter included.
+``--million`` measures a million rows (1 GB on disk). ``--beside`` names an interpreter that has scikit-activeml,
+apricot-select and lightly-mundig; what is missing there is left out. Compare ratios: other work slows all alike.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+WIDTH, CLASSES = 512, 10
+OURS = """
+import json, sys, time, resource
+import numpy as np
+from curate.selectors import SELECTORS, Pool
+folder, name, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
+vectors = np.load(folder + "/vectors.npy")
+needs = SELECTORS[name].needs
+chances = np.load(folder + "/chances.npy") if "probabilities" in needs or name == "auto" else None
+pool = Pool(np.arange(len(vectors)), vectors=vectors, probabilities=chances)
+start = time.perf_counter()
+found = SELECTORS[name]()(pool, budget)
+seconds = time.perf_counter() - start
+print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, found.notes]))
+"""
+THEIRS = """
+import json, sys, time, resource
+import numpy as np
+folder, name, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
+vectors = np.load(folder + "/vectors.npy")[: int(sys.argv[4])].astype(np.float32)
+unknown = np.full(len(vectors), np.nan)
+if name == "scikit-activeml k-center":
+    from skactiveml.pool import CoreSet
+    pick = lambda: CoreSet(random_state=0).query(vectors, unknown, batch_size=budget)
+elif name == "scikit-activeml TypiClust":
+    from skactiveml.pool import TypiClust
+    pick = lambda: TypiClust(random_state=0).query(vectors, unknown, batch_size=budget)
+elif name == "apricot facility location":
+    from apricot import FacilityLocationSelection
+    pick = lambda: FacilityLocationSelection(budget, metric="cosine", optimizer="lazy").fit(vectors)
+else:
+    from lightly_mundig import Selection
+    selection = Selection()
+    def pick():
+        selection.add_diversifying_strategy(vectors.tolist(), 1.0, None)
+        return selection.run_selection([], len(vectors), budget)
+start = time.perf_counter()
+pick()
+print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, []]))
+"""
+PICKS = {  # selector -> picks
+    "auto": 1000,
+    "herding": 1000,
+    "k-center": 1000,
+    "badge": 100,
+    "k-means": 500,
+    "typiclust": 500,
+    "facility-location": 1000,
+    "prob-cover": 1000,
+    "pairwise": 1000,
+    "determinantal": 1000,
+}
+BESIDE = {  # package -> picks, and the most rows that it is given: their memory or time grows with the square
+    "lightly-mundig diversity": (1000, 50_000),
+    "scikit-activeml k-center": (100, 50_000),
+    "scikit-activeml TypiClust": (100, 10_000),
+    "apricot facility location": (100, 10_000),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--million", action="store_true", help="a million rows in place of --rows")
+    parser.add_argument("--only", default=",".join([*PICKS, *BESIDE]), help="entries, separated by commas")
+    parser.add_argument("--beside", type=Path, default=None, help="an interpreter with the other packages")
+    parser.add_argument("--folder", type=Path, default=None, help="where the rows go; default a temporary folder")
+    given = parser.parse_args()
+    rows = 1_000_000 if given.million else given.rows
+    wanted = given.only.split(",")
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        make(Path(folder), rows)
+        print(f"{'':30}{'rows':>10}{'picks':>8}{'seconds':>10}{'ms a pick':>12}{'peak MB':>10}")
+        for name, picks in PICKS.items():
+            if name in wanted:
+                report(name, rows, picks, measure([sys.executable, "-c", OURS, folder, name, str(min(picks, rows))]))
+        for name, (picks, most) in BESIDE.items():
+            if given.beside and name in wanted:
+                command = [str(given.beside), "-c", THEIRS, folder, name, str(picks), str(most)]
+                report(name, min(rows, most), picks, measure(command))
+    return 0
+
+
+def make(folder: Path, rows: int) -> None:
+    """Write unit rows around 200 directions, float16, and class probabilities."""
+    generator = np.random.default_rng(0)
+    scale = (1 / np.arange(1, WIDTH + 1) ** 0.3).astype(np.float32)
+    centres = generator.standard_normal((200, WIDTH), np.float32)
+    vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float16, (rows, WIDTH))
+    chances = np.empty((rows, CLASSES), np.float32)
+    for start in range(0, rows, 16_384):
+        n = min(16_384, rows - start)
+        block = (generator.standard_normal((n, WIDTH), np.float32) + centres[generator.integers(0, 200, n)]) * scale
+        vectors[start : start + n] = block / np.linalg.norm(block, axis=1, keepdims=True)
+        chances[start : start + n] = generator.dirichlet(np.full(CLASSES, 0.3), n)
+    np.save(folder / "chances.npy", chances)
+
+
+def measure(command: list[str]) -> tuple[float, float, list[str]] | None:
+    """Run an entry in a process of its own: seconds, peak MB, notes; None where the package is missing."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"  left out: {done.stderr.strip().splitlines()[-1][:100]}")
+        return None
+    seconds, peak, notes = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak, notes
+
+
+def report(name: str, rows: int, picks: int, found: tuple[float, float, list[str]] | None) -> None:
+    if found is None:
+        print(f"{name:30}{rows:>10,}{picks:>8,}{'-':>10}")
+        return
+    seconds, peak, notes = found
+    print(f"{name:30}{rows:>10,}{picks:>8,}{seconds:>10.2f}{1000 * seconds / picks:>12.2f}{peak:>10,.0f}", flush=True)
+    for note in notes:
+        print(f"  {note}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
