@@ -47,6 +47,12 @@ AS_RUN: dict[str, dict] = {
     "default": {},
     "default --mirrored": {"mirrored": True},
     "default --mirrored --cropped": {"mirrored": True, "cropped": True},
+    "with elk, --mirrored": {
+        "finders": {"bytes": None, "signature": None, "embedding": None},
+        "similarity": "elk",
+        "kappa": "kappa_visimsiam",
+        "mirrored": True,
+    },
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from scoring.search import CosineIndex, HammingIndex
 
-RADII = (2, 4, 10)  # bits; 10 is what imagededup has by default
+RADII = (10,)  # bits; what imagededup has by default
 SPEED_COSINE = 0.95
 
 
