@@ -97,6 +97,18 @@ def rules() -> str:
     return table(("option", "meaning"), shown)
 
 
+def finders() -> str:
+    """Return every finder of `curate dedup`: unit, threshold, what is the same."""
+    from curate.dedup.finders import FINDERS
+
+    rows = []
+    for name, finder in FINDERS.items():
+        sign = ">=" if finder.higher else "<="
+        bar = "" if finder.threshold is None else f"{sign} {finder.threshold:g}"
+        rows.append((f"`{name}`", finder.meaning, finder.unit, bar, " ".join(f"`{each}`" for each in finder.needs)))
+    return table(("finder", "the same are rows for which", "unit", "default", "columns"), rows)
+
+
 def methods() -> str:
     """Return every training method: what it is, the column that it gives, whether it reads labels."""
     from trainers.config import TrainConfig
@@ -149,6 +161,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "sources": sources,
     "rules": rules,
+    "finders": finders,
     "methods": methods,
     "columns": columns,
     "statuses": statuses,

@@ -24,11 +24,11 @@ def run(
     Example:
 
     \b
-        curate dedup scores.parquet --audit 200 -o unique.parquet
+        curate audit unique.audit.csv
         curate audit unique.audit.csv --precision 0.98
 
-    The first writes unique.audit.csv and unique.audit.html, a page to judge the pairs on; save the answers
-    there, or write yes, no or unsure into the CSV. Intervals hold for every population (no normal
+    `curate dedup scores.parquet --audit 200 -o unique.parquet` draws the pairs: unique.audit.html is a page to
+    judge them on, which saves the answers; or write yes, no or unsure into unique.audit.csv. Intervals hold for every population (no normal
     approximation), and a suggested threshold keeps the precision with the confidence named.
     """
     from curate.dedup.answers import read_answers
