@@ -160,12 +160,12 @@ def _representations(path: Path, rows: Rows, needs: Needs, batch: pa.RecordBatch
         rows.has_phash[here] = column.is_valid().to_numpy(zero_copy_only=False)
     if SIGNATURE in needs.representations:
         if rows.signature is None:
-            rows.signature = _space(n, 255, np.dtype(np.int8))
+            rows.signature = space(n, 255, np.dtype(np.int8))
         rows.signature[here] = signature_matrix(batch.column(SIGNATURE))
     if EMBEDDING in needs.representations:
         matrix = embedding_matrix(batch.column(EMBEDDING))
         if rows.embedding is None:
-            rows.embedding = _space(n, matrix.shape[1], np.dtype(np.float16 if matrix.itemsize == 2 else np.float32))
+            rows.embedding = space(n, matrix.shape[1], np.dtype(np.float16 if matrix.itemsize == 2 else np.float32))
         if matrix.shape[1] != rows.embedding.shape[1]:
             raise InputError(
                 f"expected embeddings of one length in {path}, got {rows.embedding.shape[1]} and {matrix.shape[1]}"
@@ -173,8 +173,8 @@ def _representations(path: Path, rows: Rows, needs: Needs, batch: pa.RecordBatch
         rows.embedding[here] = matrix
 
 
-def _space(n: int, width: int, kind: np.dtype) -> NDArray:
-    """Zeros, in memory or, where they are many, in a file without a name."""
+def space(n: int, width: int, kind: np.dtype) -> NDArray:
+    """Return zeros, shape (n, width): in memory or, where they are many, in a file without a name."""
     if n * width * kind.itemsize <= IN_MEMORY:
         return np.zeros((n, width), kind)
     with tempfile.TemporaryFile() as file:  # the mapping keeps it alive

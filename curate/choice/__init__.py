@@ -1,0 +1,1 @@
+"""Choosing rows of a table: to label next, or to train on."""

@@ -1,0 +1,36 @@
+"""How far each pick is from what was chosen before it, and where picks come too near."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.selectors.geometry import spans, squared_distances, unit
+
+
+def first_too_near(
+    vectors: NDArray, labelled: NDArray[np.int64], picks: NDArray[np.int64], least: float
+) -> tuple[int, float]:
+    """Return how many picks come before the first that is nearer than ``least`` to an earlier pick or labelled row.
+
+    Args:
+        vectors: shape (N, D); scaled to unit length here.
+        labelled: rows, shape (L,).
+        picks: rows in the order picked, shape (K,).
+        least: Euclidean distance between unit rows, in (0, 2].
+
+    Returns:
+        K and infinity where all picks are far enough; else the place of that pick, and its distance.
+    """
+    for block in spans(len(picks)):
+        rows = unit(vectors[picks[block]], np.float32)
+        nearest = np.full(len(rows), np.inf, np.float32)
+        for earlier in (labelled, picks[: block.start]):
+            for span in spans(len(earlier)):
+                gaps = squared_distances(rows, unit(vectors[earlier[span]], np.float32))
+                nearest = np.minimum(nearest, gaps.min(axis=1))
+        own = squared_distances(rows, rows)
+        own[np.triu_indices(len(rows))] = np.inf  # only those before it
+        nearest = np.sqrt(np.minimum(nearest, own.min(axis=1)))
+        near = np.flatnonzero(nearest < least)
+        if len(near):
+            return block.start + int(near[0]), float(nearest[near[0]])
+    return len(picks), float("inf")

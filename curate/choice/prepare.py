@@ -1,0 +1,193 @@
+"""From the rows of a table, and what is labelled so far, to the pool that a strategy looks at."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.choice.light import CHANCES, Labelled, told, with_chances
+from curate.choice.plan import Groups, Plan
+from curate.choice.rows import ODD, Rows
+from curate.choice.signals import Signal
+from curate.choice.strategy import HEEDS
+from curate.dedup.rows import space
+from curate.selectors import HOW_TO_GET, Pool, Selector
+from curate.selectors.mixing import rank_share
+from scoring.errors import InputError
+
+BLOCK = 65_536
+HOW_TO_LABEL = (
+    "needs the classes of some labelled rows; give them with --labelled FILE (columns key and label) or with "
+    "--labelled-where CONDITION and --label COLUMN, or take --strategy auto, which does without"
+)
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Columns of numbers that a plan goes by: ``score`` ranks, ``quality`` guards; the losses are for rho-loss."""
+
+    score: Signal | None = None
+    quality: Signal | None = None
+    loss: str | None = None
+    holdout_loss: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read."""
+        ranks = [each.column for each in (self.score, self.quality) if each]
+        return tuple(dict.fromkeys([*ranks, *(name for name in (self.loss, self.holdout_loss) if name)]))
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A pool, and where its rows are.
+
+    Attributes:
+        pool: rows in the order of ``Rows``.
+        at: row of ``Rows`` of each row of the pool, shape (M,) int64.
+        groups: of the pool's rows, or None.
+        reasons: why some rows cannot be judged.
+        why: number of the reason of each row of ``Rows``, shape (N,) int8; -1 for none.
+        model: what is known of the light model, as plain JSON; empty without one.
+        notes: what a person should know.
+    """
+
+    pool: Pool
+    at: NDArray[np.int64]
+    groups: Groups | None
+    reasons: tuple[str, ...]
+    why: NDArray[np.int8]
+    model: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def needs_vectors(plan: Plan, selector: Selector) -> bool:
+    """Return whether a plan goes by embeddings."""
+    return plan.min_distance is not None or bool({"vectors", *CHANCES} & set(selector.needs))
+
+
+def prepare(
+    rows: Rows,
+    plan: Plan,
+    labelled: Labelled | None = None,
+    *,
+    excluded: NDArray[np.bool_] | None = None,
+    signals: Signals | None = None,
+    group: str | None = None,
+) -> Ready:
+    """Make the pool of a plan, with the chances of a light model where the strategy asks for them.
+
+    Rows that were not scored are not in the pool, nor are those without a usable embedding where the plan goes by
+    embeddings. Rows without a value in a column that the plan reads are in it, but no candidates.
+
+    Args:
+        rows: with all that the plan reads.
+        plan: what will be chosen, and how.
+        labelled: what is labelled so far.
+        excluded: rows that may not be picked, shape (N,) bool.
+        signals: which columns say what a row is worth.
+        group: column of names whose values are the groups of the plan.
+
+    Raises:
+        InputError: if the strategy needs labels, or a column, and there is none.
+    """
+    labelled, signals = labelled or Labelled(), signals or Signals()
+    selector = plan.selector()
+    why, reasons = _undecided(rows, plan, signals, needs_vectors(plan, selector))
+    inside = rows.ok & ~_without_vector(rows, plan, selector)
+    at = np.flatnonzero(inside)
+    taken = np.zeros(len(rows), bool)
+    taken[labelled.rows] = True
+    open_rows = inside & (why < 0) & ~taken & (~excluded if excluded is not None else True)
+    place = np.cumsum(inside) - 1  # row of the pool of each row inside
+    codes = np.full(len(at), -1, np.int64)
+    usable = inside[labelled.rows]
+    codes[place[labelled.rows[usable]]] = labelled.codes[usable]
+    vectors = _inside(rows, at) if needs_vectors(plan, selector) else None
+    fields: dict[str, Any] = _numbers(rows, signals, at)
+    pool = Pool(
+        candidates=place[open_rows],
+        labelled=np.sort(place[labelled.rows[usable]]),
+        vectors=vectors,
+        labels=codes if labelled.classes else None,
+        **fields,
+    )
+    notes: list[str] = []
+    model: dict[str, Any] = {}
+    wanted = CHANCES & set(selector.needs)
+    if vectors is not None and (wanted or plan.strategy in HEEDS):
+        pool, model = with_chances(pool, labelled, plan, draws="draws" in wanted)
+        if wanted and not model:
+            raise InputError(f"the strategy {plan.strategy} {HOW_TO_LABEL}")
+        notes += told(model, labelled)
+    for need in selector.needs:
+        if getattr(pool, need) is None:
+            raise InputError(_missing(plan.strategy, need))
+    groups = None
+    if group is not None:
+        groups = Groups(
+            np.where(rows.texts[group].codes < 0, len(rows.texts[group].names), rows.texts[group].codes)[at],
+            [*rows.texts[group].names, "(no value)"],
+        )
+    return Ready(pool, at, groups, reasons, why, model, tuple(notes))
+
+
+def _missing(strategy: str, need: str) -> str:
+    flags = {
+        "uncertainty": "--score COLUMN, such as unc_losspred, or max:COLUMN or min:COLUMN for any column of numbers",
+        "quality": "--quality COLUMN, such as kappa_mcinfonce",
+        "loss": "--loss COLUMN and --holdout-loss COLUMN",
+        "holdout_loss": "--loss COLUMN and --holdout-loss COLUMN",
+    }
+    if need in ("labels", *CHANCES):
+        return f"the strategy {strategy} {HOW_TO_LABEL}"
+    return f"the strategy {strategy} needs {flags.get(need, HOW_TO_GET[need])}"
+
+
+def _without_vector(rows: Rows, plan: Plan, selector: Selector) -> NDArray[np.bool_]:
+    return (rows.odd > 0) if needs_vectors(plan, selector) else np.zeros(len(rows), bool)
+
+
+def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tuple[NDArray[np.int8], tuple[str, ...]]:
+    """Return the number of the reason why each row cannot be judged, -1 for none, and the reasons."""
+    why = np.full(len(rows), -1, np.int8)
+    reasons = [f"has {text}, which {plan.strategy} goes by" for text in ODD]
+    if by_vectors:
+        why[:] = rows.odd.astype(np.int8) - 1
+    for name in signals.columns:
+        lacking = np.isnan(rows.numbers[name]) & (why < 0)
+        why[lacking] = len(reasons)
+        reasons.append(f"{name} has no value (null, NaN or infinite)")
+    why[~rows.ok] = -1
+    return why, tuple(reasons)
+
+
+def _inside(rows: Rows, at: NDArray[np.int64]) -> NDArray[np.floating]:
+    """Return the vectors of the pool: all of them, or the usable ones moved together in blocks."""
+    if rows.vectors is None:
+        raise InputError("expected a table with rows, got one without any; score some images first")
+    if len(at) == len(rows):
+        return rows.vectors
+    found = space(len(at), rows.vectors.shape[1], rows.vectors.dtype)
+    for start in range(0, len(at), BLOCK):
+        found[start : start + BLOCK] = rows.vectors[at[start : start + BLOCK]]
+    return found
+
+
+def _numbers(rows: Rows, signals: Signals, at: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the pool's fields that come from columns; rows that are no candidates get 0, or a middling quality."""
+    fields: dict[str, Any] = {}
+    if signals.score:
+        values = signals.score.sign * rows.numbers[signals.score.column][at]
+        fields["uncertainty"] = np.nan_to_num(values, nan=0.0)
+    if signals.quality:
+        values = signals.quality.sign * rows.numbers[signals.quality.column][at]
+        quality = np.full(len(at), 0.5, np.float32)
+        known = ~np.isnan(values)
+        quality[known] = rank_share(values[known])
+        fields["quality"] = quality
+    for name, column in (("loss", signals.loss), ("holdout_loss", signals.holdout_loss)):
+        if column:
+            fields[name] = np.nan_to_num(rows.numbers[column][at], nan=0.0).astype(np.float32)
+    return fields
