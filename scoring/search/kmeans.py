@@ -112,11 +112,15 @@ def nearest_centroids(units: Tensor, centroids: Tensor, probes: int = 1) -> tupl
     parts = []
     for start in range(0, len(units), step):
         cosine = units[start : start + step] @ middle  # (B, k)
-        parts.append(cosine.max(1, keepdim=True) if probes == 1 else cosine.topk(probes, dim=1))
+        value, index = cosine.max(1, keepdim=True)
+        if probes > 1:  # the first is the same however many are asked for, where several tie: equal rows meet
+            best = cosine.scatter_(1, index, torch.inf).topk(probes, dim=1)
+            value, index = torch.cat([value, best.values[:, 1:]], 1), best.indices
+        parts.append((index, value))
     if not parts:
         empty = units.new_zeros(0, probes)
         return empty.long(), empty
-    return torch.cat([part.indices for part in parts]), torch.cat([part.values for part in parts])
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
 def _sampled(vectors: Vectors, size: int, generator: np.random.Generator) -> Tensor:

@@ -117,6 +117,13 @@ def test_clusters_report_no_false_pair_and_the_recall_that_is_measured_holds(dty
     assert 2 <= index.probes <= 12
 
 
+def test_every_row_finds_itself_and_its_equals_even_where_there_are_no_clusters():
+    rows = np.random.default_rng(0).standard_normal((20_000, 32)).astype(np.float16)
+    rows[10_000:10_500] = rows[:500]
+    found = CosineIndex(rows, 0.9999, exact_rows=100).search(rows)
+    assert pairs(found) >= {(row, row) for row in range(20_000)} | {(row, row + 10_000) for row in range(500)}
+
+
 def test_the_recall_of_an_index_that_cannot_reach_its_aim_is_said_as_it_is():
     rows = np.random.default_rng(0).standard_normal((5000, 64)).astype(np.float32)  # no clusters at all
     index = CosineIndex(rows, 0.3, exact_rows=100, recall=0.5)
