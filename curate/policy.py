@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import ERROR, KEY, STATUS, describe
+from curate.columns import ERROR, KEY, STATUS, describe, describe_all
 from curate.digests import is_text, plain
 from curate.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.receipts import receipt_json, state_of
@@ -22,6 +22,24 @@ STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
 
 # start row, keys (M,), status (M,) or None, error (M,) or None -> M rows of the decisions
 Words = Callable[[int, pa.Array, pa.Array | None, pa.Array | None], pa.RecordBatch]
+
+
+class Arranged(Protocol):
+    """Kept rows that become a subset with other columns, or in another order, than the table's.
+
+    Attributes:
+        schema: of the subset.
+        meanings: of the columns that the table has not.
+    """
+
+    schema: pa.Schema
+    meanings: Mapping[str, str]
+
+    def add(self, kept: pa.RecordBatch) -> None:
+        """Take the next kept rows, in the order of the table."""
+
+    def finish(self) -> Iterator[pa.Table]:
+        """Yield the subset, once all kept rows are there."""
 
 
 class Outputs:
@@ -92,6 +110,7 @@ class Decided:
         facts: what else the receipt says, such as counts by rule.
         more: further tables to write, by name.
         more_meanings: of their columns, by name of the table.
+        arranged: what becomes of kept rows; None to write them as they are.
     """
 
     table: Table
@@ -105,6 +124,7 @@ class Decided:
     facts: dict[str, Any] = field(default_factory=dict)
     more: dict[str, pa.Table] = field(default_factory=dict)
     more_meanings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    arranged: Arranged | None = None
 
     def counts(self) -> dict[str, int]:
         """Return ``n_rows`` and the rows of each outcome."""
@@ -181,11 +201,7 @@ def write_outputs(decided: Decided, outputs: Outputs, *, overwrite: bool) -> Non
         return writers[name]
 
     try:
-        subset = writer(
-            "subset",
-            table.schema.with_metadata(table.file_metadata),
-            {**table.metadata, "kind": "subset", "policy": _earlier(table) + decided.policy},
-        )
+        subset = writer("subset", *_subset(decided))
         decisions = writer("decisions", decided.schema, described)
         for name, rows in decided.more.items():
             told = _told(decided.more_meanings.get(name, {}))
@@ -204,6 +220,18 @@ def write_outputs(decided: Decided, outputs: Outputs, *, overwrite: bool) -> Non
             each.discard()
         if receipt is not None:
             receipt.discard()
+
+
+def _subset(decided: Decided) -> tuple[pa.Schema, dict[str, Any]]:
+    """The schema of the subset with the table's own metadata, and ours."""
+    table, arranged = decided.table, decided.arranged
+    metadata = {**table.metadata, "kind": "subset", "policy": _earlier(table) + decided.policy}
+    if arranged is None:
+        return table.schema.with_metadata(table.file_metadata), metadata
+    earlier = table.metadata.get("columns")
+    described = {**describe_all(arranged.schema.names), **(earlier if isinstance(earlier, dict) else {})}
+    metadata["columns"] = {**described, **_told(arranged.meanings)}
+    return arranged.schema.with_metadata(table.file_metadata), metadata
 
 
 def _earlier(table: Table) -> list[Any]:
@@ -227,8 +255,12 @@ def _stream(decided: Decided, subset: TableWriter, decisions: TableWriter) -> np
         tally += np.bincount(outcome, minlength=4)
         decisions.write(decided.words(start, *_plain_words(batch)))
         kept = batch.filter(pa.array(outcome == KEEP))
-        if kept.num_rows:
+        if kept.num_rows and decided.arranged is not None:
+            decided.arranged.add(kept)
+        elif kept.num_rows:
             subset.write(kept)
+    for piece in decided.arranged.finish() if decided.arranged is not None else ():
+        subset.write(piece)
     return tally
 
 

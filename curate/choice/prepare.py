@@ -47,6 +47,7 @@ class Ready:
         pool: rows in the order of ``Rows``.
         at: row of ``Rows`` of each row of the pool, shape (M,) int64.
         groups: of the pool's rows, or None.
+        classes: names of the classes of the pool's labels and probabilities.
         reasons: why some rows cannot be judged.
         why: number of the reason of each row of ``Rows``, shape (N,) int8; -1 for none.
         model: what is known of the light model, as plain JSON; empty without one.
@@ -56,6 +57,7 @@ class Ready:
     pool: Pool
     at: NDArray[np.int64]
     groups: Groups | None
+    classes: tuple[str, ...]
     reasons: tuple[str, ...]
     why: NDArray[np.int8]
     model: dict[str, Any]
@@ -130,7 +132,7 @@ def prepare(
             np.where(rows.texts[group].codes < 0, len(rows.texts[group].names), rows.texts[group].codes)[at],
             [*rows.texts[group].names, "(no value)"],
         )
-    return Ready(pool, at, groups, reasons, why, model, tuple(notes))
+    return Ready(pool, at, groups, labelled.classes, reasons, why, model, tuple(notes))
 
 
 def _missing(strategy: str, need: str) -> str:
