@@ -18,14 +18,21 @@ from curate.digests import plain
 from curate.table import Table
 
 ALL_PAIRS = 64  # rows of a group up to which all its pairs are measured
-SOME_PAIRS = 2016  # pairs measured in a larger group: as many as 64 rows have
-MEASURES = ("signature", "embedding", "hash", "bytes")  # by which the likeness inside a group is told, the first in use
+SOME_PAIRS = 2016  # pairs measured in a larger group, beside those with the row that stays: as many as 64 rows have
+AT_ONCE = 1_000_000  # pairs measured at a time
+MEASURES = (
+    "signature",
+    "embedding",
+    "hash",
+    "pixels",
+    "bytes",
+)  # by which the likeness inside a group is told, the first in use
 MEANINGS = {
     "group": "number of the group, as in the decisions; larger groups come first",
     "kept_key": "the row that stays, or the row of the other table that has them already",
     "other_table": "whether kept_key is a row of the other table",
     "size": "rows of this table in the group, the one that stays among them",
-    "smallest_similarity": f"of any two rows of the group (above {ALL_PAIRS} rows: of {SOME_PAIRS:,} pairs)",
+    "smallest_similarity": f"of any two rows (above {ALL_PAIRS} rows: with the first, and {SOME_PAIRS:,} other pairs)",
     "measure": "the finder whose similarity that is",
     "margin": "of the most doubtful row: 0 has just reached its threshold, 1 is equal, below 0 is the end of a chain",
     "finders": "which finders dropped its rows",
@@ -77,15 +84,13 @@ class Members:
         number = self.group[self.rows]
         finder = stars.finder[self.rows]
         lead = self._kept_keys(table, outside, kept_key)
-        measure = next((name for name in MEASURES if name in searches), None)
+        measure = next(name for name in MEASURES if name in searches)
         columns = {
             "group": pa.array(np.arange(len(self.size))),
             "kept_key": lead,
             "other_table": pa.array(outside[self.rows[self.start[:-1]]]),
             "size": pa.array(self.size),
-            "smallest_similarity": pa.array(
-                self._smallest(searches[measure], FINDERS[measure].higher) if measure else []
-            ),
+            "smallest_similarity": pa.array(self._smallest(searches[measure], FINDERS[measure].higher)),
             "measure": pa.array([measure] * len(self.size), pa.string()),
             "margin": pa.array(self._margin(request, stars)),
             "finders": _lists(number, pa.array(stars.names, pa.string()), finder, len(self.size)),
@@ -104,31 +109,19 @@ class Members:
         return pa.array(np.where(outside[first], theirs, mine), pa.string())
 
     def _smallest(self, search: Search, higher: bool) -> NDArray[np.float64]:
-        """The least alike of all pairs of a group; of a large one, of pairs that are spread over it."""
-        a, b, owner = [], [], []
-        for number, size in enumerate(self.size.tolist()):
-            if size < 2:
-                continue
-            if size <= ALL_PAIRS:
-                first, second = np.triu_indices(size, 1)
-            else:
-                step = np.arange(SOME_PAIRS)
-                first, second = np.zeros(SOME_PAIRS, np.int64), 1 + step * (size - 1) // SOME_PAIRS
-                half = SOME_PAIRS // 2  # half of them with the row that stays, half among the others
-                first[half:] = 1 + (step[half:] * 7919) % (size - 1)
-                first[half:] -= first[half:] == second[half:]
-            base = self.start[number]
-            a.append(self.rows[base + first])
-            b.append(self.rows[base + second])
-            owner.append(np.full(len(first), number))
-        worst = np.full(len(self.size), np.nan)
-        if not a:
-            return worst
-        found = search.measure(np.concatenate(a), np.concatenate(b))
-        at = np.concatenate(owner)
-        worst[np.unique(at)] = np.inf if higher else -np.inf
-        (np.minimum if higher else np.maximum).at(worst, at, found.similarity.astype(np.float64))
-        return worst
+        """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others."""
+        sign = 1.0 if higher else -1.0
+        worst = np.full(len(self.size), np.inf)
+        for size in np.unique(self.size[self.size > 1]).tolist():
+            first, second = _pairs(size)
+            step = max(1, AT_ONCE // len(first))
+            groups = np.flatnonzero(self.size == size)
+            for low in range(0, len(groups), step):
+                some = groups[low : low + step]
+                base = self.start[some, None]
+                found = search.measure(self.rows[base + first].ravel(), self.rows[base + second].ravel())
+                worst[some] = (sign * found.similarity.astype(np.float64)).reshape(len(some), -1).min(1)
+        return np.where(np.isinf(worst), np.nan, sign * worst)
 
     def _margin(self, request: Request, stars: Stars) -> NDArray[np.float64]:
         """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal, below 0 a chain."""
@@ -155,13 +148,25 @@ class Members:
         return lists, pc.greater(pc.list_value_length(lists), 1)
 
 
+def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which pairs of a group are measured, by their place in it."""
+    if size <= ALL_PAIRS:
+        first, second = np.triu_indices(size, 1)
+        return first, second
+    step = np.arange(SOME_PAIRS)
+    a, b = 1 + step * (size - 1) // SOME_PAIRS, 1 + step * 7919 % (size - 1)
+    a, b = a[a != b], b[a != b]
+    return np.concatenate([np.zeros(size - 1, np.int64), a]), np.concatenate([np.arange(1, size), b])
+
+
 def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
     """The different names of each group, as lists; a negative code is none."""
     there = code >= 0
-    pairs = np.unique(np.stack([group[there], code[there].astype(np.int64)], 1), axis=0)
-    counts = np.bincount(pairs[:, 0], minlength=n)
+    width = max(1, len(names))
+    pairs = np.unique(group[there] * width + code[there].astype(np.int64))
+    counts = np.bincount(pairs // width, minlength=n)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names.take(pa.array(pairs[:, 1])))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names.take(pa.array(pairs % width)))
 
 
 def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64], rows: Rows) -> Members:
