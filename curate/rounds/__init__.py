@@ -1,0 +1,1 @@
+"""Rounds of labelling as files: what was asked, what came back, what it was worth."""

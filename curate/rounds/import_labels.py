@@ -1,0 +1,186 @@
+"""Labels that come back: read, checked, written beside the round, and never in place of earlier ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from curate.export import Label, Labels, Problem, read_labels
+from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, shown
+from curate.rounds.folder import Folder, held, label_paths
+from curate.rounds.label_files import write_labels
+from curate.rounds.sealed import sha256_of
+from curate.rounds.votes import TIED, News, Vote, Votes, agree
+from scoring.errors import InputError
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What an import came to.
+
+    Attributes:
+        written: the new file of labels; None where nothing was new.
+        labels: usable labels in the file.
+        skipped: keys in it that were skipped.
+        news: what was new of them.
+        problems: what was set aside, and what else a person should know.
+        missing: keys of the last round that have not come back.
+        notes: in sentences.
+    """
+
+    written: Path | None
+    labels: int
+    skipped: int
+    news: News
+    problems: tuple[Problem, ...]
+    missing: int
+    notes: tuple[str, ...]
+
+
+def import_labels(
+    folder: str | Path,
+    file: str | Path,
+    *,
+    format: str | None = None,
+    name: str | None = None,
+    annotator: str | None = None,
+    skip_rest: bool = False,
+) -> ImportResult:
+    """Take labels back.
+
+    A label of an annotator for a key takes the place of what the same annotator said of it in an earlier import; the
+    earlier file stays. Labels of earlier rounds' images are taken too.
+
+    Args:
+        folder: of `curate round init`.
+        file: what the annotation tool exported.
+        format: of it; None for the folder's own.
+        name: the column, control or field that holds the labels, where the file has several.
+        annotator: who made the labels that name nobody.
+        skip_rest: images of the last round that are still without a label count as skipped.
+
+    Raises:
+        InputError: if nothing was asked yet, nothing in the file can be used, or the folder was changed or is held.
+    """
+    with held(folder) as opened:
+        if not opened.rounds:
+            raise InputError(
+                f"nothing was asked yet in {opened.path}; make a batch with `curate round next {opened.path}`"
+            )
+        path, digest = Path(file), sha256_of(Path(file))
+        kind = format or opened.settings.format
+        earlier = _imported_before(opened, digest, annotator) if digest else None
+        if earlier is not None and not skip_rest:
+            return _nothing_new(opened, earlier)
+        labels = read_labels(path, kind, keys=opened.uris, classes=opened.settings.names, name=name)
+        votes = _votes(opened, labels, annotator)
+        notes = _unnamed_skips(opened, labels)
+        if skip_rest:
+            come = {vote.key for vote in votes}
+            held_votes = opened.votes
+            rest = [key for key in opened.rounds[-1].keys if key not in held_votes and key not in come]
+            votes += [Vote(key, None, annotator) for key in rest]
+            notes.append(f"{len(rest):,} images of round {opened.rounds[-1].number} without a label count as skipped")
+        source: dict[str, Any] = {"name": path.name, "sha256": digest, "format": kind, "annotator": annotator}
+        source["problems"] = [str(problem) for problem in labels.problems]
+        return _add(opened, votes, source, labels, notes)
+
+
+def _imported_before(folder: Folder, digest: str, annotator: str | None) -> Path | None:
+    """Return the file of labels that came from a file of the same bytes."""
+    for file in folder.label_files:
+        if (file.source.get("sha256"), file.source.get("annotator")) == (digest, annotator):
+            return file.path
+    return None
+
+
+def _nothing_new(folder: Folder, earlier: Path) -> ImportResult:
+    votes = next(file.votes for file in folder.label_files if file.path == earlier)
+    held_votes = folder.votes
+    missing = sum(key not in held_votes for key in folder.rounds[-1].keys)
+    note = f"this file was imported already, as {folder.name(earlier)}: nothing was counted twice"
+    skipped = sum(vote.label is None for vote in votes)
+    news = News(repeated=[vote.key for vote in votes])
+    return ImportResult(None, len(votes) - skipped, skipped, news, (), missing, (note,))
+
+
+def _votes(folder: Folder, labels: Labels, annotator: str | None) -> list[Vote]:
+    skip = set(folder.settings.skip)
+    found = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.at) for row in labels.rows]
+    said = {vote.key for vote in found}
+    skipped, _ = skipped_keys(folder.uris, labels)
+    return found + [Vote(key, None, annotator) for key in skipped if key not in said]
+
+
+def _class(row: Label, skip: set[str]) -> str | None:
+    return None if row.label in skip else row.label
+
+
+def skipped_keys(keys: Sequence[str] | dict[str, str | None], labels: Labels) -> tuple[list[str], int]:
+    """Return the keys that annotators skipped, and how many skips are of keys too long to tell apart.
+
+    Readers name what they set aside as a message shows it; of long keys that shows the beginning only.
+    """
+    by_text: dict[str, list[str]] = {}
+    for key in keys:
+        by_text.setdefault(shown(key), []).append(key)
+    found, unclear = [], 0
+    for one in labels.ignored:
+        if one.reason == CANCELLED:
+            named = by_text.get(one.what, [])
+            if len(named) == 1:
+                found.append(named[0])
+            elif named:
+                unclear += 1
+    return list(dict.fromkeys(found)), unclear
+
+
+def _unnamed_skips(folder: Folder, labels: Labels) -> list[str]:
+    unclear = skipped_keys(folder.uris, labels)[1]
+    return (
+        [f"{unclear:,} skipped images have keys too long to tell apart; they count as not labelled"] if unclear else []
+    )
+
+
+def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labels, notes: list[str]) -> ImportResult:
+    held_votes, last = folder.votes, folder.rounds[-1]
+    news = held_votes.add(votes)
+    written = None
+    if news.new or news.changed:
+        number = len(label_paths(last.folder)) + 1
+        path = last.folder / f"labels-{number:04}.parquet"
+        written = write_labels(path, votes, source, folder.head).path
+    else:
+        notes = [*notes, "every label in the file was there already: nothing was counted twice"]
+    if news.changed:
+        some = ", ".join(shown(key) for key in news.changed[:N_EXAMPLES])
+        notes = [
+            *notes,
+            f"{len(news.changed):,} earlier answers were replaced by the same annotator's new ones ({some})",
+        ]
+    missing = [key for key in last.keys if key not in held_votes]
+    skipped = sum(vote.label is None for vote in votes)
+    return ImportResult(
+        written,
+        len(votes) - skipped,
+        skipped,
+        news,
+        _problems(held_votes, labels, missing, [vote.key for vote in votes]),
+        len(missing),
+        tuple(notes),
+    )
+
+
+def _problems(votes: Votes, labels: Labels, missing: list[str], came: list[str]) -> tuple[Problem, ...]:
+    """Return the reader's findings; what is missing counts for the last round alone, ties over all imports."""
+    found = [one for one in labels.problems if one.kind != MISSING]
+    tied = [key for key in dict.fromkeys(came) if agree(votes.labels_of(key)).state == TIED]
+    if tied:
+        found.append(_problem("votes are tied, and the image does not count", tied))
+    if missing:
+        found.append(replace(_problem(MISSING, missing), kind="without a label"))
+    return tuple(found)
+
+
+def _problem(kind: str, keys: list[str]) -> Problem:
+    return Problem(kind, len(keys), tuple(shown(key) for key in keys[:N_EXAMPLES]), set_aside=False)

@@ -1,0 +1,247 @@
+"""The next round: what is labelled so far -> the light model -> the batch, written so that it can be annotated."""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate import __version__
+from curate.columns import KEY, URI
+from curate.export import FORMATS, Going, ImageReader, uri_reader, write_batch
+from curate.probe import Probe, spread_of
+from curate.receipts import environment
+from curate.rounds.batch import Picked, batch_table, pick_batch
+from curate.rounds.coverage import coverage, sample_of
+from curate.rounds.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
+from curate.rounds.light import accuracy, entropy_share, fit
+from curate.rounds.pool import TableRows, table_of
+from curate.rounds.sealed import sha256_of, write_sealed
+from curate.rounds.standing import Progress, Stand, class_counts, progress_of, sample_table, stand
+from curate.rounds.stopping import compared
+from curate.rounds.votes import LABELLED, SKIPPED, TIED
+from curate.table import TableWriter
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+
+EXPORT = "export"
+HIDDEN = ("arm", "pick", "gain")  # what would tell an annotator why an image is asked
+N_NAMED = 3
+
+
+@dataclass(frozen=True)
+class NextResult:
+    """A round that was written.
+
+    Attributes:
+        number: from 1.
+        folder: where its files lie.
+        export: what goes to the annotators.
+        state: what `state.json` says.
+        notes: what a person should know.
+    """
+
+    number: int
+    folder: Path
+    export: Path
+    state: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def next_round(
+    folder: str | Path,
+    *,
+    partial: bool = False,
+    table: str | Path | None = None,
+    images: Callable[[pa.Table], ImageReader] | None = None,
+) -> NextResult:
+    """Fit the light model on what is labelled so far, pick the next batch, and write it for the annotators.
+
+    Args:
+        folder: of `curate round init`.
+        partial: go on though images of the last batch have no label; they stay asked, and are not asked again.
+        table: where the table is now, if it was moved.
+        images: makes a reader of a batch's images, for tables that name no files.
+
+    Raises:
+        InputError: if images of the last batch have no label, nothing is left, the folder was changed or is held, or
+            the table is another one.
+    """
+    began = time.monotonic()
+    with held(folder) as opened:
+        progress = progress_of(opened)
+        _refuse_open(opened, progress, partial)
+        found = table_of(opened.settings, opened.path, table)
+        where = stand(opened, found, progress)
+        return _write(opened, found, progress, where, began, images)
+
+
+def _refuse_open(folder: Folder, progress: Progress, partial: bool) -> None:
+    if not folder.rounds or partial:
+        return
+    last = folder.rounds[-1]
+    missing = progress.missing(last)
+    if missing:
+        named = ", ".join(repr(key) for key in missing[:N_NAMED]) + (", ..." if len(missing) > N_NAMED else "")
+        raise InputError(
+            f"expected a label for each of the {len(last.keys):,} images of round {last.number}, got none for "
+            f"{len(missing):,} ({named}); import them, or go on without with --partial"
+        )
+
+
+def _write(
+    folder: Folder,
+    found: TableRows,
+    progress: Progress,
+    where: Stand,
+    began: float,
+    images: Callable[[pa.Table], ImageReader] | None,
+) -> NextResult:
+    settings, number = folder.settings, len(folder.rounds) + 1
+    probe = _fit(found, where, folder)
+    ask = where.ask if number == 1 else np.zeros(0, np.int64)
+    picked = pick_batch(found, settings, where.standing, number, ask, probe)
+    if not len(picked.rows):
+        raise InputError(f"nothing is left to ask in {found.table.path}: every row is labelled, asked or held out")
+    batch = batch_table(found, picked, number, probe, where.standing.known)
+    with new_round(folder, number) as place:
+        _write_table(place / BATCH, batch, "batch", number)
+        export, notes = _export(place, batch, folder, images)
+        model: dict[str, Any] = {}
+        files = {BATCH: sha256_of(place / BATCH)}
+        if probe is not None:
+            model, stop = _measure(found, where, folder, probe)
+            _write_table(place / STOP, stop, "stop set", number)
+            files[STOP] = sha256_of(place / STOP)
+        receipt = _receipt(folder, found, picked, number, files)
+        with AtomicFile(place / RECEIPT) as file:
+            file.write(receipt)
+        files[RECEIPT] = sha256_of(place / RECEIPT)
+        state = _state(folder, found, progress, where, picked, number)
+        state |= {
+            "model": model,
+            "export": {"format": settings.format, "file": export},
+            "notes": [*picked.notes, *notes],
+            "files": files,
+            "labels": {folder.name(file.path): file.content for file in folder.label_files},
+            "wall_s": round(time.monotonic() - began, 3),
+            "peak_mb": _peak_mb(),
+        }
+        write_sealed(place / STATE, state)
+    final = folder.of_round(number)
+    return NextResult(number, final, final / export, state, tuple(state["notes"]))
+
+
+def _fit(found: TableRows, where: Stand, folder: Folder) -> Probe | None:
+    """Return the light model, or None before there are labels."""
+    known = where.standing.known
+    if not len(known):
+        return None
+    spread = spread_of(found.vectors[found.usable]) if folder.settings.probe == "linear" else None
+    return fit(folder.settings.probe, found.vectors, known, spread=spread, seed=folder.settings.seed)
+
+
+def _measure(found: TableRows, where: Stand, folder: Folder, probe: Probe) -> tuple[dict[str, Any], pa.Table]:
+    """Return what the light model is worth, and what it says of the rows on which rounds are compared."""
+    known = where.standing.known
+    pool = np.setdiff1d(np.flatnonzero(found.usable), where.standing.holdout)
+    sample = sample_of(pool, folder.settings.seed)
+    chances = probe.predict(found.vectors[sample])
+    table = sample_table(found.keys(sample), [known.classes[i] for i in chances.argmax(1)], chances.max(1))
+    covered = coverage(found.vectors, sample, known.rows)
+    before = folder.rounds[-1].folder / STOP if folder.rounds else None
+    model = {
+        "probe": folder.settings.probe,
+        "n_labels": len(known),
+        "classes": class_counts(known),
+        "temperature": getattr(probe, "temperature", None),
+        "holdout": accuracy(probe, found.vectors, where.held_known).to_json(),
+        "entropy": entropy_share(chances),
+        "coverage": asdict(covered) if covered else None,
+        "against_last": compared(table, before),
+    }
+    return model, table
+
+
+def _state(
+    folder: Folder, found: TableRows, progress: Progress, where: Stand, picked: Picked, number: int
+) -> dict[str, Any]:
+    counted = {arm: picked.count(arm) for arm in (STRATEGY, CONTROL, HELD_OUT)}
+    gains = picked.gain[np.isfinite(picked.gain)]
+    return {
+        "kind": "round",
+        "curate": __version__,
+        "number": number,
+        "parent": folder.head,
+        "strategy": {"asked": folder.settings.strategy, **picked.used},
+        "pool": {
+            "rows": len(found.rows),
+            "usable": int(found.usable.sum()),
+            "held_out": len(where.standing.holdout),
+            "candidates": picked.candidates,
+            **{state: progress.count(state) for state in (LABELLED, TIED, SKIPPED)},
+            "pending": sum(key not in progress.consensus for key in progress.arms),
+        },
+        "picked": counted,
+        "gains": {
+            "n": len(gains),
+            "first": float(gains.max()) if len(gains) else None,
+            "median": float(np.median(gains)) if len(gains) else None,
+            "last": float(gains.min()) if len(gains) else None,
+        },
+    }
+
+
+def _receipt(folder: Folder, found: TableRows, picked: Picked, number: int, files: dict[str, str]) -> bytes:
+    """Return what went in, what was asked and what came out as JSON; equal inputs give equal receipts."""
+    settings = folder.settings
+    receipt = {
+        "kind": "round receipt",
+        "curate": __version__,
+        "round": number,
+        "input": {"path": settings.table, "n_rows": settings.n_rows, "digest": settings.digest},
+        "model": settings.model,
+        "labels": {folder.name(file.path): file.content for file in folder.label_files},
+        "policy": {
+            "rule": "round",
+            "strategy": picked.used,
+            "guard": settings.guard,
+            "control": settings.control,
+            "batch": settings.batch,
+            "probe": settings.probe,
+            "seed": settings.seed,
+        },
+        "outputs": files,
+        "environment": environment(),
+    }
+    return (json.dumps(receipt, indent=1, ensure_ascii=True, sort_keys=True) + "\n").encode()
+
+
+def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:
+    with TableWriter(path, table.schema, {"kind": kind, "round": number}) as writer:
+        writer.write(table)
+
+
+def _export(
+    place: Path, batch: pa.Table, folder: Folder, images: Callable[[pa.Table], ImageReader] | None
+) -> tuple[str, list[str]]:
+    """Write what goes to the annotators: nothing in it says which arm an image is of."""
+    settings = folder.settings
+    kind = FORMATS[settings.format]
+    shown = batch.select([name for name in batch.column_names if name not in HIDDEN and not name.startswith("part_")])
+    reader = images(batch) if images else uri_reader(batch.select([KEY, URI]))
+    going = Going(images=reader, link=settings.link, classes=settings.classes or ())
+    name = EXPORT + kind.suffix
+    written = write_batch(shown, place / name, settings.format, going)
+    return name, list(written.notes)
+
+
+def _peak_mb() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))

@@ -1,0 +1,77 @@
+"""Small JSON files that notice when they were changed."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+
+MOST_BYTES = 64 << 20
+DIGEST = "digest"
+
+
+class ChangedError(InputError):
+    """A file of a round folder that is not as it was written."""
+
+
+def digest_of(value: dict[str, Any]) -> str:
+    """Return the SHA-256 of a JSON object without its own digest, whatever the order of its names."""
+    rest = {name: one for name, one in value.items() if name != DIGEST}
+    text = json.dumps(rest, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object with its digest, whole or not at all; nothing is replaced.
+
+    Args:
+        path: not there yet.
+        value: plain JSON without NaN or infinity.
+
+    Raises:
+        InputError: if the place refuses, or something is there.
+    """
+    sealed = {**value, DIGEST: digest_of(value)}
+    with AtomicFile(path) as file:
+        file.write((json.dumps(sealed, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode())
+
+
+def read_sealed(path: Path, kind: str) -> dict[str, Any]:
+    """Return a JSON object that `write_sealed` wrote.
+
+    Args:
+        path: the file.
+        kind: what its name ``kind`` has to say.
+
+    Raises:
+        InputError: if it is missing, too large, no JSON, of another kind, or changed since it was written.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"expected {path}, which is not there; take the folder from a copy") from None
+    except OSError as error:
+        raise InputError(f"expected a file at {path}, got: {error.strerror}; take the folder from a copy") from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"expected at most {MOST_BYTES >> 20} MiB in {path}, got more; take it from a copy")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ChangedError(f"{path} is not JSON any more; take it from a copy") from None
+    if not isinstance(value, dict) or value.get("kind") != kind:
+        raise InputError(f"expected a file of the kind {kind!r} at {path}, got another; give a folder of curate round")
+    if value.get(DIGEST) != digest_of(value):
+        raise ChangedError(f"{path} was changed since it was written; take it from a copy")
+    return value
+
+
+def sha256_of(path: Path) -> str:
+    """Return the hex digest of a file's bytes; an empty text where it is not there."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

@@ -1,0 +1,126 @@
+"""What the rounds of a folder are: the table, the classes, and how to go on."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from curate.columns import closest
+from curate.export import FORMATS
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+KIND = "rounds"
+PROBES = ("linear", "knn")
+SKIP = "skip"  # a label that says: not this image
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is fixed when a folder of rounds is made.
+
+    Attributes:
+        table: absolute path.
+        digest: of its keys, statuses, embeddings and the columns that the strategy reads, whatever the order.
+        model: digest of what made the embeddings; empty where the table does not say.
+        n_rows: of the table.
+        classes: names that labels may have; None takes every name.
+        skip: labels that mean that an image is not to be labelled.
+        holdout: rows held out.
+        holdout_sha256: of the file that names them.
+        batch: rows asked a round.
+        control: share of them that is drawn at random, in [0, 1).
+        strategy: picks the others; a key of ``SELECTORS``.
+        parameters: of the strategy, those that are not the default.
+        guard: ``score``, ``quality``, ``gate``, ``discount`` and ``noise_guard``, those that were asked.
+        format: in which a batch goes out; a key of ``FORMATS``.
+        link: images are linked, not copied, by formats that carry them.
+        probe: the light model, "linear" or "knn".
+        budget: labels at which to stop; None for no such advice.
+        seed: of everything that is drawn.
+    """
+
+    table: str
+    digest: str
+    model: str
+    n_rows: int
+    classes: tuple[str, ...] | None
+    holdout: int
+    holdout_sha256: str
+    skip: tuple[str, ...] = (SKIP,)
+    batch: int = 100
+    control: float = 0.1
+    strategy: str = "auto"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    guard: dict[str, Any] = field(default_factory=dict)
+    format: str = "csv"
+    link: bool = False
+    probe: str = "linear"
+    budget: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise InputError(f"a batch must have at least 1 row, got {self.batch}; 100 is a usual one")
+        if not 0 <= self.control < 1:
+            raise InputError(f"the control share must be in [0, 1), got {self.control:g}; 0.1 is the usual one")
+        if self.budget is not None and self.budget < 1:
+            raise InputError(f"the budget must be at least 1 label, got {self.budget}; leave it out for none")
+        if self.probe not in PROBES:
+            raise InputError(f"unknown light model {self.probe!r}{closest(self.probe, PROBES)} (known: linear, knn)")
+        if self.seed < 0:
+            raise InputError(f"the seed must be 0 or more, got {self.seed}")
+        lookup(FORMATS, self.format, kind="format")
+
+    @property
+    def n_control(self) -> int:
+        """Rows of a full batch that are drawn at random: at least one where a share is asked."""
+        return min(self.batch - 1, max(1, round(self.control * self.batch))) if self.control and self.batch > 1 else 0
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Every label that may come back, those that mean skipping last; None takes every name."""
+        return None if self.classes is None else (*self.classes, *(one for one in self.skip if one not in self.classes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain JSON."""
+        values = asdict(self)
+        return {"kind": KIND, "rows_digest": values.pop("digest"), **values}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Settings":
+        """Return the settings that `to_json` gave.
+
+        Raises:
+            InputError: if names are missing or unknown: the folder is of another version.
+        """
+        known = {each.name for each in fields(cls)}
+        given = {name: one for name, one in value.items() if name not in ("kind", "digest", "curate")}
+        given["digest"] = given.pop("rows_digest", "")  # a file's own digest has that name
+        if set(given) != known:
+            odd = sorted(set(given) ^ known)[0]
+            raise InputError(f"round.json has other settings than this version knows ({odd}); use the version it names")
+        for name in ("classes", "skip"):
+            given[name] = None if given[name] is None else tuple(given[name])
+        return cls(**given)
+
+
+def class_names(given: Iterable[str]) -> tuple[str, ...] | None:
+    """Return the classes that were typed, each word of a comma-separated list; None where there are none.
+
+    Raises:
+        InputError: for a name that is empty or comes twice, or a single class.
+
+    >>> class_names(["cat,dog", "a bird"])
+    ('cat', 'dog', 'a bird')
+    """
+    names = [name.strip() for text in given for name in text.split(",")]
+    if not names:
+        return None
+    for name in names:
+        if not name or names.count(name) > 1:
+            raise InputError(
+                f"expected classes by name, each once, got {name!r} {names.count(name)} times; mend --classes"
+            )
+    if len(names) < 2:
+        raise InputError(f"expected at least two classes, got {names[0]!r} alone; name all of them")
+    return tuple(names)

@@ -1,0 +1,186 @@
+"""What annotators said, import after import, and what they agree on."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import pyarrow as pa
+
+LABELLED, SKIPPED, TIED = "labelled", "skipped", "tied"
+
+
+@dataclass(frozen=True)
+class Vote:
+    """What one annotator said of one image.
+
+    Attributes:
+        key: of the table.
+        label: the class; None for "not this image".
+        annotator: who; None where the file does not say.
+        at: when, as the file wrote it; None where it does not.
+    """
+
+    key: str
+    label: str | None
+    annotator: str | None = None
+    at: str | None = None
+
+
+class Votes:
+    """All that was said so far.
+
+    What a later import says of a key by the same annotator takes the place of what an earlier one said: a correction.
+    Votes by nobody in particular are one annotator's.
+
+    Args:
+        imports: the votes of each import, in the order imported.
+    """
+
+    def __init__(self, imports: Iterable[Sequence[Vote]] = ()) -> None:
+        self._held: dict[str, dict[str | None, tuple[str | None, ...]]] = {}
+        for votes in imports:
+            self.add(votes)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._held
+
+    def add(self, votes: Sequence[Vote]) -> "News":
+        """Take the votes of an import, and say what was new in it."""
+        said: dict[tuple[str, str | None], list[str | None]] = {}
+        for vote in votes:
+            said.setdefault((vote.key, vote.annotator), []).append(vote.label)
+        news = News()
+        for (key, who), labels in said.items():
+            now = tuple(sorted(labels, key=lambda label: (label is None, label or "")))
+            before = self._held.setdefault(key, {}).get(who)
+            if before == now:
+                news.repeated.append(key)
+                continue
+            (news.new if before is None else news.changed).append(key)
+            self._held[key][who] = now
+        return news
+
+    def labels_of(self, key: str) -> list[str]:
+        """Return the labels of a key, sorted; none where it was skipped or never came back."""
+        return sorted(label for labels in self._held.get(key, {}).values() for label in labels if label is not None)
+
+    def consensus(self) -> dict[str, "Consensus"]:
+        """Return what is agreed on for every key that came back, in the order of the keys."""
+        return {key: agree(self.labels_of(key)) for key in sorted(self._held)}
+
+    def annotators(self) -> list[str]:
+        """Return the annotators whose names are known, sorted."""
+        return sorted({who for said in self._held.values() for who in said if who is not None})
+
+
+@dataclass
+class News:
+    """Keys of an import by what was new of them: one entry a key and annotator."""
+
+    new: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """What the labels of a key come to.
+
+    Attributes:
+        state: "labelled", "tied" (two classes have most votes alike) or "skipped".
+        label: the class with most votes; None unless labelled.
+        n_labels: votes for a class.
+        entropy: of the votes, nats; 0 where all agree.
+        classes: those with most votes: one, or those that are tied.
+    """
+
+    state: str
+    label: str | None
+    n_labels: int
+    entropy: float
+    classes: tuple[str, ...]
+
+
+def agree(labels: Sequence[str]) -> Consensus:
+    """Return what votes for classes come to; no votes mean that the image was skipped.
+
+    >>> agree(["cat", "cat", "dog"])
+    Consensus(state='labelled', label='cat', n_labels=3, entropy=0.6365141682948128, classes=('cat',))
+    >>> agree(["cat", "dog"]).state
+    'tied'
+    """
+    if not labels:
+        return Consensus(SKIPPED, None, 0, 0.0, ())
+    counts = Counter(labels)
+    most = max(counts.values())
+    first = tuple(sorted(label for label, count in counts.items() if count == most))
+    entropy = -sum(count / len(labels) * math.log(count / len(labels)) for count in counts.values())
+    if len(first) > 1:
+        return Consensus(TIED, None, len(labels), entropy, first)
+    return Consensus(LABELLED, first[0], len(labels), abs(entropy), first)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far annotators agree.
+
+    Attributes:
+        n_keys: keys with at least two labels.
+        pairs: share of pairs of labels of one key that are alike; NaN without pairs.
+        alpha: Krippendorff's alpha for classes: 1 is agreement, 0 what chance would give; NaN where it is not defined.
+    """
+
+    n_keys: int
+    pairs: float
+    alpha: float
+
+
+def agreement(votes: Iterable[Sequence[str]]) -> Agreement:
+    """Return how far the labels of each key agree.
+
+    Args:
+        votes: the labels of each key; keys with fewer than two say nothing.
+
+    Source: Krippendorff 2011, "Computing Krippendorff's alpha-reliability", C (nominal data, any number of observers).
+
+    >>> agreement([["a", "a"], ["b", "b"], ["a", "b"]]).alpha.__round__(4)
+    0.4444
+    """
+    several = [labels for labels in votes if len(labels) > 1]
+    if not several:
+        return Agreement(0, math.nan, math.nan)
+    alike = [a == b for labels in several for a, b in combinations(labels, 2)]
+    totals = Counter(label for labels in several for label in labels)
+    n = sum(totals.values())
+    observed = 0.0  # disagreeing ordered pairs inside keys, each key's votes weighing 1 / (m - 1)
+    for labels in several:
+        same = sum(count * (count - 1) for count in Counter(labels).values())
+        observed += (len(labels) * (len(labels) - 1) - same) / (len(labels) - 1)
+    expected = (n * (n - 1) - sum(count * (count - 1) for count in totals.values())) / (n - 1)
+    alpha = 1 - observed / expected if expected else math.nan
+    return Agreement(len(several), sum(alike) / len(alike), alpha)
+
+
+def label_table(votes: Votes, rounds: dict[str, int]) -> pa.Table:
+    """Return one row a key that came back.
+
+    Args:
+        votes: all of them.
+        rounds: key -> round in which it was asked.
+
+    Returns:
+        `key`, `label` (null where tied or skipped), `state`, `n_labels`, `entropy` (nats), `round`.
+    """
+    found = votes.consensus()
+    return pa.table(
+        {
+            "key": pa.array(list(found), pa.string()),
+            "label": pa.array([one.label for one in found.values()], pa.string()),
+            "state": pa.array([one.state for one in found.values()], pa.string()),
+            "n_labels": pa.array([one.n_labels for one in found.values()], pa.int32()),
+            "entropy": pa.array([one.entropy for one in found.values()], pa.float32()),
+            "round": pa.array([rounds.get(key) for key in found], pa.int32()),
+        }
+    )
