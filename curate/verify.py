@@ -1,7 +1,7 @@
 """Derive a subset again from its receipt, and say whether it is the same or which rows differ."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def verify(receipt: str | Path, table: str | Path | None = None) -> Verification
     receipt = Path(receipt)
     noted = read_receipt(receipt)
     source = open_table(table if table is not None else _moved(receipt, noted), require=[KEY])
-    again = _decide_again(source, noted["policy"])
+    again = _decide_again(source, noted["policy"], receipt.parent)
     result = Verification(n_rows=len(again.outcome))
     result.check_digest("the input", again.digest, noted["input"]["digest"])
     for text, digest, expected in again.others:
@@ -94,7 +94,9 @@ def verify(receipt: str | Path, table: str | Path | None = None) -> Verification
     subset = _output(folder, noted, "subset", result)
     same_order = _compare_decisions(source, again, decisions, result)
     _compare_subset_keys(source, again, subset, result)
-    if not same_order:
+    if again.compare is not None:
+        again.compare(subset, result)
+    elif not same_order:
         result.notes.append("the input has another order of rows now; rows were compared by key, not every column")
     elif result.identical:
         _compare_subset_rows(source, again, subset, result)
@@ -105,16 +107,20 @@ def verify(receipt: str | Path, table: str | Path | None = None) -> Verification
 class _Again:
     """A policy decided again: what became of N rows, and the digests of what was read.
 
-    ``others`` are further inputs: what it is, its digest now, its digest then.
+    ``others`` are further inputs: what it is, its digest now, its digest then. ``compare`` compares a subset that is
+    not the kept rows as they are.
     """
 
     outcome: np.ndarray
     hashes: np.ndarray
     digest: str
     others: tuple[tuple[str, str, str], ...] = ()
+    compare: Callable[[Table, Verification], None] | None = None
 
 
-def _decide_again(source: Table, policy: list[Any]) -> _Again:
+def _decide_again(source: Table, policy: list[Any], folder: Path) -> _Again:
+    if any(isinstance(rule, dict) and rule.get("rule") == "select" for rule in policy):
+        return _choose_again(source, policy, folder)
     if any(isinstance(rule, dict) and rule.get("rule") == "dedup" for rule in policy):
         return _deduplicate_again(source, policy)
     rules = [rule_from_json(rule) for rule in policy]
@@ -135,6 +141,19 @@ def _deduplicate_again(source: Table, policy: list[Any]) -> _Again:
     found = decide_duplicates(source, request, parse_keep(request.keep, source, label=request.label), other)
     others = ((f"{other.path}", found.other_digest, str(against.get("digest"))),) if other else ()
     return _Again(found.outcome, found.rows.ties, found.rows.digest, others)
+
+
+def _choose_again(source: Table, policy: list[Any], folder: Path) -> _Again:
+    from curate.choice.verify import choose_again, compare_batch
+
+    picked, others = choose_again(source, policy, folder)
+    hashes = np.empty(len(picked.rows), np.uint64)
+    hashes[picked.rows.place] = picked.rows.hashes
+
+    def compare(batch: Table, result: Verification) -> None:
+        compare_batch(source, picked, batch, result.differ, result.problem)
+
+    return _Again(picked.verdict.outcome, hashes, picked.rows.digest, tuple(others), compare)
 
 
 def _moved(receipt: Path, noted: dict[str, Any]) -> Path:
