@@ -1,6 +1,6 @@
 """Score a heap of images, keep the subset worth training on.
 
-``curate.score`` and ``curate.filter`` mirror the commands; they are loaded when first used, so that
+``curate.score``, ``curate.filter`` and ``curate.select`` mirror the commands; they are loaded when first used, so that
 ``import curate`` costs nothing.
 """
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from curate.apply import filter_table as filter
+    from curate.choice.run import choose_table as select
     from curate.engines.local import score
 
 __version__ = "0.1.0"
@@ -17,8 +18,9 @@ _LAZY = {
     "score": ("curate.engines.local", "score"),
     "filter": ("curate.apply", "filter_table"),
     "deduplicate": ("curate.dedup.run", "dedup_table"),
+    "select": ("curate.choice.run", "choose_table"),
 }
-__all__ = ["__version__", "filter", "score"]
+__all__ = ["__version__", "filter", "score", "select"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from curate import __version__
-from curate.commands import audit, cache, convert, dedup, evaluate, info, models, score, sheet, train, verify
+from curate.commands import audit, cache, convert, dedup, evaluate, info, models, score, select, sheet, train, verify
 from curate.commands import filter as filter_command
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
@@ -90,6 +90,7 @@ def root(
 app.command("score", no_args_is_help=True)(user_errors(score.run))
 app.command("filter", cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
 app.command("dedup", cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
+app.command("select", no_args_is_help=True)(user_errors(select.run))
 app.command("audit", no_args_is_help=True)(user_errors(audit.run))
 app.command("info", no_args_is_help=True)(user_errors(info.run))
 app.command("verify", no_args_is_help=True)(user_errors(verify.run))

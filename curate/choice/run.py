@@ -27,7 +27,8 @@ class ChoiceResult:
     Attributes:
         n_rows: rows that came in; picked + dropped + undecided + failed.
         asked: rows that the budget came to; ``picked``, unless a least distance stopped the choice.
-        by_reason: why -> rows.
+        dropped_by: why rows were not picked -> how many.
+        undecided_by: what is missing -> how many rows lack it.
         failed_by: status -> rows.
         gains: of every pick, in order; None where one is not finite.
         first: the first picks: key, rank and gain.
@@ -44,7 +45,8 @@ class ChoiceResult:
     dropped: int
     undecided: int
     failed: int
-    by_reason: dict[str, int]
+    dropped_by: dict[str, int]
+    undecided_by: dict[str, int]
     failed_by: dict[str, int]
     gains: list[float | None]
     first: list[dict[str, Any]]
@@ -151,7 +153,8 @@ def _summary(request: Request, picked: Picked, decided: Decided) -> ChoiceResult
         dropped=counts["dropped"],
         undecided=counts["undecided"],
         failed=counts["failed"],
-        by_reason=picked.verdict.counts(),
+        dropped_by=picked.verdict.dropped_by(),
+        undecided_by=picked.verdict.undecided_by(),
         failed_by=failed_by,
         gains=gains,
         first=first,
@@ -183,7 +186,9 @@ def _facts(result: ChoiceResult, picked: Picked) -> dict[str, Any]:
         "settings": result.settings,
         "asked": result.asked,
         "stopped_at": picked.chosen.stopped,
-        "by_reason": result.by_reason,
+        "dropped_by": result.dropped_by,
+        "undecided_by": result.undecided_by,
+        "failed_by": result.failed_by,
         "groups": result.groups,
         "light_model": result.model,
         "notes": result.notes,

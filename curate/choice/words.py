@@ -64,11 +64,21 @@ class Verdict:
         by_code[PICKED], by_code[NOT_SCORED], by_code[MISSING:] = KEEP, FAILED, UNDECIDED
         return by_code[self.why]
 
-    def counts(self) -> dict[str, int]:
-        """Return why -> rows, those that some rows have."""
-        names = ["not picked", "picked", "labelled already", "excluded", "left out by the gate", "not scored"]
-        found = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()
-        return {name: n for name, n in zip([*names, *self.reasons], found, strict=False) if n}
+    def dropped_by(self) -> dict[str, int]:
+        """Return why rows were not picked -> how many, reasons that some rows have."""
+        names = {
+            LABELLED: "labelled already",
+            EXCLUDED: "excluded",
+            GATED: "left out by the gate",
+            NOT_PICKED: "not picked",
+        }
+        found = np.bincount(self.why, minlength=MISSING).tolist()
+        return {name: found[code] for code, name in names.items() if found[code]}
+
+    def undecided_by(self) -> dict[str, int]:
+        """Return what is missing -> how many rows lack it."""
+        found = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
+        return {reason: n for reason, n in zip(self.reasons, found, strict=True) if n}
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policy.Words``."""

@@ -1,0 +1,233 @@
+"""``curate select``: choose what to label next, or what to train on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.report import emit, say, show_table
+
+if TYPE_CHECKING:
+    from curate.choice.run import ChoiceResult
+
+Texts = list[str] | None
+
+# As in curate.selectors.SELECTORS, which help must not load; a test compares them.
+STRATEGIES = (
+    "auto, random, stratified, least-confidence, margin, entropy, bald, jensen-shannon, score, power, badge, k-means, "
+    "typiclust, prob-cover, herding, facility-location, facility-location-stochastic, k-center, determinantal, "
+    "pairwise, mixed, rho-loss"
+)
+
+
+def run(
+    table: Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")],
+    budget: Annotated[
+        str, typer.Option("--budget", "-b", metavar="AMOUNT", help="Rows to pick: 500, or a share: 0.1, 10%.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Batch to write, such as batch.parquet.", show_default=False)
+    ] = None,
+    strategy: Annotated[str, typer.Option(metavar="NAME", help=f"{STRATEGIES}.")] = "auto",
+    set_: Annotated[
+        Texts,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy's own; again for more."),
+    ] = None,
+    labelled: Annotated[
+        Path | None,
+        typer.Option(help="CSV or table of what is labelled: key, and label.", show_default=False),
+    ] = None,
+    labelled_where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION", help="Rows of the table that are labelled: 'label is not null'.", show_default=False
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Labels, in --labelled or in the table. [default: label, where there is one]",
+            show_default=False,
+        ),
+    ] = None,
+    exclude: Annotated[
+        Path | None, typer.Option(help="CSV or table whose keys are never picked.", show_default=False)
+    ] = None,
+    per: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The budget in each value of a column.", show_default=False)
+    ] = None,
+    balance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="The budget in equal shares to the values of a column.", show_default=False
+        ),
+    ] = None,
+    min_distance: Annotated[
+        float | None,
+        typer.Option(
+            metavar="D",
+            help="Stop at the first pick nearer than D to another or to a labelled row, between unit embeddings: "
+            "0.32 is a cosine of 0.95.",
+            show_default=False,
+        ),
+    ] = None,
+    noise_guard: Annotated[
+        bool, typer.Option("--noise-guard", help="Leave out the worst fifth by quality, and let the rest weigh less.")
+    ] = False,
+    gate: Annotated[
+        float, typer.Option(metavar="Q", help="Leave out the share Q of the lowest quality.", show_default=False)
+    ] = 0.0,
+    discount: Annotated[bool, typer.Option("--discount", help="Low quality lowers a row's rank or weight.")] = False,
+    quality: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: the model's own score]",
+            show_default=False,
+        ),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN.",
+            show_default=False,
+        ),
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="rho-loss: losses of the model.", show_default=False)
+    ] = None,
+    holdout_loss: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="rho-loss: losses of a model of other rows.", show_default=False),
+    ] = None,
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            help="Nearest neighbours: read from this file, or computed and written there.", show_default=False
+        ),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture of the gains: NAME.png.", show_default=False)] = None,
+    seed: options.Seed = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be picked; write nothing.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Choose the rows of a scored table to label next, or to train on.
+
+    Example:
+
+    \b
+        curate select scores.parquet --budget 100 -o batch.parquet
+        curate select scores.parquet --budget 100 --labelled labels.csv --noise-guard -o batch-2.parquet
+        curate select scores.parquet --budget 10% --strategy herding --balance label --plot gains.png -o train.parquet
+        curate select scores.parquet --budget 50 --strategy score --score unc_losspred --dry-run
+
+    auto covers the images first and, once there are labels, goes where classes meet; it needs embeddings, and no
+    choice of a regime. Labelled rows are never picked again, and picks keep away from them. Strategies that go by
+    class probabilities need labels: a light model is fitted on the embeddings. The same rows are picked whatever the
+    order of the table. Writes batch.parquet (in order of rank, with rank and gain), batch.decisions.parquet (every
+    row, and why) and batch.receipt.json, which `curate verify` checks.
+    """
+    from curate.choice.run import choose_table
+
+    if plot is not None:
+        _refuse_plot(plot, dry_run, overwrite)
+    result = choose_table(
+        table,
+        out,
+        strategy,
+        budget,
+        settings=_settings(set_ or []),
+        labelled=labelled,
+        labelled_where=labelled_where,
+        label=label,
+        exclude=exclude,
+        per=per,
+        balance=balance,
+        score=score,
+        quality=quality,
+        loss=loss,
+        holdout_loss=holdout_loss,
+        gate=gate,
+        discount=discount,
+        noise_guard=noise_guard,
+        min_distance=min_distance,
+        graph=graph,
+        seed=seed,
+        dry_run=dry_run,
+        overwrite=overwrite,
+    )
+    if plot is not None:
+        _draw(result, plot, overwrite)
+    if json_:
+        emit(result.to_json())
+    elif not quiet:
+        _report(result, dry_run, plot)
+
+
+def _settings(typed: list[str]) -> dict[str, object]:
+    """Parameters as typed; a name given twice, or no name, is a mistake."""
+    from scoring.errors import InputError
+
+    found: dict[str, object] = {}
+    for text in typed:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InputError(f"--set takes NAME=VALUE, such as bandwidth=0.5, got {text!r}")
+        if name in found:
+            raise InputError(f"--set {name} was given twice; give it once")
+        found[name] = value
+    return found
+
+
+def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
+    """Mistakes about the picture, before the work."""
+    from scoring.errors import InputError
+
+    if dry_run:
+        raise InputError("--plot writes a picture, and --dry-run writes nothing; leave one of them out")
+    if plot.suffix.lower() != ".png":
+        raise InputError(f"expected a picture name that ends in .png, got {plot}")
+    if plot.exists() and not overwrite:
+        raise InputError(f"{plot} exists already; choose another name, or replace it with --overwrite")
+
+
+def _draw(result: "ChoiceResult", plot: Path, overwrite: bool) -> None:
+    from curate.choice.plot import gain_picture
+    from curate.report.sheet import save_sheet
+
+    title = f"{result.strategy}: {result.picked:,} picked of {result.n_rows:,} rows"
+    save_sheet(gain_picture(result.gains, title), plot, overwrite=overwrite)
+
+
+def _report(result: "ChoiceResult", dry_run: bool, plot: Path | None) -> None:
+    for note in result.notes:
+        say(note)
+    rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]
+    rows.append(("picked", result.picked, result.strategy + _span(result.gains)))
+    rows += [(name, n, "") for name, n in result.dropped_by.items()]
+    rows += [("undecided", n, reason) for reason, n in result.undecided_by.items()]
+    rows += [("failed", n, status) for status, n in result.failed_by.items()]
+    show_table(rows, right=1)
+    if result.groups:
+        shares = sorted(result.groups.values())
+        say(f"{len(shares):,} groups give {shares[0]:,} to {shares[-1]:,} rows each")
+    if dry_run:
+        for each in result.first:
+            say(f"would pick: {each['rank']}. {each['key']}")
+        say("dry run: nothing was written")
+    for name, path in result.paths().items():
+        if path is not None:
+            say(f"{name}: {path}")
+    if plot is not None:
+        say(f"picture: {plot}")
+
+
+def _span(gains: list[float | None]) -> str:
+    """The first and the last gain, in words."""
+    known = [gain for gain in gains if gain is not None]
+    return f"; gains from {known[0]:.3g} to {known[-1]:.3g}" if known else ""
