@@ -18,6 +18,14 @@ CHUNK = 32  # rows whose gain is first measured again
 TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
 FLOOR = 1e-13  # and so are gains nearer than this, relative to the whole weight
 
+ONE = 65_535  # a similarity of 1 as a whole number
+
+
+def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
+    """Return similarities in [0, 1] as whole numbers of 1 / 65,535, rounded down; beyond 1 they are 1."""
+    whole = (similarity * ONE).astype(np.int32)  # by way of int32, which processors convert many at a time
+    return np.minimum(whole, ONE, out=whole).astype(np.uint16)
+
 
 class Cover(Protocol):
     """What is covered so far, and what each row that may be picked would add."""
@@ -33,9 +41,10 @@ class DenseCover:
     """Coverage where all similarities are known.
 
     Args:
-        similarity: of the M rows that may be picked to the R that are to be covered, shape (M, R), at least 0.
+        similarity: of the M rows that may be picked to the R that are to be covered, shape (M, R), at least 0: float64,
+            or uint16 from ``to_fixed``, a quarter of the memory and several times as fast.
         weights: what covering a row counts, shape (R,), at least 0.
-        covered: best similarity so far, shape (R,).
+        covered: best similarity so far, shape (R,), in [0, 1] with uint16.
         own: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity of a row
             to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is picked.
         most: what each of the M adds at most, shape (M,), where that is known; else it is measured.
@@ -50,9 +59,11 @@ class DenseCover:
         most: NDArray[np.float64] | None = None,
     ) -> None:
         self._similarity, self._own = similarity, own
-        self._type: type[np.floating] = np.float64 if similarity.dtype == np.float64 else np.float32
+        fixed = similarity.dtype == np.uint16
+        self._type: type[np.floating] = np.float32 if fixed else np.float64
+        self._one = ONE if fixed else 1  # how similar a row is to itself
         self._weights = weights.astype(self._type)
-        self.covered = covered.astype(self._type)
+        self.covered: NDArray = to_fixed(covered) if fixed else covered.astype(self._type)
         self._floor = FLOOR * float(weights.sum(dtype=np.float64))
         self._round = 0
         self._measured = np.full(len(similarity), -1)  # the round in which a bound was exact
@@ -61,11 +72,11 @@ class DenseCover:
             self._measure(np.arange(span.start, span.stop))
 
     def _measure(self, rows: NDArray[np.int64]) -> None:
-        gains: NDArray = self._similarity[rows].astype(self._type)  # (B, R)
-        gains -= self.covered
-        np.maximum(gains, 0, out=gains)
+        reached = np.maximum(self._similarity[rows], self.covered)  # (B, R)
+        reached -= self.covered
+        gains = reached.astype(self._type, copy=False)
         gains *= self._weights
-        self._bound[rows] = gains.sum(axis=1)
+        self._bound[rows] = gains.sum(axis=1) / self._one
         self._measured[rows] = self._round
 
     def best(self, among: NDArray[np.int64] | None = None) -> tuple[int, float]:
@@ -95,10 +106,9 @@ class DenseCover:
 
     def take(self, row: int) -> None:
         """Pick a row: it covers what it can, and is never the best again."""
-        served = self._similarity[row].astype(self._type, copy=False)
-        better = np.maximum(self.covered, served)
+        better = np.maximum(self.covered, self._similarity[row])
         if self._own is not None and self._own[row] >= 0:
-            better[self._own[row]] = max(1.0, better[self._own[row]])
+            better[self._own[row]] = self._one
         if (better > self.covered).any():
             self.covered = better
             self._round += 1

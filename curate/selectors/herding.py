@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import check
-from curate.selectors.cover import DenseCover, greedy
+from curate.selectors.cover import ONE, DenseCover, greedy, to_fixed
 from curate.selectors.geometry import rbf, spans, unit
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
@@ -26,8 +26,8 @@ class MaxHerding:
     default this is exp((cos - 1) / 0.25). A good choice for the first labels, when nothing can be predicted.
 
     Up to ``exact_rows`` candidates all are looked at. Beyond, 1,000 picks at a time are made for ``references`` rows,
-    drawn anew each time, out of at most ``shortlist`` candidates, drawn as well; the kernel between them is held in
-    half precision. What that loses is measured on rows that were not drawn, and noted.
+    drawn anew each time, out of at most ``shortlist`` candidates, drawn as well; the kernel between them is
+    computed in bfloat16 and held in 16 bits. What that loses is measured on rows that were not drawn, and noted.
 
     Source: Bae et al. 2024, arXiv:2407.12212.
     """
@@ -156,11 +156,13 @@ def _staged(
         references = unit(vectors[pool.candidates[drawn]], np.float32)
         before = _covered(references, vectors, done, kernel)
         own = _places(drawn, left)
-        similarity, most = _halves(vectors, pool.candidates[left], references, own, kernel, weights[drawn], before)
+        similarity, most = _drawn(
+            vectors, pool.candidates[left], references, own, self.bandwidth, weights[drawn], before
+        )
         cover = DenseCover(similarity, weights[drawn], before, own, most)
         chosen, added = greedy(cover, min(STAGE, budget - len(picks)))
         picks, gains = np.concatenate([picks, left[chosen]]), np.concatenate([gains, added / len(drawn)])
-        loss = _optimism(cover.covered, weights[drawn], vectors, pool, picks, fresh, weights, kernel)
+        loss = _optimism(cover.covered / ONE, weights[drawn], vectors, pool, picks, fresh, weights, kernel)
     drew = f"{min(size, self.shortlist):,} of {size:,} candidates and {self.references:,} references"
     note = f"approximate: {drew} drawn for each {STAGE:,} picks"
     if loss == loss:  # not NaN: there were rows left to measure it on
@@ -182,30 +184,42 @@ def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], kernel: K
     return best
 
 
-def _halves(
+def _drawn(
     vectors: NDArray,
     rows: NDArray[np.int64],
     references: NDArray,
     own: NDArray[np.int64],
-    kernel: Kernel,
+    bandwidth: float,
     weights: NDArray[np.float32],
     before: NDArray[np.float32],
-) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
-    """Return the kernel between rows and references, shape (M, R), float16, and the most that each row can add, (M,).
+) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+    """Return the kernel between rows and references, shape (M, R), fixed, and the most that each row can add, (M,).
 
-    A row that is a reference is made no merit of that: covering itself is worth one row in N, not one in R, so its
-    kernel with itself is set to 0.
+    Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
+    references. A row that is a reference is made no merit of that: covering itself is worth one row in N, not one in R,
+    so its kernel with itself is set to 0.
     """
-    found, most = np.empty((len(rows), len(references)), np.float16), np.empty(len(rows))
-    for span in spans(len(rows)):
-        block = kernel(unit(vectors[rows[span]], np.float32), references)
+    import torch
+
+    others = torch.from_numpy(references).bfloat16().T  # (D, R)
+    square = (references != 0).any(axis=1).astype(np.float32)  # squared lengths
+    found, most = np.empty((len(rows), len(references)), np.uint16), np.empty(len(rows))
+    rounding = float(weights.sum(dtype=np.float64)) / ONE
+    for span in spans(len(rows), 256):
+        units = unit(vectors[rows[span]], np.float32)
+        block = (torch.from_numpy(units).bfloat16() @ others).float().numpy()  # (B, R)
+        block *= -2
+        block += square
+        block += (units != 0).any(axis=1)[:, None]
+        np.maximum(block, 0, out=block)
+        block *= np.float32(-0.5 / bandwidth**2)
+        np.exp(block, out=block)
         inside = np.flatnonzero(own[span] >= 0)
         block[inside, own[span][inside]] = 0
-        found[span] = block
-        block *= 1 + 2**-10  # no less than what it is rounded to
+        found[span] = to_fixed(block)
         block -= before
         np.maximum(block, 0, out=block)
-        most[span] = (block @ weights) * (1 + 1e-5) + 1e-6
+        most[span] = (block @ weights) * (1 + 1e-5) + rounding
     return found, most
 
 
