@@ -9,7 +9,7 @@ from curate.dedup.finders import FINDERS, threshold_of
 from curate.dedup.keep import DEFAULT as KEEP_DEFAULT
 from curate.dedup.keep import Criterion, parse_keep
 from curate.dedup.pixels import Images
-from curate.dedup.rows import Needs
+from curate.dedup.rows import Needs, is_plain
 from curate.manifest import SourceOptions
 from curate.table import Table
 from scoring.errors import InputError
@@ -166,7 +166,7 @@ def make_request(
     if similarity == ELK:
         kappa = kappa or _kappa_column(table)
         table.require([kappa])
-    if label is None and LABEL in table.schema.names:
+    if label is None and LABEL in table.schema.names and is_plain(table.schema.field(LABEL).type):
         label = LABEL
     if label is not None:
         table.require([label])

@@ -1,6 +1,5 @@
 """What deduplication needs to know of a table, read once: contents, representations, and what decides who stays."""
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +11,13 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.decisions import is_ok
-from curate.digests import RowDigest, key_bytes, plain, tie_breaks
+from curate.dedup.vectors import Embeddings, space
+from curate.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
 from curate.models import model_of, signature_of
 from curate.signatures import signature_matrix
-from curate.table import Table, embedding_matrix
-from curate.where import parse_condition
+from curate.table import Table
+from curate.where import Condition, parse_condition
 from scoring.errors import InputError
-
-IN_MEMORY = 2 << 30  # bytes of one kind of vectors; more of them live in a file that is gone when the run is
 
 
 @dataclass
@@ -75,7 +73,7 @@ class Needs:
         Raises:
             InputError: for one that the table lacks, or one of the wrong type.
         """
-        condition = parse_condition(self.protect, table.schema).columns if self.protect else ()
+        condition = _protection(self.protect, table.schema).columns if self.protect else ()
         names = [KEY, *([STATUS] if STATUS in table.schema.names else []), *sorted(self.representations)]
         names += [*self.numbers, *self.present, *self.texts, *condition]
         table.require(names)
@@ -85,7 +83,21 @@ class Needs:
                 raise InputError(
                     f"expected numbers in column {name!r} of {table.path}, got {kind}; name another column"
                 )
+        for name in [*self.texts, *({STATUS, "sha256"} & set(names))]:
+            kind = table.schema.field(name).type
+            if not is_plain(kind) or (name == STATUS and not is_text(kind)):
+                raise InputError(
+                    f"expected text in column {name!r} of {table.path}, got {kind}; name another column, or rename it"
+                )
         return list(dict.fromkeys(names))
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type can be read as text, which lists and bytes cannot."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return not (binary or pa.types.is_binary_view(kind) or pa.types.is_nested(kind))
 
 
 def read_rows(table: Table, needs: Needs) -> Rows:
@@ -116,13 +128,15 @@ def collect(
         names: columns that count in the digest, key first.
         path: of the table, for messages.
     """
-    condition = parse_condition(needs.protect, schema) if needs.protect else None
+    condition = _protection(needs.protect, schema) if needs.protect else None
     digest = RowDigest(pa.schema([schema.field(name) for name in names]), whole=needs.representations)
     rows = Rows(np.zeros(n, bool), np.zeros(n, np.uint64), protected=np.zeros(n, bool) if condition else None)
     texts = dict.fromkeys([*needs.texts, *(["sha256"] if "sha256" in needs.representations else [])])
     pieces: dict[str, list[pa.Array]] = {name: [] for name in texts}
     rows.numbers = {name: np.empty(n) for name in needs.numbers}
     rows.present = {name: np.zeros(n, bool) for name in needs.present}
+    _make_room(rows, schema, needs, path)
+    embeddings = Embeddings(n, path) if EMBEDDING in needs.representations else None
     start = 0
     for batch in batches:
         here = slice(start, start + batch.num_rows)
@@ -138,61 +152,43 @@ def collect(
             there[here] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
         if condition is not None and rows.protected is not None:
             rows.protected[here] = pc.fill_null(condition(batch), False).to_numpy(zero_copy_only=False)
-        _representations(path, rows, needs, batch, here)
+        _representations(rows, batch, here)
+        if embeddings is not None:
+            embeddings.add(batch.column(EMBEDDING), here)
         start += batch.num_rows
     rows.texts = {name: pa.chunked_array(parts, pa.large_string()) for name, parts in pieces.items()}
     rows.digest = digest.hexdigest()
-    if rows.embedding is not None:
-        _note_odd(rows)
+    if embeddings is not None:
+        rows.embedding, rows.odd = embeddings.done(rows.ok)
     return rows
 
 
-def _representations(path: Path, rows: Rows, needs: Needs, batch: pa.RecordBatch, here: slice) -> None:
+def _protection(text: str, schema: pa.Schema) -> Condition:
+    try:
+        return parse_condition(text, schema)
+    except InputError as error:
+        raise InputError(str(error).replace("--where", "--protect", 1)) from None
+
+
+def _make_room(rows: Rows, schema: pa.Schema, needs: Needs, path: Path) -> None:
+    """Arrays for what is compared, but for embeddings."""
     n = len(rows)
     if "phash" in needs.representations:
+        kind = schema.field("phash").type
+        if not pa.types.is_integer(kind):
+            raise InputError(
+                f"expected a `phash` column of whole numbers in {path}, got {kind}; score the images again"
+            )
+        rows.phash, rows.has_phash = np.zeros(n, np.uint64), np.zeros(n, bool)
+    if SIGNATURE in needs.representations:
+        rows.signature = space(n, 255, np.dtype(np.int8))
+
+
+def _representations(rows: Rows, batch: pa.RecordBatch, here: slice) -> None:
+    if rows.phash is not None and rows.has_phash is not None:
         column = batch.column("phash")
-        if not pa.types.is_integer(column.type):
-            raise InputError(f"expected a `phash` column of whole numbers in {path}, got {column.type}")
-        if rows.phash is None or rows.has_phash is None:
-            rows.phash, rows.has_phash = np.zeros(n, np.uint64), np.zeros(n, bool)
         bits = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
         rows.phash[here] = bits.astype(np.uint64) if column.type.bit_width == 64 else bits
         rows.has_phash[here] = column.is_valid().to_numpy(zero_copy_only=False)
-    if SIGNATURE in needs.representations:
-        if rows.signature is None:
-            rows.signature = space(n, 255, np.dtype(np.int8))
+    if rows.signature is not None:
         rows.signature[here] = signature_matrix(batch.column(SIGNATURE))
-    if EMBEDDING in needs.representations:
-        matrix = embedding_matrix(batch.column(EMBEDDING))
-        if rows.embedding is None:
-            rows.embedding = space(n, matrix.shape[1], np.dtype(np.float16 if matrix.itemsize == 2 else np.float32))
-        if matrix.shape[1] != rows.embedding.shape[1]:
-            raise InputError(
-                f"expected embeddings of one length in {path}, got {rows.embedding.shape[1]} and {matrix.shape[1]}"
-            )
-        rows.embedding[here] = matrix
-
-
-def space(n: int, width: int, kind: np.dtype) -> NDArray:
-    """Return zeros, shape (n, width): in memory or, where they are many, in a file without a name."""
-    if n * width * kind.itemsize <= IN_MEMORY:
-        return np.zeros((n, width), kind)
-    with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
-        return np.memmap(file, kind, "w+", shape=(n, width))
-
-
-def _note_odd(rows: Rows, block: int = 65536) -> None:
-    """Zero the embeddings that are not finite; count those of scored rows that cannot be compared."""
-    n_zero = n_wild = 0
-    for start in range(0, len(rows), block):
-        part = rows.embedding[start : start + block]  # type: ignore[index]
-        ok = rows.ok[start : start + block]
-        wild = ~np.isfinite(part).all(1)
-        if wild.any():
-            part[wild] = 0
-        n_wild += int((wild & ok).sum())
-        n_zero += int((ok & ~wild & ~part.any(1)).sum())
-    if n_wild:
-        rows.odd["an embedding that is missing, NaN or infinite"] = n_wild
-    if n_zero:
-        rows.odd["an embedding of zeros"] = n_zero

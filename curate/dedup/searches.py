@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.dedup.elk import Radius
 from curate.dedup.links import Links, best_of, first_of, joined
 from curate.dedup.rows import Rows
+from scoring.errors import InputError
 from scoring.images.views import AS_IT_IS, View
 from scoring.search import CosineIndex, HammingIndex, Recall
 
@@ -180,9 +181,17 @@ class NearVector:
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this, whichever of them is a crop of the other."""
-        vectors = getattr(rows, self.name)
-        some = np.arange(len(vectors)) if some is None else some
-        return best_of([*self.search(some, vectors[some], among), *self._back(some, vectors[some], among)])
+        theirs = getattr(rows, self.name)
+        if theirs.shape[1] != self.vectors.shape[1] and len(theirs) and len(self.vectors):
+            raise InputError(
+                f"expected vectors of {self.vectors.shape[1]} numbers in the {self.name} column of both tables, got "
+                f"{theirs.shape[1]} in the other; score both with one model"
+            )
+        some = np.arange(len(theirs)) if some is None else some
+        if not len(some) or not len(self.vectors):
+            return joined([])
+        vectors = theirs[some] if theirs.dtype == self.vectors.dtype else unit(theirs[some]).astype(self.vectors.dtype)
+        return best_of([*self.search(some, vectors, among), *self._back(some, vectors, among)])
 
     def search(
         self, rows: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_], *, first: bool = False
@@ -233,6 +242,10 @@ class NearDistribution:
         self.kappas = rows.numbers[kappa]
         self.kappa = kappa
         self.there = rows.embedding.any(1) & rows.ok
+        if not self.there.any():
+            raise InputError(
+                f"--similarity elk compares rows with an embedding and {kappa!r}, got none; compare by cosine"
+            )
         self.radius = Radius.of(self.kappas[self.there], threshold, rows.embedding.shape[1], name=kappa)
         self.near = NearVector(rows.embedding, self.radius.loosest, "embedding")
         self.notes = tuple(f"elk: {line}" for line in self.radius.lines())

@@ -1,0 +1,79 @@
+"""Vectors of a table's rows as one array, which may be larger than the memory."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.table import embedding_matrix
+from scoring.errors import InputError
+
+IN_MEMORY = 2 << 30  # bytes of one kind of vectors; more of them live in a file that is gone when the run is
+BLOCK = 65_536  # rows at a time
+
+
+def space(n: int, width: int, kind: np.dtype) -> NDArray:
+    """Return zeros, shape (n, width): in memory or, where they are many, in a file without a name."""
+    if n * width * kind.itemsize <= IN_MEMORY:
+        return np.zeros((n, width), kind)
+    with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
+        return np.memmap(file, kind, "w+", shape=(n, width))
+
+
+class Embeddings:
+    """Embeddings under construction, a batch at a time; how long they are the first of them tells.
+
+    Args:
+        n: rows in all.
+        path: of the table, for messages.
+    """
+
+    def __init__(self, n: int, path: Path) -> None:
+        self.n, self.path = n, path
+        self.matrix: NDArray[np.floating] | None = None
+
+    def add(self, column: pa.Array, here: slice) -> None:
+        """Take the embeddings of some rows; those are added in order.
+
+        Raises:
+            InputError: if they are no lists of numbers, or not as long as those before.
+        """
+        part = embedding_matrix(column)
+        width = part.shape[1]
+        if not width:  # lists of any length, of which this batch has none
+            part = np.full((len(part), 1 if self.matrix is None else self.matrix.shape[1]), np.nan, np.float32)
+        elif self.matrix is None:
+            self.matrix = space(self.n, width, np.dtype(np.float16 if part.itemsize == 2 else np.float32))
+            self.matrix[: here.start] = np.nan
+        if self.matrix is None:
+            return
+        if part.shape[1] != self.matrix.shape[1]:
+            raise InputError(
+                f"expected embeddings of one length in {self.path}, got {self.matrix.shape[1]} and {width}; score all "
+                "rows with one model"
+            )
+        self.matrix[here] = part if part.itemsize < 8 else _shortened(part)
+
+    def done(self, ok: NDArray[np.bool_]) -> tuple[NDArray[np.floating], dict[str, int]]:
+        """Return the embeddings, zero where there is none to compare, and how many of those ``ok`` marks are so."""
+        matrix = np.full((self.n, 1), np.nan, np.float32) if self.matrix is None else self.matrix
+        n_zero = n_wild = 0
+        for start in range(0, self.n, BLOCK):
+            part, scored = matrix[start : start + BLOCK], ok[start : start + BLOCK]
+            wild = ~np.isfinite(part).all(1)
+            if wild.any():
+                part[wild] = 0
+            n_wild += int((wild & scored).sum())
+            n_zero += int((scored & ~wild & ~part.any(1)).sum())
+        odd = {"an embedding that is missing, NaN or infinite": n_wild, "an embedding of zeros": n_zero}
+        return matrix, {what: n for what, n in odd.items() if n}
+
+
+def _shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Rows in float32, whose range is smaller: divided by their largest number, for only directions count."""
+    largest = np.abs(matrix).max(1, keepdims=True)
+    short = np.divide(matrix, largest, out=matrix.copy(), where=np.isfinite(largest) & (largest > 0))
+    with np.errstate(over="ignore"):
+        return short.astype(np.float32)
