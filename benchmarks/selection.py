@@ -3,7 +3,8 @@
     python benchmarks/selection.py [--rows 50000] [--million] [--only k-center,auto] [--beside PYTHON]
 
 Every entry runs in a process of its own on the same float16 rows, 512 wide: 200 groups with a decaying spectrum. The
-time is that of picking; the peak is the resident memory of the whole process, rows and interpreter included.
+time is that of picking, ``busy`` what all threads of the process spent on it; the peak is the
+resident memory of the whole process, rows and interpreter included.
 ``--million`` measures a million rows (1 GB on disk). ``--beside`` names an interpreter that has scikit-activeml,
 apricot-select and lightly-mundig; what is missing there is left out. Compare ratios: other work slows all alike.
 """
@@ -27,10 +28,10 @@ vectors = np.load(folder + "/vectors.npy")
 needs = SELECTORS[name].needs
 chances = np.load(folder + "/chances.npy") if "probabilities" in needs or name == "auto" else None
 pool = Pool(np.arange(len(vectors)), vectors=vectors, probabilities=chances)
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 found = SELECTORS[name]()(pool, budget)
-seconds = time.perf_counter() - start
-print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, found.notes]))
+seconds, busy = time.perf_counter() - start, time.process_time() - busy
+print(json.dumps([seconds, busy, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, found.notes]))
 """
 THEIRS = """
 import json, sys, time, resource
@@ -53,9 +54,10 @@ else:
     def pick():
         selection.add_diversifying_strategy(vectors.tolist(), 1.0, None)
         return selection.run_selection([], len(vectors), budget)
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 pick()
-print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, []]))
+seconds, busy = time.perf_counter() - start, time.process_time() - busy
+print(json.dumps([seconds, busy, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, []]))
 """
 PICKS = {  # selector -> picks
     "auto": 1000,
@@ -89,7 +91,7 @@ def main() -> int:
     wanted = given.only.split(",")
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         make(Path(folder), rows)
-        print(f"{'':30}{'rows':>10}{'picks':>8}{'seconds':>10}{'ms a pick':>12}{'peak MB':>10}")
+        print(f"{'':30}{'rows':>10}{'picks':>8}{'seconds':>10}{'busy':>8}{'ms a pick':>12}{'peak MB':>10}")
         for name, picks in PICKS.items():
             if name in wanted:
                 report(name, rows, picks, measure([sys.executable, "-c", OURS, folder, name, str(min(picks, rows))]))
@@ -115,22 +117,25 @@ def make(folder: Path, rows: int) -> None:
     np.save(folder / "chances.npy", chances)
 
 
-def measure(command: list[str]) -> tuple[float, float, list[str]] | None:
-    """Run an entry in a process of its own: seconds, peak MB, notes; None where the package is missing."""
+def measure(command: list[str]) -> tuple[float, float, float, list[str]] | None:
+    """Run an entry in a process of its own: seconds, busy seconds, peak MB, notes; None where the package is missing."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"  left out: {done.stderr.strip().splitlines()[-1][:100]}")
         return None
-    seconds, peak, notes = json.loads(done.stdout.splitlines()[-1])
-    return seconds, peak, notes
+    seconds, busy, peak, notes = json.loads(done.stdout.splitlines()[-1])
+    return seconds, busy, peak, notes
 
 
-def report(name: str, rows: int, picks: int, found: tuple[float, float, list[str]] | None) -> None:
+def report(name: str, rows: int, picks: int, found: tuple[float, float, float, list[str]] | None) -> None:
     if found is None:
         print(f"{name:30}{rows:>10,}{picks:>8,}{'-':>10}")
         return
-    seconds, peak, notes = found
-    print(f"{name:30}{rows:>10,}{picks:>8,}{seconds:>10.2f}{1000 * seconds / picks:>12.2f}{peak:>10,.0f}", flush=True)
+    seconds, busy, peak, notes = found
+    print(
+        f"{name:30}{rows:>10,}{picks:>8,}{seconds:>10.2f}{busy:>8.1f}{1000 * seconds / picks:>12.2f}{peak:>10,.0f}",
+        flush=True,
+    )
     for note in notes:
         print(f"  {note}")
 
