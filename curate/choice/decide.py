@@ -1,12 +1,13 @@
 """What is asked, applied to a table: which rows are picked, and what became of every other; nothing is written."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.choice.graph import USERS, Stored, stored_graph, uses_graph
 from curate.choice.known import Known, read_known, refuse_strangers
 from curate.choice.light import Labelled, codes_of
 from curate.choice.plan import Chosen, choose
@@ -15,6 +16,8 @@ from curate.choice.request import Request
 from curate.choice.rows import Rows, read_rows
 from curate.choice.words import EXCLUDED, GATED, LABELLED, MISSING, NOT_PICKED, NOT_SCORED, PICKED, Verdict
 from curate.filters import Amount
+from curate.selectors import Pool
+from curate.selectors.graphs import Neighboured
 from curate.table import Table
 from scoring.errors import InputError
 
@@ -46,7 +49,7 @@ class Picked:
     rows: Rows
     picks: NDArray[np.int64]
     verdict: Verdict
-    others: dict[str, Known]
+    others: dict[str, Known | Stored]
     notes: list[str]
 
     def told(self) -> tuple[pa.Table, dict[str, str]]:
@@ -70,8 +73,13 @@ class Picked:
         return pa.table(columns), meanings
 
 
-def pick(table: Table, request: Request) -> Picked:
+def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked:
     """Choose rows of a table.
+
+    Args:
+        table: with a unique ``key``.
+        request: what is asked.
+        write_graph: whether a graph of neighbours that is not there yet gets its file.
 
     Raises:
         InputError: for a column, key, label or budget that cannot be used.
@@ -94,11 +102,25 @@ def pick(table: Table, request: Request) -> Picked:
     plan = request.plan
     ready = prepare(rows, plan, labelled, excluded=excluded, signals=signals, group=request.group)
     _refuse_budget(request, rows, ready, labelled, excluded)
+    others: dict[str, Known | Stored] = {}
+    if request.graph:
+        stored = _graph(request, rows, ready, write=write_graph)
+        others["graph"] = stored
+        notes += stored.notes
+        pool = {each.name: getattr(ready.pool, each.name) for each in fields(Pool)}
+        ready = replace(ready, pool=Neighboured(**pool, graph=stored.graph))
     chosen = choose(ready.pool, plan, ready.groups)
     verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
-    others = {name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None}
+    others.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
     picks = rows.place[ready.at[chosen.rows]]
     return Picked(chosen, ready, rows, picks, verdict, others, [*notes, *ready.notes, *chosen.notes])
+
+
+def _graph(request: Request, rows: Rows, ready: Ready, *, write: bool) -> Stored:
+    selector = request.plan.selector()
+    if not uses_graph(request.strategy, selector):
+        raise InputError(f"--graph is for the strategies {', '.join(USERS)}; {request.strategy} looks at none")
+    return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool, rows.model, write=write)
 
 
 def _labelled(table: Table, request: Request, rows: Rows, known: Known | None) -> Labelled:

@@ -249,7 +249,7 @@ def part_of(pool: Pool, candidates: NDArray[np.int64]) -> tuple[Pool, NDArray[np
     """Return the pool of some candidates and all labelled rows, and which rows of the pool these are, shape (M,)."""
     rows = members(candidates, pool.labelled)
     taken: dict[str, Any] = {}
-    for each in fields(pool):
+    for each in fields(Pool):  # without a graph, whose neighbours are mostly rows of other groups
         values = getattr(pool, each.name)
         if each.name in ("candidates", "labelled") or values is None:
             continue

@@ -16,6 +16,7 @@ from curate.columns import KEY
 from curate.policy import Decided, outputs_for, second_look, write_outputs
 from curate.receipts import state_of
 from curate.table import Table, open_table
+from scoring.errors import InputError
 
 N_FIRST = 5
 
@@ -109,8 +110,10 @@ def choose_table(
     request.plan.selector()
     opened = open_table(table, require=[KEY])
     outputs = None if dry_run else outputs_for([opened], out, overwrite=overwrite)
+    if outputs is not None:
+        _refuse_sources(request, list(outputs.paths.values()))
     before = state_of(opened)
-    picked = pick(opened, request)
+    picked = pick(opened, request, write_graph=outputs is not None)
     decided = _decided(opened, request, picked, before)
     result = _summary(request, picked, decided)
     if outputs is None:
@@ -120,6 +123,14 @@ def choose_table(
         decided = replace(decided, arranged=ranked, facts=_facts(result, picked))
         write_outputs(decided, outputs, overwrite=overwrite)
     return replace(result, subset=outputs.subset, decisions=outputs.tables["decisions"], receipt=outputs.receipt)
+
+
+def _refuse_sources(request: Request, outputs: list[Path]) -> None:
+    """Refuse to write over a file that the choice reads."""
+    written = {path.resolve() for path in outputs}
+    for flag, name in (("--labelled", request.labelled), ("--exclude", request.exclude), ("--graph", request.graph)):
+        if name is not None and Path(name).resolve() in written:
+            raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
 
 
 def _decided(table: Table, request: Request, picked: Picked, before: list[tuple[str, int, int]]) -> Decided:

@@ -1,5 +1,6 @@
 """The k nearest neighbours of a pool's rows, as the sparse selectors use them."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,17 @@ def check_neighbours(k: int) -> None:
         raise InputError(f"neighbours must be between 1 and {MOST}, got {k}")
 
 
+@dataclass(frozen=True)
+class Neighboured(Pool):
+    """A pool that brings the graph of all its rows along, so that no selector computes it again.
+
+    Attributes:
+        graph: of the pool's rows, indices are rows of the pool; None to compute it.
+    """
+
+    graph: "Graph | None" = None
+
+
 def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph", tuple[str, ...]]:
     """Return the rows that a selector looks at, the graph of their nearest neighbours, and what it is worth.
 
@@ -42,9 +54,30 @@ def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph
     if pool.vectors is None:
         raise ValueError("a pool that was checked has vectors")
     rows = members(pool.candidates, pool.labelled)
-    graph = knn_graph(subset(pool.vectors, rows), min(k, len(rows) - 1), seed=seed)
+    k = min(k, len(rows) - 1)
+    if isinstance(pool, Neighboured) and pool.graph is not None and pool.graph.index.shape[1] >= k:
+        graph = _among(pool.graph, rows, k)
+        lost = float((graph.index < 0).mean())
+        if lost:
+            return rows, graph, (f"approximate: {lost:.2%} of the neighbours that the graph names are left out rows",)
+    else:
+        graph = knn_graph(subset(pool.vectors, rows), k, seed=seed)
     if graph.recall.exact:
         return rows, graph, ()
     recall = graph.recall
     found = f"{recall.estimate:.2%} of the nearest neighbours ({recall.low:.2%} to {recall.high:.2%})"
     return rows, graph, (f"approximate: the graph has {found}",)
+
+
+def _among(graph: "Graph", rows: NDArray[np.int64], k: int) -> "Graph":
+    """Return the nearest k neighbours of some rows among these rows; -1 where the graph knows no further one."""
+    from scoring.search.graph import Graph
+
+    place = np.full(len(graph.index) + 1, -1, np.int32)  # the last is for no neighbour at all
+    place[rows] = np.arange(len(rows))
+    index, cosine = place[graph.index[rows]], graph.cosine[rows]
+    if (index[:, :k] < 0).any():
+        order = np.argsort(index < 0, axis=1, kind="stable")[:, :k]
+        index, cosine = np.take_along_axis(index, order, axis=1), np.take_along_axis(cosine, order, axis=1)
+    index, cosine = index[:, :k], cosine[:, :k]
+    return Graph(np.ascontiguousarray(index), np.where(index < 0, np.float32(-np.inf), cosine), graph.recall)
