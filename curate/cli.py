@@ -13,7 +13,21 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from curate import __version__
-from curate.commands import audit, cache, convert, dedup, evaluate, info, models, score, select, sheet, train, verify
+from curate.commands import (
+    audit,
+    cache,
+    convert,
+    dedup,
+    evaluate,
+    info,
+    models,
+    rounds,
+    score,
+    select,
+    sheet,
+    train,
+    verify,
+)
 from curate.commands import filter as filter_command
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
@@ -99,6 +113,7 @@ app.command("sheet", no_args_is_help=True)(user_errors(sheet.run))
 app.command("models", cls=with_subcommand("convert", user_errors(convert.run)))(user_errors(models.run))
 app.command("train", no_args_is_help=True)(user_errors(train.run))
 app.command("cache", no_args_is_help=True)(user_errors(cache.run))
+app.add_typer(rounds.group(user_errors), name="round")
 
 
 def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:

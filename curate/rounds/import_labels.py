@@ -1,7 +1,7 @@
 """Labels that come back: read, checked, written beside the round, and never in place of earlier ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,18 @@ class ImportResult:
     problems: tuple[Problem, ...]
     missing: int
     notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "written": None if self.written is None else str(self.written),
+            "labels": self.labels,
+            "skipped": self.skipped,
+            **{name: len(getattr(self.news, name)) for name in ("new", "changed", "repeated")},
+            "problems": [asdict(problem) for problem in self.problems],
+            "missing": self.missing,
+            "notes": list(self.notes),
+        }
 
 
 def import_labels(

@@ -163,15 +163,16 @@ def agreement(votes: Iterable[Sequence[str]]) -> Agreement:
     return Agreement(len(several), sum(alike) / len(alike), alpha)
 
 
-def label_table(votes: Votes, rounds: dict[str, int]) -> pa.Table:
+def label_table(votes: Votes, rounds: dict[str, int], arms: dict[str, str]) -> pa.Table:
     """Return one row a key that came back.
 
     Args:
         votes: all of them.
         rounds: key -> round in which it was asked.
+        arms: key -> why: strategy, control or holdout.
 
     Returns:
-        `key`, `label` (null where tied or skipped), `state`, `n_labels`, `entropy` (nats), `round`.
+        `key`, `label` (null where tied or skipped), `state`, `n_labels`, `entropy` (nats), `round`, `arm`.
     """
     found = votes.consensus()
     return pa.table(
@@ -182,5 +183,6 @@ def label_table(votes: Votes, rounds: dict[str, int]) -> pa.Table:
             "n_labels": pa.array([one.n_labels for one in found.values()], pa.int32()),
             "entropy": pa.array([one.entropy for one in found.values()], pa.float32()),
             "round": pa.array([rounds.get(key) for key in found], pa.int32()),
+            "arm": pa.array([arms.get(key) for key in found], pa.string()),
         }
     )

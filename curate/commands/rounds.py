@@ -1,0 +1,323 @@
+"""``curate round``: rounds of labelling as files; each of its commands is a thin one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands import replay
+from curate.commands.options import Overwrite, Seed
+from curate.commands.report import emit, say, show_table
+
+if TYPE_CHECKING:
+    from curate.rounds.import_labels import ImportResult
+    from curate.rounds.status import Status
+
+Texts = list[str] | None
+Folder = Annotated[Path, typer.Argument(help="Folder of the rounds.")]
+TablePath = Annotated[
+    Path | None, typer.Option("--table", help="Where the table is now, if it was moved.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+HELP = """Label in rounds: batches out, labels in, and whether it pays.
+
+Example:
+
+\b
+    curate round init rounds scores.parquet --classes cat,dog --batch 100
+    curate round next rounds
+    curate round import rounds labels.csv
+    curate round status rounds
+
+init holds out random images, on which every round is measured, and fixes the strategy. next fits a
+light model on the labels so far, picks the next batch and writes it for the annotators: the first one
+holds the held-out images too. A share of each batch is drawn at random, so that status can tell what
+the strategy is worth on your own images. simulate replays strategies on a table whose labels are all
+known; plot draws either. One small folder a round; nothing in it is ever replaced.
+"""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="New or empty folder.")],
+    table: Annotated[Path, typer.Argument(help="Scored table with embeddings; never changed.")],
+    classes: Annotated[
+        Texts,
+        typer.Option(
+            "--classes", metavar="NAMES", help="Classes, with commas, or the option again; default: any name."
+        ),
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Images a round.")] = 100,
+    strategy: Annotated[str, typer.Option(help="What picks, as in `curate select`.")] = "auto",
+    settings: Annotated[Texts, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy.")] = None,
+    control: Annotated[float, typer.Option(help="Share of each batch that is drawn at random.")] = 0.1,
+    holdout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT", help="Images held out to measure on: 0.1, 10% or 500. [default: a tenth, at most 500]"
+        ),
+    ] = None,
+    holdout_labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN|FILE",
+            help="Their classes: a column of the table, or a file with key and label.",
+            show_default=False,
+        ),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="csv, label-studio, coco, imagefolder or fiftyone.")] = "csv",
+    link: Annotated[bool, typer.Option("--link", help="Link images, where the format copies them.")] = False,
+    probe: Annotated[str, typer.Option(help="Light model: linear or knn.")] = "linear",
+    score: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column that the strategy score ranks by.", show_default=False)
+    ] = None,
+    quality: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of what an image counts.", show_default=False)
+    ] = None,
+    gate: Annotated[float, typer.Option(help="Leave out this share of lowest quality.")] = 0.0,
+    discount: Annotated[bool, typer.Option("--discount", help="Let quality lower ranks and weights.")] = False,
+    noise_guard: Annotated[bool, typer.Option("--noise-guard", help="The safe setting of both.")] = False,
+    skip: Annotated[
+        Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")
+    ] = None,
+    budget: Annotated[int | None, typer.Option(help="Labels planned; status says when.", show_default=False)] = None,
+    seed: Seed = 0,
+) -> None:
+    """Make a folder of rounds for a table; nothing is asked yet.
+
+    Example:
+
+    \b
+        curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
+    """
+    from curate.rounds.settings import class_names, typed_settings
+    from curate.rounds.start import start
+
+    asked = {} if skip is None else {"skip": tuple(skip)}
+    opened = start(
+        folder,
+        table,
+        classes=class_names(classes or ()),
+        holdout=holdout,
+        holdout_labels=holdout_labels,
+        guard={"score": score, "quality": quality, "gate": gate, "discount": discount, "noise_guard": noise_guard},
+        batch=batch,
+        strategy=strategy,
+        parameters=typed_settings(settings or ()),
+        control=control,
+        format=format_,
+        link=link,
+        probe=probe,
+        budget=budget,
+        seed=seed,
+        **asked,
+    )
+    fixed = opened.settings
+    say(f"{folder}: rounds of {fixed.batch:,} of the {fixed.n_rows:,} rows of {table}, by {fixed.strategy}")
+    say(f"{fixed.holdout:,} images are held out, {fixed.n_control:,} of each batch are drawn at random")
+    say(f"go on with: curate round next {folder}")
+
+
+def next_(
+    folder: Folder,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Go on though images of the last batch lack a label.")
+    ] = False,
+    table: TablePath = None,
+    source: Annotated[
+        str | None, typer.Option(help="What was scored, if the table names no files.", show_default=False)
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Pick the next batch and write it for the annotators.
+
+    Example:
+
+    \b
+        curate round next rounds
+    """
+    from curate.rounds.next import next_round
+    from curate.rounds.pictures import reader_of
+
+    made = next_round(folder, partial=partial, table=table, images=reader_of(source) if source else None)
+    if json_:
+        emit({"round": made.number, "export": str(made.export), "state": made.state})
+        return
+    picked, model = made.state["picked"], made.state["model"]
+    for note in made.notes:
+        say(note)
+    held_out = f", {picked['holdout']:,} that are held out" if picked["holdout"] else ""
+    say(f"round {made.number}: {picked['strategy']:,} images by strategy, {picked['control']:,} at random{held_out}")
+    if model and model["holdout"]["n"]:
+        found = model["holdout"]
+        interval = f"{found['low']:.1%} to {found['high']:.1%}"
+        say(f"light model of {model['n_labels']:,} labels: {found['accuracy']:.1%} right ({interval})")
+    say(f"to annotate: {made.export}")
+
+
+def import_(
+    folder: Folder,
+    file: Annotated[Path, typer.Argument(help="What the annotation tool exported: a file or a folder.")],
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Of the file. [default: that of init]", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Column or field of the labels, where there are several.", show_default=False)
+    ] = None,
+    annotator: Annotated[str | None, typer.Option(help="Who made labels that name nobody.", show_default=False)] = None,
+    skip_rest: Annotated[
+        bool, typer.Option("--skip-rest", help="Images of the batch still without a label count as skipped.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Take labels back, check them, and keep them beside the round.
+
+    Example:
+
+    \b
+        curate round import rounds labels.csv
+        curate round import rounds export.json --format label-studio --annotator ann
+    """
+    from curate.rounds.import_labels import import_labels
+
+    found = import_labels(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
+    if json_:
+        emit(found.to_json())
+        return
+    _tell_import(found)
+
+
+def _tell_import(found: "ImportResult") -> None:
+    for problem in found.problems:
+        say(str(problem))
+    for note in found.notes:
+        say(note)
+    news = found.news
+    say(
+        f"{found.labels:,} labels, {found.skipped:,} skipped: {len(news.new):,} new, {len(news.changed):,} changed, "
+        f"{len(news.repeated):,} known already"
+    )
+    if found.written is not None:
+        say(f"labels: {found.written}")
+
+
+def status_(
+    folder: Folder,
+    table: TablePath = None,
+    no_lift: Annotated[bool, typer.Option("--no-lift", help="Do not compare with random labels (faster).")] = False,
+    json_: Json = False,
+) -> None:
+    """Tell how good it is by now, and whether to stop.
+
+    Example:
+
+    \b
+        curate round status rounds
+    """
+    from curate.rounds.status import status
+
+    found = status(folder, table=table, lift=not no_lift)
+    if json_:
+        emit(found.to_json())
+        return
+    _tell_status(found)
+
+
+def _tell_status(found: "Status") -> None:
+    for line in found.changed:
+        say(f"CHANGED: {line}")
+    counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
+    say(f"{found.path}: {found.rounds:,} rounds, {found.asked:,} images asked: {counts}")
+    say(f"{found.held_out[1]:,} of {found.held_out[0]:,} held-out images have a class")
+    if found.classes:
+        most_first = sorted(found.classes.items(), key=lambda one: one[1], reverse=True)
+        show_table(most_first, header=("class", "labels"), right=1)
+    if found.agreement["n_keys"]:
+        alpha = found.agreement["alpha"]
+        said = "not defined" if alpha is None else f"{alpha:.3f}"
+        people = f" ({', '.join(found.annotators)})" if found.annotators else ""
+        say(
+            f"annotators{people} agree on {found.agreement['pairs']:.1%} of pairs in {found.agreement['n_keys']:,} "
+            f"images, alpha {said}"
+        )
+    if found.tied:
+        more = ", ..." if len(found.tied) < found.counts["tied"] else ""
+        say(f"tied, and without a class: {', '.join(found.tied)}{more}")
+    rows = [
+        (point["n_labels"], f"{point['accuracy']:.1%}", f"{point['low']:.1%} to {point['high']:.1%}", point["n"])
+        for point in found.curve
+        if point["n"]
+    ]
+    if rows:
+        show_table(rows, header=("labels", "accuracy", "95 % interval", "held-out images"), right=0)
+    if found.lift is not None:
+        say(found.lift.text)
+    for one in found.advice:
+        mark = "cannot tell" if one.reached is None else "STOP" if one.reached else "go on"
+        say(f"{one.name}: {mark} ({one.text})")
+    for note in found.notes:
+        say(note)
+
+
+def labels_(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Table to write, such as labels.parquet.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the label of every image, and how far votes differ.
+
+    Example:
+
+    \b
+        curate round labels rounds -o labels.parquet
+    """
+    from curate.rounds.labels_out import write_consensus
+
+    counts = write_consensus(folder, out, overwrite=overwrite)
+    say(f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
+
+
+def plot_(
+    source: Annotated[Path, typer.Argument(help="Folder of the rounds, or the JSON of `curate round simulate`.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Picture to write, such as curve.png.")],
+    table: TablePath = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw learning curves with their intervals.
+
+    Example:
+
+    \b
+        curate round plot rounds -o curve.png
+    """
+    from curate.rounds.plot import plot
+
+    plot(source, out, table=table, overwrite=overwrite)
+    say(f"picture: {out}")
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "init": init,
+    "next": next_,
+    "import": import_,
+    "status": status_,
+    "labels": labels_,
+    "simulate": replay.run,
+    "plot": plot_,
+}
+
+
+def group(guard: Callable[[Callable[..., None]], Callable[..., None]]) -> typer.Typer:
+    """Return ``curate round`` with its commands, each guarded as all commands are."""
+    app = typer.Typer(
+        help=HELP,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name, run in COMMANDS.items():
+        app.command(name, no_args_is_help=True)(guard(run))
+    return app

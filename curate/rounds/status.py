@@ -1,0 +1,174 @@
+"""How far the rounds of a folder are, how good the light model is, and whether to stop."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.probe import spread_of
+from curate.rounds.coverage import coverage, sample_of
+from curate.rounds.folder import CONTROL, STOP, STRATEGY, Folder, open_folder
+from curate.rounds.lift import ArmLift, Arms, arm_lift
+from curate.rounds.light import Known, accuracy, entropy_share, fit
+from curate.rounds.pool import TableRows, table_of
+from curate.rounds.standing import Progress, Stand, class_counts, progress_of, rows_of_arm, sample_table, stand
+from curate.rounds.stopping import Advice, advise, compared
+from curate.rounds.votes import LABELLED, SKIPPED, TIED, agreement
+
+N_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a folder of rounds is.
+
+    Attributes:
+        path: of the folder.
+        rounds: that were made.
+        asked: images in all batches.
+        counts: of them "labelled", "tied", "skipped" and "pending" (nothing came back).
+        held_out: rows held out, and how many of them have a class.
+        classes: labels of the pool by class, those without any too.
+        tied: some keys whose votes are tied.
+        annotators: those whose names are known.
+        agreement: of annotators: keys with several labels, share of pairs alike, Krippendorff's alpha.
+        curve: labels and accuracy of the light model, before each round and now.
+        advice: what each criterion for stopping says.
+        lift: the strategy against random labels; None where it was not asked for.
+        changed: files that are not as they were written.
+        notes: what a person should know.
+    """
+
+    path: Path
+    rounds: int
+    asked: int
+    counts: dict[str, int]
+    held_out: tuple[int, int]
+    classes: dict[str, int]
+    tied: list[str]
+    annotators: list[str]
+    agreement: dict[str, float | int | None]
+    curve: list[dict[str, Any]]
+    advice: list[Advice] = field(default_factory=list)
+    lift: ArmLift | None = None
+    changed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON; what cannot be told is null."""
+        found = asdict(self)
+        found["path"] = str(self.path)
+        found["held_out"] = {"rows": self.held_out[0], "with_class": self.held_out[1]}
+        return found
+
+
+def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = True) -> Status:
+    """Say how far the rounds of a folder are; nothing is written, and nothing has to be held.
+
+    Args:
+        folder: of `curate round init`.
+        table: where the table is now, if it was moved.
+        lift: whether to compare the arms, which takes some seconds.
+
+    Raises:
+        InputError: if it is no such folder, one of its small files was changed, or the table is another one.
+    """
+    opened = open_folder(folder)
+    changed = opened.changed()
+    progress = progress_of(opened)
+    found = table_of(opened.settings, opened.path, table)
+    where = stand(opened, found, progress)
+    models = [{"round": each.number - 1, **each.state["model"]} for each in opened.rounds if each.state["model"]]
+    now = _current(opened, found, where, models)
+    models += [now] if now else []
+    n_left = int(found.usable.sum()) - len(np.union1d(where.standing.holdout, where.standing.asked))
+    known = where.standing.known
+    return Status(
+        path=opened.path,
+        rounds=len(opened.rounds),
+        asked=len(progress.arms),
+        counts={
+            **{state: progress.count(state) for state in (LABELLED, TIED, SKIPPED)},
+            "pending": sum(key not in progress.consensus for key in progress.arms),
+        },
+        held_out=(len(where.standing.holdout), len(where.held_known)),
+        classes=class_counts(known),
+        tied=[key for key, one in progress.consensus.items() if one.state == TIED][:N_NAMED],
+        annotators=progress.votes.annotators(),
+        agreement=_agreement(progress),
+        curve=[_point(model) for model in models],
+        advice=advise(models, len(known), opened.settings.budget, n_left),
+        lift=_lift(opened, found, where) if lift and opened.settings.n_control else None,
+        changed=changed,
+        notes=_notes(opened, where, known),
+    )
+
+
+def _current(folder: Folder, found: TableRows, where: Stand, models: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return what the light model of all labels is worth, unless the last round's model had them all."""
+    known = where.standing.known
+    if not len(known):
+        return None
+    settings = folder.settings
+    last = folder.rounds[-1]
+    if models and models[-1]["round"] == last.number - 1 and not last.labels:
+        return None
+    spread = spread_of(found.vectors[found.usable]) if settings.probe == "linear" else None
+    probe = fit(settings.probe, found.vectors, known, spread=spread, seed=settings.seed)
+    sample = sample_of(np.setdiff1d(np.flatnonzero(found.usable), where.standing.holdout), settings.seed)
+    chances = probe.predict(found.vectors[sample])
+    table = sample_table(found.keys(sample), [known.classes[i] for i in chances.argmax(1)], chances.max(1))
+    covered = coverage(found.vectors, sample, known.rows)
+    return {
+        "round": last.number,
+        "n_labels": len(known),
+        "holdout": accuracy(probe, found.vectors, where.held_known).to_json(),
+        "entropy": entropy_share(chances),
+        "coverage": asdict(covered) if covered else None,
+        "against_last": compared(table, last.folder / STOP),
+    }
+
+
+def _point(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {"round": model["round"], "n_labels": model["n_labels"], **model["holdout"]}
+
+
+def arms_of(folder: Folder, found: TableRows, where: Stand, up_to: int | None = None) -> Arms:
+    """Return the labelled rows of both arms, of all rounds or those up to one."""
+    keys = [key for key, number in folder.asked.items() if up_to is None or number <= up_to]
+    known = where.standing.known.among(found.find(keys))
+    strategy, control = (rows_of_arm(folder, found, known, arm) for arm in (STRATEGY, CONTROL))
+    spread = spread_of(found.vectors[found.usable]) if folder.settings.probe == "linear" else None
+    return Arms(found.vectors, strategy, control, where.held_known, folder.settings.probe, spread)
+
+
+def _lift(folder: Folder, found: TableRows, where: Stand) -> ArmLift:
+    return arm_lift(arms_of(folder, found, where), folder.settings.seed)
+
+
+def _agreement(progress: Progress) -> dict[str, float | int | None]:
+    found = agreement(progress.votes.labels_of(key) for key in progress.consensus)
+    return {
+        "n_keys": found.n_keys,
+        "pairs": None if math.isnan(found.pairs) else found.pairs,
+        "alpha": None if math.isnan(found.alpha) else found.alpha,
+    }
+
+
+def _notes(folder: Folder, where: Stand, known: Known) -> list[str]:
+    notes = []
+    if not folder.rounds:
+        notes.append(f"nothing was asked yet; make a batch with `curate round next {folder.path}`")
+    held_out, labelled = len(where.standing.holdout), len(where.held_known)
+    if not held_out:
+        notes.append("no rows are held out, so nothing can be said of accuracy")
+    elif not labelled:
+        notes.append(f"none of the {held_out:,} held-out images has a label yet, so nothing can be said of accuracy")
+    without = [name for name, count in class_counts(known).items() if not count]
+    if without and len(known):
+        more = ", ..." if len(without) > N_NAMED else ""
+        notes.append(f"no label of {len(without):,} classes yet: {', '.join(without[:N_NAMED])}{more}")
+    return notes
