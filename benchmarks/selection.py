@@ -118,7 +118,7 @@ def make(folder: Path, rows: int) -> None:
 
 
 def measure(command: list[str]) -> tuple[float, float, float, list[str]] | None:
-    """Run an entry in a process of its own: seconds, busy seconds, peak MB, notes; None where the package is missing."""
+    """Run an entry in a process of its own: seconds, busy, peak MB, notes; None if the package is missing."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"  left out: {done.stderr.strip().splitlines()[-1][:100]}")
