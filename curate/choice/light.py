@@ -24,13 +24,19 @@ class Labelled:
 
     Attributes:
         rows: of ``Rows``, shape (L,) int64, each once.
-        codes: class of each, shape (L,) int64; -1 where it is not known.
+        codes: class of each, shape (L,) int64; -1 where it is not known, and everywhere where none are given.
         classes: names of the classes.
     """
 
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     codes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not len(self.codes):
+            object.__setattr__(self, "codes", np.full(len(self.rows), -1, np.int64))
+        if len(self.codes) != len(self.rows) or (len(self.codes) and self.codes.max() >= len(self.classes)):
+            raise ValueError(f"{len(self.rows)} rows, {len(self.codes)} codes of {len(self.classes)} classes")
 
 
 def with_chances(pool: Pool, labelled: Labelled, plan: Plan, *, draws: bool = False) -> tuple[Pool, dict[str, Any]]:
