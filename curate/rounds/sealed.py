@@ -69,9 +69,9 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the hex digest of a file's bytes; an empty text where it is not there."""
+    """Return the hex digest of a file's bytes; an empty text where there is no file."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
