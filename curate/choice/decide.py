@@ -85,6 +85,8 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
         InputError: for a column, key, label or budget that cannot be used.
     """
     signals = request.signals(table)
+    if request.graph and not uses_graph(request.strategy, request.plan.selector()):
+        raise InputError(f"--graph is for the strategies {', '.join(USERS)}; {request.strategy} looks at none")
     known = read_known(request.labelled, request.label) if request.labelled else None
     left_out = read_known(request.exclude, labels=False) if request.exclude else None
     has_own = known is not None and known.labels is not None
@@ -117,9 +119,6 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
 
 
 def _graph(request: Request, rows: Rows, ready: Ready, *, write: bool) -> Stored:
-    selector = request.plan.selector()
-    if not uses_graph(request.strategy, selector):
-        raise InputError(f"--graph is for the strategies {', '.join(USERS)}; {request.strategy} looks at none")
     return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool, rows.model, write=write)
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from curate.choice.known import LABEL
 from curate.choice.plan import BALANCE, PER, Plan
@@ -89,14 +90,21 @@ class Request:
         Raises:
             InputError: if it is something else.
         """
-        names = {each.name for each in fields(cls)}
-        given = {name: value for name, value in rule.items() if name in names}
-        if rule.get("rule") != RULE or not isinstance(given.get("settings"), dict):
+        if rule.get("rule") != RULE:
             raise InputError("expected the rule of a choice in the receipt, got something else; take a copy")
-        try:
-            return cls(**given)
-        except TypeError:
-            raise InputError("expected the rule of a choice in the receipt, got values of other types") from None
+        given = {}
+        for name, hint in get_type_hints(cls).items():
+            value = rule.get(name, cls.__dataclass_fields__[name].default)
+            kinds = tuple(
+                get_origin(kind) or kind for kind in (get_args(hint) if get_origin(hint) is UnionType else [hint])
+            )
+            fits = isinstance(value, kinds) or (float in kinds and isinstance(value, int))
+            if not fits or (isinstance(value, bool) and bool not in kinds):
+                raise InputError(
+                    f"expected the rule of a choice in the receipt, got {name} = {str(value)[:40]!r}; take a copy"
+                )
+            given[name] = value
+        return cls(**given)
 
     def signals(self, table: Table) -> Signals:
         """Return the columns that say what a row is worth.
