@@ -16,6 +16,7 @@ from scoring.images.views import AS_IT_IS, View
 from scoring.search import CosineIndex, HammingIndex, Recall
 
 PAIRS = 65_536  # pairs measured at a time
+FLAT = np.uint64(1 << 63)  # the hash of every picture of one colour, whatever the colour
 ASKED = 256  # rows asked about at a time where every pair has to be looked at
 Views = tuple[View, ...]
 ONE_VIEW: Views = (View(AS_IT_IS, lambda signatures: signatures),)
@@ -106,16 +107,17 @@ class SameText:
 
 
 class NearHash:
-    """Rows whose perceptual hashes differ in few bits."""
+    """Rows whose perceptual hashes differ in few bits; a picture of one colour has none that says anything."""
 
     higher = False
     recall: Recall | None = None
-    notes: tuple[str, ...] = ()
 
     def __init__(self, rows: Rows, radius: float) -> None:
         if rows.phash is None or rows.has_phash is None:
             raise ValueError("rows were read without phash")
-        self.has = rows.has_phash & rows.ok
+        self.has = _hashed(rows)
+        n_flat = int((rows.has_phash & rows.ok).sum() - self.has.sum())
+        self.notes = (f"{n_flat:,} rows show one flat colour: not compared by hash",) if n_flat else ()
         self.there = np.flatnonzero(self.has)
         self.codes = rows.phash
         self.index = HammingIndex(rows.phash[self.there], int(radius))
@@ -134,9 +136,9 @@ class NearHash:
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table and one of this."""
-        if rows.phash is None or rows.has_phash is None:
+        has = _hashed(rows)
+        if rows.phash is None:
             raise ValueError("rows were read without phash")
-        has = rows.has_phash & rows.ok
         theirs = np.flatnonzero(has) if some is None else some[has[some]]
         return self._search(theirs, rows.phash[theirs], among)
 
@@ -151,6 +153,13 @@ class NearHash:
         """Return the bits in which each pair differs."""
         bits = np.bitwise_count(self.codes[query] ^ self.codes[row]).astype(np.float32)
         return Links(query, row, bits, np.zeros(len(row), np.int8))
+
+
+def _hashed(rows: Rows) -> NDArray[np.bool_]:
+    """Which rows have a hash that can be compared."""
+    if rows.phash is None or rows.has_phash is None:
+        raise ValueError("rows were read without phash")
+    return rows.has_phash & rows.ok & (rows.phash != FLAT)
 
 
 class NearVector:

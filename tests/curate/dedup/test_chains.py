@@ -103,11 +103,11 @@ def test_a_path_of_a_hundred_thousand_rows_is_one_group_quickly():
     assert (roots(parent) == 0).all()
 
 
-def test_a_group_of_4_000_copies_is_bounded_in_memory():
-    vectors = np.ones((4000, 4), np.float32)
+def test_a_group_of_2_500_copies_is_bounded_in_memory():
+    vectors = np.ones((2500, 4), np.float32)
     search = NearVector(vectors, 0.99, "embedding")
     stars, mb = peak_mb(
-        lambda: find_chains(np.arange(4000), {"embedding": search}, {"embedding": 0.99}, np.ones(4000, bool))
+        lambda: find_chains(np.arange(2500), {"embedding": search}, {"embedding": 0.99}, np.ones(2500, bool))
     )
     assert (stars.owner == 0).all()
-    assert mb < 700
+    assert mb < 500

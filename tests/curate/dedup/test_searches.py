@@ -10,6 +10,7 @@ from curate.dedup.finders import FINDERS, threshold_of
 from curate.dedup.links import Links, best_of, first_of
 from curate.dedup.searches import NearDistribution, NearHash, NearVector, SameText
 from scoring.errors import InputError
+from scoring.images.phash import perceptual_hash
 from scoring.images.views import views
 
 N, M = 70, 50
@@ -183,6 +184,17 @@ def test_asking_about_nothing_finds_nothing(case):
         search.foreign(theirs, ~nobody, nothing),
     ):
         assert len(found) == 0
+
+
+def test_pictures_of_one_colour_are_not_the_same_by_their_hash():
+    white, grey = (perceptual_hash(np.full((32, 32, 3), level, np.uint8)) for level in (255, 40))
+    assert white == grey
+    codes = np.array([white, grey, 5, 5], np.uint64)
+    rows = plain_rows(phash=codes, has_phash=np.ones(4, bool))
+    search = NearHash(rows, 2)
+    assert as_pairs(search.links(np.arange(4), np.ones(4, bool))) == {(2, 3), (3, 2)}
+    assert as_pairs(search.foreign(rows, np.ones(4, bool))) == {(2, 3), (3, 2), (2, 2), (3, 3)}
+    assert search.notes == ("2 rows show one flat colour: not compared by hash",)
 
 
 def links(*pairs):

@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -304,3 +305,24 @@ def test_rows_on_a_line_are_settled_as_the_definition_says_also_in_large_rounds(
     search = {"embedding": NearVector(vectors, float(np.cos(reach * 0.001)), "embedding")}
     stars = find_stars(np.arange(4000), search, np.ones(4000, bool))
     assert stars.owner.tolist() == [row // 26 * 26 for row in range(4000)]
+
+
+def test_beyond_the_exact_range_nothing_is_wrong_and_little_is_missed(monkeypatch):
+    monkeypatch.setattr(searching, "CosineIndex", partial(searching.CosineIndex, exact_rows=1000))
+    generator = np.random.default_rng(0)
+    home = np.r_[np.zeros(3000, int), generator.integers(1, 2500, 5000)]
+    signatures = jittered(generator, random_signatures(generator, 2500)[home], 8000, 6.0)
+    search = NearVector(signatures, 0.95, "signature")
+    order = generator.permutation(8000)
+    place = np.argsort(order)
+    stars = find_stars(order, {"signature": search}, np.ones(8000, bool))
+    gone = np.flatnonzero(stars.finder == 0)
+    owners = stars.owner[gone]
+    cosine = np.array([cosines(signatures[[a, b]])[0, 1] for a, b in zip(gone[::20], owners[::20], strict=True)])
+    assert not search.recall.exact
+    assert (cosine >= 0.95).all()
+    assert (stars.owner[owners] == owners).all()
+    assert (place[owners] < place[gone]).all()
+    assert (home[gone] == home[owners]).all()
+    n_missed = 8000 - len(gone) - len(np.unique(home))
+    assert 0 <= n_missed < 0.01 * len(gone)
