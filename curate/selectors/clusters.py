@@ -49,7 +49,7 @@ class KMeans:
     gives the candidate nearest to its centroid. A second pick from a cluster is the next nearest. Spherical k-means on
     at most 256 rows a cluster, 25 iterations at most. No prefix: another budget makes other clusters.
 
-    Source: Pourahmadi et al. 2021, arXiv:2110.06033, where it wins at few labels; labelled clusters are passed over as
+    Source: Pourahmadi et al. 2021, arXiv:2110.12033, where it wins at few labels; labelled clusters are passed over as
     in TypiClust, which theirs are not.
     """
 

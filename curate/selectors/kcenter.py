@@ -134,7 +134,9 @@ class Farthest:
                 return self._exact(np.sort(self._front[self._bound[self._front] >= top - self._close]))
             self._renew()
             top = float(self._bound[self._front].max(initial=-np.inf))
-            if self._floor - self._close <= top <= self._floor + self._close:
+            if top < self._floor - self._close:
+                self._sweep(top)
+            elif top <= self._floor + self._close:
                 if top <= self._close:
                     return -1, 0.0
                 rows = self._tied(top)
@@ -155,6 +157,24 @@ class Farthest:
             self._catch_up(front[span], rows[span])
         current = self._seen[front] == self._total
         self._front, self._rows = front[current], rows[current]
+
+    def _sweep(self, top: float) -> None:
+        """Bring every row up to date that may be farther than ``top``, which is how far one row is for certain."""
+        self._floor = top  # rows that fall behind it need not be finished
+        rows = np.flatnonzero(self._open & (self._bound > top + self._close) & (self._seen < self._total))
+        far = min(ALIKE, len(rows))
+        lead = np.argpartition(self._bound[rows], len(rows) - far)[len(rows) - far :]
+        self._raise_floor(rows[lead])  # a first guess of how far is far, so that few others have to be finished
+        rows = rows[(self._bound[rows] > self._floor + self._close) & (self._seen[rows] < self._total)]
+        rows = rows[np.argsort(self._seen[rows], kind="stable")]
+        for span in spans(len(rows)):
+            self._raise_floor(rows[span][self._bound[rows[span]] > self._floor])
+
+    def _raise_floor(self, rows: NDArray[np.int64]) -> None:
+        """Bring rows up to date as far as they may matter; the farthest of them is the new floor, if it is higher."""
+        self._catch_up(rows, self._vectors_of(rows))
+        known = self._bound[rows[self._seen[rows] == self._total]]
+        self._floor = max(self._floor, float(known.max(initial=-np.inf)))
 
     def _tied(self, top: float) -> NDArray[np.int64]:
         """Bring every row up to date that may be as far as ``top``; return those that are, or none if there is more."""
