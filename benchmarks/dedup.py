@@ -70,7 +70,8 @@ with TableWriter(path, schema, {"kind": "scores"}) as writer:
 WATCH = (
     "import resource, subprocess, sys\n"
     "done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)\n"
-    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)\n"
+    "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+    "print(used.ru_maxrss / 1024, used.ru_utime + used.ru_stime)\n"
     "print(done.stderr)\n"
     "sys.exit(done.returncode)"
 )
@@ -103,11 +104,13 @@ def run_one(name: str, table: Path, out: Path) -> bool:
         [sys.executable, "-c", WATCH, *command, "--overwrite", *RUNS[name]], check=True, capture_output=True, text=True
     )
     seconds = time.perf_counter() - start
-    peak, _, said = done.stdout.partition("\n")
+    first, _, said = done.stdout.partition("\n")
+    peak, cpu = map(float, first.split())
     kept = next(line for line in said.splitlines() if line.startswith("kept"))
     searched = [line for line in said.splitlines() if "clusters" in line]
-    print(f"  {name:10} {seconds:7.1f} s  peak {float(peak):6,.0f} MB  {' '.join(kept.split())}  {' '.join(searched)}")
-    return float(peak) < LIMIT_MB
+    took = f"{seconds:7.1f} s ({cpu:.1f} s of processor)"
+    print(f"  {name:10} {took}  peak {peak:6,.0f} MB  {' '.join(kept.split())}  {' '.join(searched)}", flush=True)
+    return peak < LIMIT_MB
 
 
 if __name__ == "__main__":
