@@ -109,6 +109,26 @@ def finders() -> str:
     return table(("finder", "the same are rows for which", "unit", "default", "columns"), rows)
 
 
+def strategies() -> str:
+    """Return every strategy of `curate select`: what it picks, what it needs, and its cost."""
+    from curate.selectors import SELECTORS
+
+    needs = {
+        "vectors": "embeddings",
+        "probabilities": "labels",
+        "draws": "labels",
+        "uncertainty": "`--score`",
+        "loss": "`--loss`",
+        "holdout_loss": "`--holdout-loss`",
+    }
+    rows = []
+    for name, kind in SELECTORS.items():
+        about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).removesuffix(".").replace("``", "`")
+        asked = dict.fromkeys(needs[need] for need in kind.needs)
+        rows.append((f"`{name}`", about, ", ".join(asked), "yes" if kind.prefix else "no", kind.cost))
+    return table(("strategy", "what it picks", "needs", "prefix", "time and memory"), rows)
+
+
 def methods() -> str:
     """Return every training method: what it is, the column that it gives, whether it reads labels."""
     from trainers.config import TrainConfig
@@ -162,6 +182,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sources": sources,
     "rules": rules,
     "finders": finders,
+    "strategies": strategies,
     "methods": methods,
     "columns": columns,
     "statuses": statuses,

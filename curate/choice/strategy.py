@@ -1,5 +1,6 @@
 """A strategy as typed, a name and its own parameters -> a selector, guarded by quality where that is asked."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from types import UnionType
@@ -15,6 +16,8 @@ from scoring.lookup import lookup
 WEIGHS = ("auto", "pairwise", "badge")  # strategies in which a row counts its quality
 HEEDS = ("auto", "pairwise", "prob-cover")  # strategies that use class probabilities where there are any
 SAFE_GATE = 0.2  # of the noise guard
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def make_selector(name: str, settings: Mapping[str, object] | None = None) -> Selector:
@@ -50,20 +53,16 @@ def settings_of(selector: Selector) -> dict[str, object]:
 def _value(what: str, value: object, hint: Any) -> object:
     """Return a value as the type that a parameter has; text is read."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if value is None or (value == "none" and type(None) in kinds):
-        if type(None) in kinds:
-            return None
-    elif bool in kinds:
-        truth = {"true": True, "false": False}.get(str(value).lower())
-        if truth is not None:
-            return truth
-    elif str in kinds:
-        return str(value)
-    else:
-        try:
-            return int(str(value)) if int in kinds else float(str(value))
-        except ValueError:
-            pass  # told below
+    text = str(value)
+    if type(None) in kinds and (value is None or text == "none"):
+        return None
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if str in kinds and value is not None:
+        return text
+    for kind, pattern in ((int, _WHOLE), (float, _NUMBER)):
+        if kind in kinds and pattern.fullmatch(text):
+            return kind(text)
     words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none", str: "text"}
     raise InputError(f"{what} takes {' or '.join(words[kind] for kind in kinds)}, got {value!r}")
 

@@ -1,0 +1,175 @@
+"""`curate select` on the command line: help, exit codes, what is printed and what is written."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from choosing import csv, table
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.commands.select import STRATEGIES
+from curate.selectors import SELECTORS
+
+LABELLED = ["--labelled-where", "key like 'img/00%'"]
+MORE = {
+    "score": ["--score", "unc_losspred"],
+    "rho-loss": ["--loss", "loss", "--holdout-loss", "holdout"],
+}
+
+
+def run(*args):
+    return CliRunner().invoke(app, ["select", *map(str, args)])
+
+
+@pytest.fixture
+def scores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return table(tmp_path / "s.parquet", 60)
+
+
+def keys(path):
+    return pq.read_table(path)["key"].to_pylist()
+
+
+def test_help_names_every_strategy_and_loads_no_torch():
+    assert [name.strip() for name in STRATEGIES.split(",")] == list(SELECTORS)
+    code = (
+        "import sys; from typer.testing import CliRunner; from curate.cli import app\n"
+        "result = CliRunner().invoke(app, ['select', '--help']); print(result.output)\n"
+        "print([name for name in ('torch', 'pyarrow', 'numpy', 'polars', 'PIL', 'timm') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("[]")
+    assert "typiclust" in done.stdout
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_every_strategy_through_the_command(scores, name):
+    result = run("s.parquet", "-b", 8, "--strategy", name, *LABELLED, "-o", "b.parquet", *MORE.get(name, []))
+    assert result.exit_code == 0, result.output
+    assert len(set(keys("b.parquet"))) == 8
+    assert re.search(rf"picked +8 +{name}", result.stderr)
+    assert result.stdout == ""
+    assert CliRunner().invoke(app, ["verify", "b.receipt.json"]).exit_code == 0
+
+
+def test_what_is_printed_adds_up_and_names_the_files(scores):
+    csv(scores.parent / "x.csv", [("img/050.png",)], header="key")
+    result = run("s.parquet", "-b", 8, *LABELLED, "--exclude", "x.csv", "--noise-guard", "--quality", "kappa_mcinfonce",
+                 "-o", "b.parquet")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    counts = dict(re.findall(r"^(rows in|picked|labelled already|excluded|left out by the gate|not picked) +(\d+)",
+                             result.stderr, re.MULTILINE))  # fmt: skip
+    counts = {name: int(n) for name, n in counts.items()}
+    assert counts["rows in"] == 60 == sum(n for name, n in counts.items() if name != "rows in")
+    assert (counts["picked"], counts["labelled already"], counts["excluded"]) == (8, 10, 1)
+    assert "light model: 10 labelled rows of 5 classes" in result.stderr
+    for name in ("subset: b.parquet", "decisions: b.decisions.parquet", "receipt: b.receipt.json"):
+        assert name in result.stderr
+
+
+def test_json_is_one_value_on_stdout(scores):
+    result = run("s.parquet", "-b", 5, "--dry-run", "--json")
+    told = json.loads(result.stdout)
+    assert (told["picked"], told["n_rows"], told["strategy"], told["subset"]) == (5, 60, "auto", None)
+    assert len(told["gains"]) == 5
+    assert told["settings"]["bandwidth"] == 0.5
+
+
+def test_a_dry_run_names_the_first_picks_and_writes_nothing(scores):
+    before = sorted(scores.parent.iterdir())
+    result = run("s.parquet", "-b", 5, "--dry-run")
+    assert "dry run: nothing was written" in result.stderr
+    assert len(re.findall(r"^would pick: \d\. img/", result.stderr, re.MULTILINE)) == 5
+    assert sorted(scores.parent.iterdir()) == before
+
+
+def test_quiet_says_nothing(scores):
+    result = run("s.parquet", "-b", 5, "-o", "b.parquet", "--quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_parameters_reach_the_strategy_and_the_receipt(scores):
+    result = run("s.parquet", "-b", 5, "--strategy", "prob-cover", "--set", "radius=0.7", "--set", "neighbours=9", "-o",
+                 "b.parquet")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    receipt = json.loads((scores.parent / "b.receipt.json").read_text())
+    assert receipt["policy"][0]["settings"] == {"radius": "0.7", "neighbours": "9"}
+    assert (receipt["settings"]["radius"], receipt["settings"]["neighbours"]) == (0.7, 9)
+
+
+def test_the_picture_is_written_with_the_batch(scores):
+    result = run("s.parquet", "-b", 20, "-o", "b.parquet", "--plot", "g.png")
+    assert result.exit_code == 0, result.output
+    with Image.open("g.png") as picture:
+        assert picture.size[0] == 900
+    again = run("s.parquet", "-b", 20, "-o", "c.parquet", "--plot", "g.png")
+    assert again.exit_code == 1
+    assert "g.png exists already" in again.stderr
+    assert not (scores.parent / "c.parquet").exists()
+
+
+def test_outputs_that_exist_are_kept_unless_told(scores):
+    assert run("s.parquet", "-b", 5, "-o", "b.parquet").exit_code == 0
+    refused = run("s.parquet", "-b", 6, "-o", "b.parquet")
+    assert refused.exit_code == 1
+    assert "b.parquet exists already" in refused.stderr
+    assert len(keys("b.parquet")) == 5
+    assert run("s.parquet", "-b", 6, "-o", "b.parquet", "--overwrite").exit_code == 0
+    assert len(keys("b.parquet")) == 6
+
+
+def test_the_seed_decides_what_is_drawn(scores):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        run("s.parquet", "-b", 12, "--strategy", "random", "--seed", seed, "-o", f"{name}.parquet")
+    assert keys("a.parquet") == keys("b.parquet") != keys("c.parquet")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["-b", "0", "-o", "b.parquet"], "--budget takes"),
+        (["-b", "61", "-o", "b.parquet"], "between 1 and the 60 rows that may be picked, got 61"),
+        (["-b", "5"], "expected a name for the subset (-o kept.parquet), got none"),
+        (["-b", "5", "-o", "b.csv"], "expected a name like kept.parquet"),
+        (["-b", "5", "-o", "b.parquet", "--set", "x"], "--set takes NAME=VALUE"),
+        (["-b", "5", "-o", "b.parquet", "--set", "=3"], "--set takes NAME=VALUE"),
+        (["-b", "5", "-o", "b.parquet", "--set", "seed=1", "--set", "seed=2"], "--set seed was given twice"),
+        (["-b", "5", "-o", "b.parquet", "--plot", "g.jpg"], "ends in .png"),
+        (["-b", "5", "--dry-run", "--plot", "g.png"], "leave one of them out"),
+        (["-b", "5", "-o", "b.parquet", "--strategy", "entrpy"], "did you mean 'entropy'"),
+        (["-b", "5", "-o", "b.parquet", "--strategy", "margin"], "needs the classes of some labelled rows"),
+        (["-b", "5", "-o", "b.parquet", "--labelled", "none.csv"], "none.csv does not exist"),
+        (["-b", "5", "-o", "b.parquet", "--min-distance", "3"], "the least distance must be in (0, 2]"),
+        (["-b", "5", "-o", "b.parquet", "--gate", "1.5"], "the gate must be in [0, 1)"),
+    ],
+)
+def test_a_mistake_is_one_line_exit_1_and_no_file(scores, args, said):
+    before = sorted(scores.parent.iterdir())
+    result = run("s.parquet", *args)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert said in result.stderr
+    assert sorted(scores.parent.iterdir()) == before
+
+
+def test_no_budget_is_bad_usage(scores):
+    result = run("s.parquet", "-o", "b.parquet")
+    assert result.exit_code == 2
+    assert "--budget" in result.stderr
+
+
+def test_a_table_that_was_really_scored_can_be_chosen_from(whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(whole, "-b", 6, "--noise-guard", "-o", "b.parquet")
+    assert result.exit_code == 0, result.output
+    found = {row["key"]: row for row in pq.read_table("b.decisions.parquet").to_pylist()}
+    assert found["broken.jpg"]["decision"] == found["text.png"]["decision"] == "failed"
+    assert len(keys("b.parquet")) == 6
+    assert CliRunner().invoke(app, ["verify", "b.receipt.json"]).exit_code == 0
