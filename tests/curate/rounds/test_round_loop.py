@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,9 +11,12 @@ from rounds_table import CLASSES, annotate, answer, content, images, sheet, tabl
 
 from curate.export import FORMATS
 from curate.probe import fit_linear_probe, spread_of
+from curate.rounds.batch import pick_batch
 from curate.rounds.folder import open_folder
 from curate.rounds.import_labels import import_labels
 from curate.rounds.next import next_round
+from curate.rounds.pool import read_table
+from curate.rounds.standing import progress_of, stand
 from curate.rounds.start import start
 from curate.rounds.status import status
 from scoring.errors import InputError
@@ -72,16 +76,17 @@ def test_no_image_is_asked_twice_and_the_held_out_ones_only_in_the_first_round(t
 
 def test_the_control_arm_is_a_fair_draw_from_what_was_left(tmp_path, truth):
     """Over many seeds every row that is not held out comes up about equally often."""
-    counts = dict.fromkeys(truth, 0)
-    n = 60
+    start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=40, control=0.5, holdout="0")
+    opened, found = open_folder(tmp_path / "r"), read_table(tmp_path / "t.parquet")
+    where = stand(opened, found, progress_of(opened))
+    counts, n = np.zeros(120), 60
     for seed in range(n):
-        folder = tmp_path / str(seed)
-        start(folder, tmp_path / "t.parquet", classes=CLASSES, batch=40, control=0.5, holdout="0", seed=seed)
-        for row in batch_of(next_round(folder)):
-            counts[row["key"]] += row["arm"] == "control"
-    values = np.array(list(counts.values()))
-    expected = n * 20 / 120
-    chi = ((values - expected) ** 2 / (expected * (1 - 20 / 120))).sum()
+        picked = pick_batch(found, replace(opened.settings, seed=seed), where.standing, 1, where.ask, None)
+        drawn = picked.rows[np.array(picked.arm) == "control"]
+        assert len(set(drawn.tolist())) == 20
+        counts[drawn] += 1
+    share = 20 / 120
+    chi = ((counts - n * share) ** 2 / (n * share * (1 - share))).sum()
     assert abs(chi - 119) < 4 * np.sqrt(2 * 119)
 
 

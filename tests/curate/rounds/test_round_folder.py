@@ -1,0 +1,215 @@
+"""What a folder of rounds notices: changes, other tables, other processes, what a dead one left."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rounds_table import CLASSES, answer, sheet, table
+
+from curate.rounds.folder import open_folder
+from curate.rounds.import_labels import import_labels
+from curate.rounds.next import next_round
+from curate.rounds.sealed import digest_of
+from curate.rounds.start import start
+from curate.rounds.status import status
+from scoring.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two rounds, both labelled, the second in two imports."""
+    truth = table(tmp_path / "t.parquet")
+    path = tmp_path / "r"
+    start(path, tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="10")
+    import_labels(path, answer(next_round(path), truth, tmp_path / "1.csv"))
+    made = next_round(path)
+    keys = pq.read_table(made.folder / "batch.parquet")["key"].to_pylist()
+    import_labels(path, sheet(tmp_path / "2.csv", [(key, truth[key], "") for key in keys[:5]]))
+    import_labels(path, sheet(tmp_path / "3.csv", [(key, truth[key], "") for key in keys[5:]]))
+    return path
+
+
+def edit_state(path, **changes):
+    """Change what a small file says, and its own digest with it: only the chain can tell."""
+    value = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps(value | {"digest": digest_of(value)}))
+
+
+def test_a_folder_that_nobody_touched_is_as_it_was_written(folder):
+    assert open_folder(folder).changed() == []
+    assert status(folder, lift=False).changed == []
+
+
+@pytest.mark.parametrize("name", ["round.json", "rounds/0001/state.json", "rounds/0002/state.json"])
+def test_an_edited_state_is_named(folder, name):
+    text = (folder / name).read_text()
+    (folder / name).write_text(text.replace('"curate": "', '"curate": "1'))
+    with pytest.raises(InputError, match=rf"{name} was changed"):
+        status(folder)
+    (folder / name).write_text(text + "{")
+    with pytest.raises(InputError, match=rf"{name} is not JSON any more"):
+        status(folder)
+    (folder / name).write_text(text)
+    assert status(folder, lift=False).rounds == 2
+
+
+@pytest.mark.parametrize("name", ["round.json", "rounds/0001/state.json"])
+def test_an_edit_that_covers_its_own_tracks_breaks_the_chain(folder, name):
+    edit_state(folder / name, curate="9.9")
+    assert any("is not what it was" in line for line in status(folder, lift=False).changed)
+    with pytest.raises(InputError, match=r"was changed: .*is not what it was"):
+        next_round(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["holdout.parquet", "rounds/0001/batch.parquet", "rounds/0002/stop.parquet", "rounds/0001/receipt.json"]
+)
+def test_another_file_in_place_of_one_is_named(folder, name):
+    path = folder / name
+    if path.suffix == ".json":
+        path.write_text("{}")
+    else:
+        whole = pq.read_table(path)
+        pq.write_table(whole.slice(0, whole.num_rows - 1), path)
+    assert [line for line in open_folder(folder).changed() if line.startswith(name)]
+    with pytest.raises(InputError, match=rf"was changed: {name} is not what"):
+        import_labels(folder, folder.parent / "1.csv")
+
+
+def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folder):
+    path = folder / "rounds" / "0002" / "labels-0002.parquet"
+    whole = pq.read_table(path)
+    labels = whole.column("label").to_pylist()
+    labels[0] = "ant" if labels[0] != "ant" else "bee"
+    pq.write_table(whole.set_column(1, "label", pa.array(labels)), path)
+    with pytest.raises(InputError, match=r"labels-0002\.parquet was changed since it was written"):
+        next_round(folder)
+    path.unlink()
+    (folder / "rounds" / "0001" / "labels-0001.parquet").unlink()
+    found = open_folder(folder).changed()
+    assert "rounds/0001/labels-0001.parquet is not what rounds/0002/state.json says" in found
+
+
+def test_a_round_that_is_missing_is_named(folder):
+    (folder / "rounds" / "0001").rename(folder.parent / "gone")
+    with pytest.raises(InputError, match="has no round 1 and has round 2"):
+        status(folder)
+
+
+def test_another_table_is_refused_and_both_are_named(folder, tmp_path):
+    table(tmp_path / "other.parquet", seed=1)
+    with pytest.raises(
+        InputError, match=r"rounds of .*t\.parquet \(120 rows, digest .*other\.parquet \(120 rows, digest"
+    ):
+        next_round(folder, table=tmp_path / "other.parquet")
+    with pytest.raises(InputError, match=r"holds rounds of .*t\.parquet .*got other keys or embeddings in .*other"):
+        start(folder, tmp_path / "other.parquet", classes=CLASSES)
+    with pytest.raises(InputError, match="already; go on with"):
+        start(folder, tmp_path / "t.parquet", classes=CLASSES)
+    table(tmp_path / "model.parquet", model="m2")
+    with pytest.raises(InputError, match=r"\(model m1\), got embeddings of another model in .*\(model m2\)"):
+        next_round(folder, table=tmp_path / "model.parquet")
+
+
+def test_a_table_that_was_moved_or_sorted_anew_is_the_same(folder, tmp_path):
+    table(tmp_path / "sorted.parquet", order=list(reversed(range(120))))
+    (tmp_path / "t.parquet").unlink()
+    with pytest.raises(InputError, match=r"t\.parquet, which is not there; say where it is with --table"):
+        next_round(folder)
+    assert next_round(folder, table=tmp_path / "sorted.parquet").number == 3
+
+
+HOLD = """
+import sys, time
+from curate.rounds.folder import held
+with held(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_is_refused_in_one_line_and_may_go_on_when_the_first_is_dead(folder):
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(InputError, match=rf"is being written by process {other.pid}"):
+                next_round(folder)
+            with pytest.raises(InputError, match="is being written by process"):
+                import_labels(folder, folder.parent / "1.csv")
+            assert status(folder, lift=False).rounds == 2
+        finally:
+            other.kill()
+            other.wait()
+    assert next_round(folder).number == 3
+
+
+def test_what_a_dead_process_left_is_swept_and_nothing_else(folder):
+    left = folder / "rounds" / ".0003.tmp"
+    left.mkdir()
+    (left / "batch.parquet").write_text("half")
+    (folder / "rounds" / "notes").mkdir()
+    assert status(folder, lift=False).rounds == 2
+    assert left.exists()
+    next_round(folder)
+    assert not left.exists()
+    assert sorted(one.name for one in (folder / "rounds").iterdir()) == ["0001", "0002", "0003", "notes"]
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
+    table(tmp_path / "t.parquet")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(InputError, match=r"holds 'thesis\.txt'; choose another name"):
+        start(tmp_path / "mine", tmp_path / "t.parquet")
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    with pytest.raises(InputError, match="create it first"):
+        start(tmp_path / "no" / "where", tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"that `curate round init` made, and .* has no round.json"):
+        next_round(tmp_path / "mine")
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"batch": 0}, "at least 1 row, got 0"),
+        ({"control": 1.0}, r"control share must be in \[0, 1\), got 1"),
+        ({"strategy": "autos"}, "unknown strategy 'autos'; did you mean 'auto'"),
+        ({"strategy": "rho-loss"}, "labels are all known"),
+        ({"strategy": "score"}, "needs a column of numbers; name it with --score"),
+        ({"parameters": {"bandwidht": 1}}, "no parameter 'bandwidht'; did you mean 'bandwidth'"),
+        ({"format": "xml"}, "unknown format 'xml'"),
+        ({"probe": "svm"}, "unknown light model 'svm'"),
+        ({"holdout": "120"}, "must leave rows to choose from"),
+        ({"holdout": "many"}, "--holdout takes"),
+        ({"holdout": "0", "holdout_labels": "truth"}, "--holdout 0 holds out none"),
+        ({"holdout_labels": "truht"}, "takes a column of the table .* or a file, got 'truht'"),
+        ({"holdout_labels": "truth", "classes": ("ant", "bee")}, "expected the classes ant, bee in truth, got 'cow'"),
+        ({"budget": 0}, "at least 1 label"),
+        ({"seed": -1}, "seed must be 0 or more"),
+        ({"guard": {"gate": 0.3, "quality": "truth"}}, "nothing says whether high or low"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_and_nothing_is_made(tmp_path, asked, text):
+    table(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=text):
+        start(tmp_path / "r", tmp_path / "t.parquet", **{"classes": CLASSES, **asked})
+    assert not (tmp_path / "r").exists()
+
+
+def test_labels_before_anything_was_asked_are_refused(tmp_path):
+    table(tmp_path / "t.parquet")
+    start(tmp_path / "r", tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="nothing was asked yet"):
+        import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", []))
+
+
+def test_status_does_not_write(folder):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    time.sleep(0.01)
+    status(folder)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
