@@ -43,7 +43,7 @@ DISK_ERRORS = frozenset(
 
 app = typer.Typer(
     name="curate",
-    help="Turn a heap of images into the subset worth training on: score every image, then filter, deduplicate and select.",
+    help="Turn a heap of images into the subset worth training on: score them, then filter, deduplicate, select.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
@@ -97,7 +97,7 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Turn a heap of images into the subset worth training on: score every image, then filter, deduplicate and select."""
+    """Turn a heap of images into the subset worth training on: score them, then filter, deduplicate, select."""
 
 
 # In the order that --help lists them.
