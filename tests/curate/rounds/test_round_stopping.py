@@ -1,0 +1,145 @@
+"""Advice on stopping, coverage, and what the strategy is worth over chance."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curate.rounds.coverage import REACHED, coverage, sample_of
+from curate.rounds.lift import Arms, arm_lift
+from curate.rounds.light import Known, entropy_share
+from curate.rounds.stopping import advise, cohen_kappa, compared
+
+
+def model(kappa=None, changed=0.1, mean=0.5, entropy=0.4):
+    against = None if kappa is None else {"n": 10, "kappa": kappa, "changed": changed}
+    return {"against_last": against, "coverage": {"mean": mean}, "entropy": entropy}
+
+
+def reached(*models, n_labels=100, budget=None, n_left=5):
+    return {one.name: one.reached for one in advise(models, n_labels, budget, n_left)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kappa_is_agreement_beyond_that_of_shuffled_answers(seed):
+    """Expected agreement restated: over all pairs of one row's first answer with any row's second."""
+    generator = np.random.default_rng(seed)
+    a, b = (generator.choice(["x", "y", "z"], 40, p=[0.6, 0.3, 0.1]).tolist() for _ in range(2))
+    b[:25] = a[:25]
+    observed = np.mean([one == two for one, two in zip(a, b, strict=True)])
+    expected = np.mean([one == two for one in a for two in b])
+    assert cohen_kappa(a, b) == pytest.approx((observed - expected) / (1 - expected))
+    assert cohen_kappa(a, a) == 1
+    assert cohen_kappa(["x"] * 5, ["x"] * 5) == 1
+
+
+def test_predictions_are_stable_only_after_three_rounds_in_a_row():
+    name = "stabilising predictions"
+    assert reached(model(), model(0.999))[name] is None
+    assert reached(model(), model(0.999), model(0.995), model(0.99))[name] is True
+    assert reached(model(), model(0.999), model(0.98), model(0.999))[name] is False
+    assert reached(model(), model(0.5), model(0.995), model(0.99), model(1.0))[name] is True
+
+
+def test_other_criteria_say_what_they_see():
+    assert reached(model())["classification change"] is None
+    assert reached(model(), model(1.0, changed=0.0))["classification change"] is True
+    assert reached(model(entropy=0.049))["mean entropy"] is True
+    assert reached()["mean entropy"] is None
+    flat = [model(mean=value) for value in (1.0, 0.500, 0.498, 0.4955, 0.493)]
+    assert reached(*flat)["exhausted coverage"] is True
+    assert reached(*flat[:4])["exhausted coverage"] is False
+    assert reached(*flat[:3])["exhausted coverage"] is None
+    assert reached(n_left=0)["pool"] is True
+    assert "budget" not in reached()
+    assert reached(budget=100)["budget"] is True
+    assert reached(budget=101)["budget"] is False
+
+
+def test_models_are_compared_on_the_keys_that_both_saw(tmp_path):
+    before = pa.table({"key": ["a", "b", "c", "z"], "predicted": ["x", "x", "y", "y"]})
+    pq.write_table(before, tmp_path / "stop.parquet")
+    now = pa.table({"key": ["c", "a", "b", "new"], "predicted": ["y", "x", "y", "x"]})
+    found = compared(now, tmp_path / "stop.parquet")
+    assert (found["n"], found["changed"]) == (3, pytest.approx(1 / 3))
+    assert found["kappa"] == pytest.approx(cohen_kappa(["y", "x", "y"], ["y", "x", "x"]))
+    assert compared(now, tmp_path / "none.parquet") is None
+
+
+def test_coverage_is_the_distance_to_the_nearest_labelled_row():
+    generator = np.random.default_rng(0)
+    vectors = generator.standard_normal((60, 5))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    sample, labelled = np.arange(40), np.array([3, 50, 55])
+    slow = np.array([min(np.linalg.norm(vectors[i] - vectors[j]) for j in labelled) for i in sample])
+    found = coverage(vectors, sample, labelled)
+    assert (found.mean, found.most) == (pytest.approx(slow.mean(), abs=1e-3), pytest.approx(slow.max(), abs=1e-4))
+    assert found.within == pytest.approx((slow <= REACHED).mean())
+    assert coverage(vectors, sample, np.zeros(0, np.int64)) is None
+
+
+def test_the_sample_on_which_rounds_are_compared_is_always_the_same():
+    rows = np.arange(5000)
+    assert len(sample_of(rows, 0)) == 2000
+    assert np.array_equal(sample_of(rows, 0), sample_of(rows, 0))
+    assert not np.array_equal(sample_of(rows, 0), sample_of(rows, 1))
+    assert sample_of(np.array([4, 9]), 0).tolist() == [4, 9]
+
+
+def test_entropy_is_1_for_an_even_guess_and_0_for_certainty():
+    assert entropy_share(np.full((3, 4), 0.25, np.float32)) == pytest.approx(1)
+    assert entropy_share(np.eye(4, dtype=np.float32)) == 0
+
+
+def arms(n_strategy=80, n_control=40, n_held_out=200, *, spoil=0.0, seed=0):
+    """Two clusters; a share of the control arm's labels is wrong."""
+    generator = np.random.default_rng(seed)
+    n = n_strategy + n_control + n_held_out
+    labels = generator.integers(0, 2, n)
+    vectors = (generator.standard_normal((n, 6)) + np.outer(labels * 2 - 1, [1.0, 0.5, 0, 0, 0, 0])).astype(np.float32)
+    rows = np.split(np.arange(n), [n_strategy, n_strategy + n_control])
+    given = labels.copy()
+    wrong = rows[1][: round(spoil * n_control)]
+    given[wrong] = 1 - given[wrong]
+    known = [Known(part, (given if i < 2 else labels)[part], ("a", "b")) for i, part in enumerate(rows)]
+    return Arms(vectors, *known, "linear")
+
+
+def test_a_control_arm_of_wrong_labels_is_beaten_and_the_interval_says_so():
+    found = arm_lift(arms(spoil=0.45))
+    assert found.n == 40
+    assert found.difference == pytest.approx(found.strategy - found.control)
+    assert 0 < found.low < found.difference < found.high
+    assert found.needed is None
+    assert "the strategy beats random" in found.text
+
+
+def test_arms_alike_are_not_told_apart_and_it_says_so():
+    found = arm_lift(arms())
+    assert found.low < 0 < found.high
+    assert "not enough yet to tell" in found.text
+    assert abs(found.difference) < 0.1
+
+
+@pytest.mark.slow
+def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+    """Both arms are drawn alike, so the true difference is 0."""
+    inside = [found.low <= 0 <= found.high for found in (arm_lift(arms(40, 40, 100, seed=s), s) for s in range(40))]
+    assert sum(inside) >= 34
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [((80, 19, 200), "19 control labels of at least 20"), ((80, 40, 49), "49 held-out labels of at least 50")],
+)
+def test_too_few_labels_to_say_anything_are_counted(sizes, text):
+    found = arm_lift(arms(*sizes))
+    assert text in found.text
+    assert found.difference is None
+
+
+def test_the_number_of_labels_that_would_do_shrinks_as_the_difference_grows():
+    needed = [arm_lift(arms(80, 40, 4000, spoil=spoil, seed=1)).needed for spoil in (0.1, 0.2)]
+    told = [number for number in needed if number is not None]
+    assert told == sorted(told, reverse=True)
+    assert all(number > 40 for number in told)
