@@ -141,6 +141,7 @@ class _Round:
         """
         for number, search in enumerate(self.searches):
             found = search.first(stay, among)
+            found = found.take(self.place[found.query] < self.place[found.row])  # what finds one way may stand behind
             had = self.stars.owner[found.row]
             mine, old = self.place[found.query], self.place[np.maximum(had, 0)]
             sooner = (mine == old) & (number < self.stars.finder[found.row])
