@@ -13,18 +13,17 @@ from curate.rounds.light import Known, fit
 LEAST_CONTROL = 20  # labels an arm below which nothing is said
 LEAST_HELD_OUT = 50  # rows to measure on below which nothing is said
 LEVEL = 1.96  # standard errors of a 95 % interval
-SUBSAMPLES = 20  # of the larger arm, whose mean is told
-RESAMPLES = 60  # of both arms, for the interval
+HALVES = 40  # of both arms, for the interval
 
 
 @dataclass(frozen=True)
 class ArmLift:
-    """Accuracy of light models fitted on equally many labels of either arm.
+    """Accuracy of light models fitted on equally many labels of either arm: the first ones of each.
 
     Attributes:
         n: labels of each arm.
         n_held_out: rows it is measured on.
-        strategy: accuracy with the strategy's labels, the mean over subsamples.
+        strategy: accuracy with the strategy's labels.
         control: accuracy with labels drawn at random.
         difference: strategy above control.
         low: lower end of its 95 % interval.
@@ -51,11 +50,11 @@ class ArmLift:
 
 @dataclass(frozen=True)
 class Arms:
-    """Rows with labels, by why they were asked, and rows to measure on.
+    """Rows with labels, by why they were asked, in the order asked, and rows to measure on.
 
     Attributes:
         vectors: of the table, shape (N, D).
-        strategy: rows that the strategy picked.
+        strategy: rows that the strategy picked, the first pick of the first round first.
         control: rows drawn at random.
         held_out: rows to measure on.
         kind: of the light model.
@@ -76,8 +75,7 @@ class Arms:
 
     def right(self, arm: Known, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return 1 for each held-out row that a model of some labels of an arm is right on, else 0, shape (T,)."""
-        order = np.sort(chosen)
-        part = Known(arm.rows[order], arm.labels[order], arm.classes)
+        part = Known(arm.rows[chosen], arm.labels[chosen], arm.classes)
         probe = fit(self.kind, self.vectors, part, spread=self.spread, calibrate=False)
         predicted = probe.predict(self.vectors[self.held_out.rows]).argmax(1)
         return (predicted == self.held_out.labels).astype(np.float64)
@@ -86,13 +84,16 @@ class Arms:
 def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
     """Compare the arms at equal numbers of labels.
 
-    The larger arm is subsampled; the accuracy told is the mean over subsamples. The interval holds for other labels of
-    the same arms and for other held-out rows: the variance of the difference over resampled labels, plus that of its
-    mean over the held-out rows.
+    Of the larger arm, the labels that were asked first: what the strategy would have had with so few. A random part of
+    its picks would not do, since a pick is made for what the earlier ones leave open. The interval holds for other
+    labels and for other held-out rows: the variance of the difference over halves of the labels, plus that of its mean
+    over the held-out rows.
 
     Args:
         arms: their rows.
-        seed: of the subsamples.
+        seed: of the halves.
+
+    Source: Shao and Wu 1989, "A general theory for jackknife variance estimation".
     """
     n, n_held_out = arms.n, len(arms.held_out)
     if n < LEAST_CONTROL or n_held_out < LEAST_HELD_OUT:
@@ -102,7 +103,7 @@ def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
         )
         return ArmLift(n, n_held_out, needed=LEAST_CONTROL if n < LEAST_CONTROL else None, text=text)
     generator = np.random.default_rng([seed, 4])
-    strategy, control = (_told(arms, arm, n, generator) for arm in (arms.strategy, arms.control))
+    strategy, control = arm_accuracy(arms, n)
     of_labels, of_rows = _errors(arms, n, generator)
     difference, error = strategy - control, math.hypot(of_labels, of_rows)
     low, high = difference - LEVEL * error, difference + LEVEL * error
@@ -111,28 +112,25 @@ def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
     return ArmLift(n, n_held_out, strategy, control, difference, low, high, needed, text)
 
 
-def arm_accuracy(arms: Arms, n: int, seed: int = 0, draws: int = 5) -> tuple[float, float]:
-    """Return the accuracy with n labels of the strategy, and of the control arm, each the mean over subsamples."""
-    generator = np.random.default_rng([seed, 5])
-    strategy, control = (_told(arms, arm, n, generator, draws) for arm in (arms.strategy, arms.control))
-    return strategy, control
-
-
-def _told(arms: Arms, arm: Known, n: int, generator: np.random.Generator, draws: int = SUBSAMPLES) -> float:
-    if len(arm) == n:
-        return float(arms.right(arm, np.arange(n)).mean())
-    return float(np.mean([arms.right(arm, generator.permutation(len(arm))[:n]).mean() for _ in range(draws)]))
+def arm_accuracy(arms: Arms, n: int) -> tuple[float, float]:
+    """Return the accuracy with the first n labels of the strategy, and of the control arm."""
+    first = np.arange(n)
+    return float(arms.right(arms.strategy, first).mean()), float(arms.right(arms.control, first).mean())
 
 
 def _errors(arms: Arms, n: int, generator: np.random.Generator) -> tuple[float, float]:
-    """Return the standard errors of the difference that come from which labels, and from which rows to measure on."""
-    gaps = np.empty((RESAMPLES, len(arms.held_out)))
-    for gap in gaps:
-        drawn = [generator.integers(0, len(arm), n) for arm in (arms.strategy, arms.control)]
-        gap[:] = arms.right(arms.strategy, drawn[0]) - arms.right(arms.control, drawn[1])
-    of_labels = float(gaps.mean(1).std(ddof=1))
-    of_rows = float(gaps.mean(0).std(ddof=1) / math.sqrt(len(arms.held_out)))
-    return of_labels, of_rows
+    """Return the standard errors of the difference that come from which labels, and from which rows to measure on.
+
+    Models of random halves of an arm's labels scatter as much as models of other sets of n labels would (the delete-d
+    jackknife with d = n / 2, whose factor (n - d) / d is 1).
+    """
+    gaps = np.empty(HALVES)
+    for draw in range(HALVES):
+        half = [generator.permutation(n)[: n // 2] for _ in range(2)]
+        gaps[draw] = (arms.right(arms.strategy, half[0]) - arms.right(arms.control, half[1])).mean()
+    first = np.arange(n)
+    of_row = arms.right(arms.strategy, first) - arms.right(arms.control, first)
+    return float(gaps.std(ddof=1)), float(of_row.std(ddof=1) / math.sqrt(len(of_row)))
 
 
 def _needed(n: int, difference: float, of_labels: float, of_rows: float) -> int | None:
@@ -144,7 +142,7 @@ def _needed(n: int, difference: float, of_labels: float, of_rows: float) -> int 
 def _text(n: int, strategy: float, control: float, low: float, high: float, needed: int | None, of_rows: float) -> str:
     gap = strategy - control
     told = (
-        f"with {n:,} labels each, the strategy's teach {strategy:.1%} and random ones {control:.1%}: "
+        f"the first {n:,} labels of the strategy teach {strategy:.1%}, as many at random {control:.1%}: "
         f"{100 * gap:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
     )
     if low > 0:

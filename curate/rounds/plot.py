@@ -81,10 +81,10 @@ def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
     for each in opened.rounds:
         arms = arms_of(opened, found, where, each.number)
         if arms.n >= LEAST_ARM:
-            numbers.setdefault(arms.n, arm_accuracy(arms, arms.n, opened.settings.seed))
+            numbers.setdefault(arms.n, arm_accuracy(arms, arms.n))
     if len(numbers) < 2:
         return []
-    names = ("as many of the strategy", "random labels (control)")
+    names = ("first labels of the strategy", "random labels (control)")
     return [Curve(name, list(numbers), [pair[i] for pair in numbers.values()]) for i, name in enumerate(names)]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.rounds.batch import Standing
-from curate.rounds.folder import HELD_OUT, Folder, Round
+from curate.rounds.folder import Folder, Round
 from curate.rounds.light import Known, known_rows
 from curate.rounds.pool import Places, TableRows
 from curate.rounds.votes import SKIPPED, Consensus, Votes
@@ -80,9 +80,14 @@ def stand(folder: Folder, found: TableRows, progress: Progress) -> Stand:
 
 
 def rows_of_arm(folder: Folder, found: TableRows, known: Known, arm: str) -> Known:
-    """Return the rows of an arm whose class is known."""
-    keys = [key for key, one in folder.arms.items() if one == arm and one != HELD_OUT]
-    return known.among(found.find(keys))
+    """Return the rows of an arm whose class is known, in the order in which they were asked."""
+    asked = []
+    for each in folder.rounds:
+        picks = zip(each.batch["pick"].to_pylist(), each.keys, each.batch["arm"].to_pylist(), strict=True)
+        asked += [key for _, key, one in sorted(picks) if one == arm]
+    rows = found.find(asked)
+    rows = rows[np.isin(rows, known.rows)]
+    return Known(rows, known.labels[np.searchsorted(known.rows, rows)], known.classes)
 
 
 def class_counts(known: Known) -> dict[str, int]:
