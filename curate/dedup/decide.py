@@ -31,6 +31,8 @@ class Found:
         searches: finders, built.
         stars: who belongs to whom.
         outside: rows whose owner is a row of the other table, shape (N,) bool.
+        leaks: rows that the other table has too, shape (N,) bool: those, and of ``--report-only`` also rows that go
+            for another of their own table.
         outcome: shape (N,) uint8.
         other_digest: of the other table, or empty.
     """
@@ -40,6 +42,7 @@ class Found:
     searches: dict[str, Search]
     stars: Stars
     outside: NDArray[np.bool_]
+    leaks: NDArray[np.bool_]
     outcome: NDArray[np.uint8]
     other_digest: str = ""
     notes: list[str] = field(default_factory=list)
@@ -78,12 +81,14 @@ def decide_duplicates(
     if theirs is not None:
         may_go = open_rows if rows.protected is None or request.report_only else open_rows & ~rows.protected
         stars = find_outside(theirs, searches, may_go)
-    outside = stars.finder >= 0
-    open_rows &= ~outside
+    leaks = stars.finder >= 0
+    if not request.report_only:
+        open_rows &= ~leaks
     if request.groups == CHAIN:
         inside = find_chains(order, searches, request.thresholds, open_rows, rows.protected)
     else:
         inside = find_stars(order, searches, open_rows.copy(), rows.protected)
+    outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
     taken = ~outside & rows.ok
     for name in ("owner", "finder", "similarity", "view"):
         getattr(stars, name)[taken] = getattr(inside, name)[taken]
@@ -91,7 +96,8 @@ def decide_duplicates(
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
     digest = theirs.digest if theirs is not None else ""
-    return Found(rows, order, searches, stars, outside, outcome, digest, [*read_again, *_notes(rows, searches)])
+    notes = [*read_again, *_notes(rows, searches)]
+    return Found(rows, order, searches, stars, outside, leaks, outcome, digest, notes)
 
 
 def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:

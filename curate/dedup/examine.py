@@ -123,7 +123,7 @@ def audit_pairs(
             f"--audit needs a finder with a threshold to judge, got {', '.join(request.thresholds)}; "
             "equal bytes and pixels are the same"
         )
-    stay = np.flatnonzero(rows.ok & (stars.finder < 0))
+    stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & request.report_only)))
     asked = stay[np.argsort(rows.ties[stay], kind="stable")[:MOST_ASKED]]
     parts = [_dropped(stars, outside, judged), *_nearly(rows, order, stay, asked, request, judged)]
     finder = np.concatenate([part[0] for part in parts])

@@ -175,6 +175,8 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have numbers of their own
+    here = np.flatnonzero(~outside & (stars.owner >= 0))
+    owner[here] = owner[owner[here]]  # who goes for a row that the other table has is in the group of that
     taking_part = np.flatnonzero(stars.owner >= 0)
     _, code = np.unique(owner[taking_part], return_inverse=True)
     counts = np.bincount(code)

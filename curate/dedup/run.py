@@ -126,6 +126,7 @@ def _decided(
         views=[view.name for view in request.views()],
         other=str(other.path) if other else "",
         protected=found.rows.protected,
+        leaks=found.leaks,
     )
     rule = request.to_json()
     if other is not None:
@@ -165,7 +166,7 @@ def _summary(request: Request, found: Found, decided: Decided, members: Members,
         failed_by=failed_by,
         n_groups=groups.num_rows,
         largest=int(members.size.max(initial=0)),
-        n_leaks=int(found.outside.sum()),
+        n_leaks=int(found.leaks.sum()),
         n_conflicts=conflicts.num_rows,
         conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
         recall=recall_lines(found.searches),

@@ -53,6 +53,7 @@ class Told:
         views: names of the views, by number.
         other: name of the other table, or an empty text.
         protected: rows that never go, shape (N,) bool, or None.
+        leaks: rows that the other table has too, shape (N,) bool.
     """
 
     outcome: NDArray[np.uint8]
@@ -64,6 +65,7 @@ class Told:
     views: Sequence[str]
     other: str
     protected: NDArray[np.bool_] | None
+    leaks: NDArray[np.bool_]
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policy.Words``."""
@@ -101,6 +103,7 @@ class Told:
         error: pa.Array | None,
     ) -> NDArray[np.object_]:
         outcome, finder, group = self.outcome[here], self.stars.finder[here], self.group[here]
+        leaks = self.leaks[here]
         reason = np.full(len(outcome), "like no other", object)
         reason[group >= 0] = "the one that stays of its group"
         if self.protected is not None:
@@ -115,7 +118,8 @@ class Told:
             how = _how(name, float(self.stars.similarity[here][at]), self.views[self.stars.view[here][at]])
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"
-            reason[at] = f"the same as {key}{place} by {how}{chain}{kept}"
+            too = f"; {self.other} has it too" if leaks[at] and not place else ""
+            reason[at] = f"the same as {key}{place} by {how}{chain}{kept}{too}"
         return reason
 
 

@@ -13,6 +13,7 @@ from curate.dedup import other
 from curate.dedup.other import find_outside
 from curate.dedup.run import dedup_table
 from curate.dedup.searches import NearHash, NearVector, SameText
+from curate.verify import verify
 from scoring.errors import InputError
 
 NEW, OLD = 60, 50
@@ -179,14 +180,32 @@ def test_what_the_other_table_has_goes_and_the_rest_is_deduplicated(tables):
 
 
 def test_with_report_only_leaks_stay_and_are_told(tables):
-    result, decisions, _ = run(tables, report_only=True)
-    leak = decisions.filter(pl.col("reason").str.contains("but stays"))
-    assert result.n_leaks == len(leak) == 10
-    assert (leak["decision"] == "keep").all()
-    assert sorted(leak["kept_key"]) == sorted(["o0", "o1", "o2", "o3", "o3", "o5", "o6", "o7", "o8", "o9"])
-    assert result.dropped == 3
+    result, decisions, groups = run(tables, report_only=True)
+    leaks = {i: f"o{i}" for i in range(10) if i != 4} | {15: "o3"}
+    twice = decisions[[3, 15]].filter(pl.col("decision") == "drop")  # 3 and 15 are the same, and both leak
+    assert twice["reason"].item().endswith(f"; {tables / 'old.parquet'} has it too")
+    assert twice["kept_key"].item() in ("k3", "k15")
+    assert twice["kept_key"].item() != twice["key"].item()
+    stay = decisions.filter(pl.col("reason").str.contains("but stays"))
+    assert (stay["decision"] == "keep").all()
+    assert dict(stay.select("key", "kept_key").iter_rows()) == {
+        f"k{i}": key for i, key in leaks.items() if f"k{i}" != twice["key"].item()
+    }
+    assert result.n_leaks == 10
+    assert result.dropped == 1 + 3
+    assert groups.filter(pl.col("kept_key") == "o3").select("size", "other_table").row(0) == (2, True)
+    assert decisions[[3, 15]]["group"].n_unique() == 1
     receipt = json.loads((tables / "out.receipt.json").read_text())
     assert receipt["policy"][0]["against"]["path"].endswith("old.parquet")
+    assert verify(tables / "out.receipt.json").identical
+
+
+def test_with_report_only_the_table_itself_is_deduplicated_as_without_another(tables):
+    for groups in ("star", "chain"):
+        _, told, _ = run(tables, f"told {groups}", report_only=True, groups=groups)
+        alone = dedup_table(tables / "new.parquet", tables / f"alone {groups}.parquet", groups=groups)
+        plain = pl.read_parquet(alone.decisions)
+        assert told["decision"].to_list() == plain["decision"].to_list()
 
 
 def test_protected_rows_stay_although_the_other_table_has_them(tables):
