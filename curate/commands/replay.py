@@ -99,8 +99,8 @@ def _tell(found: "Simulation") -> None:
         return
     rows = []
     for name, one in found.lifts.items():
-        error = f"±{100 * one.area_error:.2f}" if one.area_error == one.area_error else ""
+        error = f"±{100 * one.area_error:.1f}" if one.area_error == one.area_error else ""
         saved = ["-" if share != share else f"{share:.0%}" for share in one.saved.tolist()]
-        rows.append((name, f"{100 * one.area:+.2f}{error}", f"{one.p:.3g}", *saved))
-    shares = (f"saved at {budget:,}" for budget in budgets)
-    show_table(rows, header=("over random", "area, points", "p", *shares))
+        rows.append((name, f"{100 * one.area:+.1f}{error}", f"{one.p:.3g}", *saved))
+    say("over random: area in points, p of the paired test, and the share of labels saved at each budget")
+    show_table(rows, header=("strategy", "area", "p", *(f"{budget:,}" for budget in budgets)))

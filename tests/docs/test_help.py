@@ -17,6 +17,7 @@ CALLS = {
     "filter": ("curate.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
     "dedup": ("curate.dedup.run.open_table", ["s.parquet", "--dry-run"], ["none.parquet", "--dry-run"]),
     "select": ("curate.choice.run.open_table", ["s.parquet", "-b", "1", "--dry-run"], ["none.parquet", "-b", "1"]),
+    "round": ("curate.rounds.status.status", ["status", "r"], ["status", "none"]),
     "audit": ("curate.dedup.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
