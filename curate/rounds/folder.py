@@ -26,6 +26,7 @@ HOLDOUT = "holdout.parquet"
 ROUNDS = "rounds"
 STATE, BATCH, STOP, RECEIPT = "state.json", "batch.parquet", "stop.parquet", "receipt.json"
 STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is in a batch
+_PARTS = ("files", "labels", "model", "picked")  # what is read of a state
 _NUMBER = re.compile(r"\d{4,}")
 _LABELS = re.compile(r"labels-\d{4,}\.parquet")
 _LEFTOVER = re.compile(r"\.\d{4,}\.tmp")
@@ -136,10 +137,10 @@ class Folder:
             name = self.name(each.folder)
             if each.state.get("parent") != before:
                 found.append(f"what was before {name}/{STATE} is not what it was")
-            for file, digest in each.state.get("files", {}).items():
-                if sha256_of(each.folder / str(file)) != digest:
+            for file, digest in each.state["files"].items():
+                if Path(file).name != file or sha256_of(each.folder / file) != digest:
                     found.append(f"{name}/{file} is not what {name}/{STATE} says")
-            for file, content in each.state.get("labels", {}).items():
+            for file, content in each.state["labels"].items():
                 if contents.get(file) != content:
                     found.append(f"{file} is not what {name}/{STATE} says")
             before = sha256_of(each.folder / STATE)
@@ -180,7 +181,10 @@ def open_folder(path: str | Path) -> Folder:
     for number, folder in enumerate(_round_folders(path), 1):
         if int(folder.name) != number:
             raise ChangedError(f"{path} has no round {number} and has round {int(folder.name)}; take it from a copy")
-        rounds.append(Round(number, folder, read_sealed(folder / STATE, "round")))
+        state = read_sealed(folder / STATE, "round")
+        if state.get("number") != number or not all(isinstance(state.get(name), dict) for name in _PARTS):
+            raise ChangedError(f"{folder / STATE} is not what curate round writes; take it from a copy")
+        rounds.append(Round(number, folder, state))
     return Folder(path, settings, tuple(rounds))
 
 

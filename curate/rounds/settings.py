@@ -101,7 +101,12 @@ class Settings:
             raise InputError(f"round.json has other settings than this version knows ({odd}); use the version it names")
         for name in ("classes", "skip"):
             given[name] = None if given[name] is None else tuple(given[name])
-        return cls(**given)
+        try:
+            return cls(**given)
+        except TypeError:
+            raise InputError(
+                "round.json holds a setting of another type than curate round writes; take a copy"
+            ) from None
 
 
 def class_names(given: Iterable[str]) -> tuple[str, ...] | None:

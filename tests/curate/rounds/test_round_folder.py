@@ -80,6 +80,20 @@ def test_another_file_in_place_of_one_is_named(folder, name):
         import_labels(folder, folder.parent / "1.csv")
 
 
+def test_a_state_that_names_a_file_elsewhere_is_named_and_the_file_is_not_opened(folder):
+    edit_state(folder / "rounds" / "0002" / "state.json", files={"/dev/zero": "0" * 64, "../0001/state.json": ""})
+    found = status(folder, lift=False).changed
+    assert "rounds/0002//dev/zero is not what rounds/0002/state.json says" in found
+    assert "rounds/0002/../0001/state.json is not what rounds/0002/state.json says" in found
+
+
+@pytest.mark.parametrize("changes", [{"number": 5}, {"model": None}, {"files": []}, {"labels": 3}])
+def test_a_state_of_another_shape_is_refused_by_name(folder, changes):
+    edit_state(folder / "rounds" / "0002" / "state.json", **changes)
+    with pytest.raises(InputError, match=r"0002/state\.json is not what curate round writes"):
+        status(folder)
+
+
 def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folder):
     path = folder / "rounds" / "0002" / "labels-0002.parquet"
     whole = pq.read_table(path)
