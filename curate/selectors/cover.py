@@ -37,6 +37,16 @@ class Cover(Protocol):
         """Pick a row: it covers what it can, and is never the best again."""
 
 
+class Alone(Protocol):
+    """What a row adds by covering itself, where the rows to cover are a sample and it is none of them."""
+
+    def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what each row adds after all that was taken, shape (B,); never more than before a row was taken."""
+
+    def take(self, row: int) -> None:
+        """Pick a row."""
+
+
 class DenseCover:
     """Coverage where all similarities are known.
 
@@ -48,6 +58,7 @@ class DenseCover:
         own: which of the R each of the M is, -1 for none, shape (M,); where the R are a sample, the similarity of a row
             to itself is set to 0 by the caller, so that being drawn is no merit, and it is covered when it is picked.
         most: what each of the M adds at most, shape (M,), where that is known; else it is measured.
+        alone: what a row adds beside, by covering itself; None for nothing.
     """
 
     def __init__(
@@ -57,8 +68,9 @@ class DenseCover:
         covered: NDArray,
         own: NDArray[np.int64] | None = None,
         most: NDArray[np.float64] | None = None,
+        alone: Alone | None = None,
     ) -> None:
-        self._similarity, self._own = similarity, own
+        self._similarity, self._own, self._alone = similarity, own, alone
         fixed = similarity.dtype == np.uint16
         self._type: type[np.floating] = np.float32 if fixed else np.float64
         self._one = ONE if fixed else 1  # how similar a row is to itself
@@ -77,6 +89,8 @@ class DenseCover:
         gains = reached.astype(self._type, copy=False)
         gains *= self._weights
         self._bound[rows] = gains.sum(axis=1) / self._one
+        if self._alone is not None:
+            self._bound[rows] += self._alone.gains(rows)
         self._measured[rows] = self._round
 
     def best(self, among: NDArray[np.int64] | None = None) -> tuple[int, float]:
@@ -109,7 +123,9 @@ class DenseCover:
         better = np.maximum(self.covered, self._similarity[row])
         if self._own is not None and self._own[row] >= 0:
             better[self._own[row]] = self._one
-        if (better > self.covered).any():
+        if self._alone is not None:
+            self._alone.take(row)
+        if self._alone is not None or (better > self.covered).any():
             self.covered = better
             self._round += 1
         self._bound[row] = -np.inf

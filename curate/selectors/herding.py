@@ -13,6 +13,7 @@ from curate.selectors.geometry import rbf, spans, unit
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
+LIKELY = 4_096  # candidates that are held against labelled rows at once, for they may be picked
 STAGE = 1000  # picks between two drawings of references, when not all rows are looked at
 
 Kernel = Callable[[NDArray, NDArray], NDArray]  # rows (A, D), rows (B, D) -> (A, B)
@@ -159,7 +160,12 @@ def _staged(
         similarity, most = _drawn(
             vectors, pool.candidates[left], references, own, self.bandwidth, weights[drawn], before
         )
-        cover = DenseCover(similarity, weights[drawn], before, own, most)
+        itself = weights[left] * (len(drawn) / size)
+        alone = _Itself(vectors, pool.candidates[left], itself, done, kernel)
+        most += itself
+        likely = np.argsort(-most, kind="stable")[:LIKELY]
+        most[likely] += alone.gains(likely) - itself[likely]
+        cover = DenseCover(similarity, weights[drawn], before, own, most, alone)
         chosen, added = greedy(cover, min(STAGE, budget - len(picks)))
         picks, gains = np.concatenate([picks, left[chosen]]), np.concatenate([gains, added / len(drawn)])
         loss = _optimism(cover.covered / ONE, weights[drawn], vectors, pool, picks, fresh, weights, kernel)
@@ -168,6 +174,46 @@ def _staged(
     if loss == loss:  # not NaN: there were rows left to measure it on
         note += f"; rows that were not drawn are covered {loss:.2%} less than those that were"
     return picks, gains, (note,)
+
+
+class _Itself:
+    """What rows add by covering themselves: their weight, but for how similar the nearest labelled row or pick is.
+
+    One row in N is next to nothing while picks are few. When they are many and the rest is covered it is what decides,
+    and ranks by weight. Looked up when a row may be picked, against what was picked since it was looked up before.
+    """
+
+    def __init__(
+        self, vectors: NDArray, rows: NDArray[np.int64], weights: NDArray, done: NDArray[np.int64], kernel: Kernel
+    ) -> None:
+        self._vectors, self._rows, self._weights, self._kernel = vectors, rows, weights.astype(np.float64), kernel
+        self._done, self._known = done, np.full(len(rows), not len(done))  # known: held against those done before
+        self._picked = np.empty((0, vectors.shape[1]), np.float32)
+        self._covered, self._seen = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
+
+    def take(self, row: int) -> None:
+        """Take a pick into account."""
+        self._picked = np.concatenate([self._picked, self._units(np.array([row]))])
+
+    def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what each row adds, shape (B,)."""
+        units = self._units(rows)
+        fresh = ~self._known[rows]
+        if fresh.any():
+            self._cover(rows[fresh], _covered(units[fresh], self._vectors, self._done, self._kernel))
+            self._known[rows] = True
+        first = int(self._seen[rows].min())
+        if first < len(self._picked):
+            self._cover(rows, self._kernel(units, self._picked[first:]).max(axis=1))
+            self._seen[rows] = len(self._picked)
+        return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
+
+    def _cover(self, rows: NDArray[np.int64], similarity: NDArray) -> None:
+        """Note how similar the nearest is; in steps, for the last bits depend on what is multiplied at a time."""
+        self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(ONE))
+
+    def _units(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return unit(self._vectors[self._rows[rows]], np.float32)
 
 
 def _places(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -197,7 +243,7 @@ def _drawn(
 
     Cosines are products in bfloat16, right to about 0.004, which is several times as fast and averages out over the
     references. A row that is a reference is made no merit of that: covering itself is worth one row in N, not one in R,
-    so its kernel with itself is set to 0.
+    so its kernel with itself is set to 0 and ``_Itself`` counts it, as that of every other row.
     """
     import torch
 

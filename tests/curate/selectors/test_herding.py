@@ -75,6 +75,37 @@ def test_beyond_the_exact_range_a_smaller_budget_is_a_prefix_also_across_stages(
     assert "1,000 of 1,481 candidates and 64 references drawn" in whole.notes[0]
 
 
+def test_beyond_the_exact_range_what_no_row_beside_it_covers_is_ranked_by_weight():
+    """Where kernels reach no neighbour, a row covers itself alone: the definition is then a ranking by weight."""
+    generator = np.random.default_rng(2)
+    vectors = generator.standard_normal((900, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    labelled = np.arange(0, 850, 9)
+    vectors[850:] = vectors[labelled[:50]]  # copies of labelled rows are worth nothing
+    chances = generator.dirichlet([0.4] * 5, 900).astype(np.float32)
+    top = np.sort(chances, axis=1)
+    weight = 1 - (top[:, -1] - top[:, -2])
+    pool = Pool(np.setdiff1d(np.arange(900), labelled), labelled, vectors, chances)
+    expected = [row for row in np.argsort(-weight, kind="stable").tolist() if row < 850 and row % 9][:100]
+    for references in (64, 4_096):
+        found = Auto(bandwidth=0.02, exact_rows=1, references=references)(pool, 100)
+        assert found.rows.tolist() == expected
+        assert found.gains == pytest.approx(weight[expected] / len(pool.candidates), rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_beyond_the_exact_range_with_all_rows_drawn_the_gains_are_the_definitions(seed):
+    pool, rows = small_pool(seed, n=300, width=8, labelled=40)
+    found = MaxHerding(exact_rows=1)(pool, 60)
+    kernel = np.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / 0.5)
+    covered = kernel[pool.labelled].max(0)
+    for row, gain in zip(found.rows, found.gains, strict=True):
+        added = np.maximum(kernel - covered, 0)[:, pool.candidates].mean(1)
+        assert gain == pytest.approx(added[row], abs=0.01)  # cosines to 0.004
+        assert added[row] > added[pool.candidates].max() - 0.02
+        covered = np.maximum(covered, kernel[row])
+
+
 def test_the_loss_of_drawing_is_measured_and_small_where_rows_are_many():
     generator = np.random.default_rng(0)
     centres = generator.standard_normal((20, 16))
