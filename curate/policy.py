@@ -48,12 +48,13 @@ class Outputs:
     Args:
         subset: ends in ``.parquet``.
         more: further tables, such as ``groups``: ``NAME.groups.parquet``.
+        texts: further files that are no tables, such as ``audit.csv``: ``NAME.audit.csv``.
 
     Raises:
         InputError: for a name with another ending.
     """
 
-    def __init__(self, subset: str | Path, more: tuple[str, ...] = ()) -> None:
+    def __init__(self, subset: str | Path, more: tuple[str, ...] = (), texts: tuple[str, ...] = ()) -> None:
         self.subset = Path(subset)
         if self.subset.suffix != SUFFIX or self.subset.name == SUFFIX:
             raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
@@ -62,15 +63,16 @@ class Outputs:
             "subset": self.subset,
             **{name: self.subset.with_name(f"{stem}.{name}{SUFFIX}") for name in ("decisions", *more)},
         }
+        self.texts = {name: self.subset.with_name(f"{stem}.{name}") for name in texts}
         self.receipt = self.subset.with_name(f"{stem}.receipt.json")
 
     @property
     def paths(self) -> dict[str, Path]:
         """All files by name."""
-        return {**self.tables, "receipt": self.receipt}
+        return {**self.tables, **self.texts, "receipt": self.receipt}
 
     def refuse(self, inputs: list[Table], *, overwrite: bool) -> None:
-        """Refuse to write over an input, or over a file that is there unless ``overwrite``."""
+        """Refuse to write over an input, over a file that is there unless ``overwrite``, or into no folder."""
         for table in inputs:
             taken = {file.resolve() for file in table.files}
             for path in self.paths.values():
@@ -79,9 +81,18 @@ class Outputs:
         for path in self.paths.values():
             if path.exists() and not overwrite:
                 raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
+        if not self.subset.parent.is_dir():
+            raise InputError(f"cannot write {self.subset}: {self.subset.parent} is no folder; create it first")
 
 
-def outputs_for(inputs: list[Table], out: str | Path | None, more: tuple[str, ...] = (), *, overwrite: bool) -> Outputs:
+def outputs_for(
+    inputs: list[Table],
+    out: str | Path | None,
+    more: tuple[str, ...] = (),
+    texts: tuple[str, ...] = (),
+    *,
+    overwrite: bool,
+) -> Outputs:
     """Return the outputs of a policy, checked before any work is done.
 
     Raises:
@@ -89,7 +100,7 @@ def outputs_for(inputs: list[Table], out: str | Path | None, more: tuple[str, ..
     """
     if out is None:
         raise InputError("expected a name for the subset (-o kept.parquet), got none; or use --dry-run")
-    outputs = Outputs(out, more)
+    outputs = Outputs(out, more, texts)
     outputs.refuse(inputs, overwrite=overwrite)
     return outputs
 
@@ -185,8 +196,16 @@ def _plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.A
     return key, extra[0], extra[1]
 
 
-def write_outputs(decided: Decided, outputs: Outputs, *, overwrite: bool) -> None:
+def write_outputs(
+    decided: Decided, outputs: Outputs, *, overwrite: bool, texts: Mapping[str, bytes] | None = None
+) -> None:
     """Stream all columns, write every table, check the sums, then give the files their names together.
+
+    Args:
+        decided: what to write.
+        outputs: under which names.
+        overwrite: replace what is there.
+        texts: content of each of ``outputs.texts``.
 
     Raises:
         InputError: if the input changed since it was read, or the place refuses; nothing has a name then.
@@ -194,7 +213,7 @@ def write_outputs(decided: Decided, outputs: Outputs, *, overwrite: bool) -> Non
     table = decided.table
     described = {"kind": "decisions", "policy": decided.policy, "columns": _told(decided.meanings)}
     writers: dict[str, TableWriter] = {}
-    receipt: AtomicFile | None = None
+    others: list[AtomicFile] = []
 
     def writer(name: str, schema: pa.Schema, metadata: dict[str, Any]) -> TableWriter:
         writers[name] = TableWriter(outputs.tables[name], schema, metadata, overwrite=overwrite)
@@ -206,7 +225,11 @@ def write_outputs(decided: Decided, outputs: Outputs, *, overwrite: bool) -> Non
         for name, rows in decided.more.items():
             told = _told(decided.more_meanings.get(name, {}))
             writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": told}).write(rows)
+        for name, content in (texts or {}).items():
+            others.append(AtomicFile(outputs.texts[name], overwrite=overwrite))
+            others[-1].write(content)
         receipt = AtomicFile(outputs.receipt, overwrite=overwrite)
+        others.append(receipt)
         tally = _stream(decided, subset, decisions)
         _check(decided, tally, subset.n_rows, decisions.n_rows)
         if state_of(table) != decided.state:
@@ -214,12 +237,10 @@ def write_outputs(decided: Decided, outputs: Outputs, *, overwrite: bool) -> Non
         for each in writers.values():
             each.seal()
         receipt.write(receipt_json(decided, writers))
-        commit_together([*(each.file for each in writers.values()), receipt])
+        commit_together([*(each.file for each in writers.values()), *others])
     finally:
-        for each in writers.values():
+        for each in (*writers.values(), *others):
             each.discard()
-        if receipt is not None:
-            receipt.discard()
 
 
 def _subset(decided: Decided) -> tuple[pa.Schema, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """``curate dedup``: keep one of each group that is the same, and say why."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,7 @@ def run(
         Texts,
         typer.Option(
             metavar="NAME",
-            help="Kind of sameness: bytes, pixels, hash, signature or embedding; again for more. "
+            help="Kind of sameness: bytes, pixels, hash, signature, crop or embedding; again for more. "
             "[default: bytes and signature]",
         ),
     ] = None,
@@ -31,12 +32,17 @@ def run(
         Texts,
         typer.Option(metavar="X", help="Of the finder before it: bits that may differ (hash), or the least cosine."),
     ] = None,
-    mirrored: Annotated[bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature).")] = False,
+    mirrored: Annotated[
+        bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature, crop).")
+    ] = False,
     rotated: Annotated[
-        bool, typer.Option("--rotated", help="Copies turned by 90, 180 or 270 degrees are the same (signature).")
+        bool, typer.Option("--rotated", help="Copies turned by 90, 180 or 270 degrees are the same (signature, crop).")
     ] = False,
     cropped: Annotated[
-        bool, typer.Option("--cropped", help="Crops down to 80 % are the same (signature); 13 times the search.")
+        bool,
+        typer.Option(
+            "--cropped", help="A part of a picture, 70 % of each side or more, is the same: also --finder crop."
+        ),
     ] = False,
     against: Annotated[
         Path | None, typer.Option(help="Another scored table: what it has already goes.", show_default=False)
@@ -132,6 +138,7 @@ def run(
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
         _refuse_sheet(sheet, dry_run, overwrite)
+        _require_images(((table, source), (against, against_source)))
     result = dedup_table(
         table,
         out,
@@ -173,8 +180,19 @@ def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
         raise InputError("--sheet draws what was written, and --dry-run writes nothing; leave one of them out")
     if sheet.suffix.lower() not in (".png", ".html"):
         raise InputError(f"expected a picture name that ends in .html or .png, got {sheet}")
+    if not sheet.parent.is_dir():
+        raise InputError(f"cannot write {sheet}: {sheet.parent} is no folder; create it first")
     if sheet.exists() and not overwrite:
         raise InputError(f"{sheet} exists already; choose another name, or replace it with --overwrite")
+
+
+def _require_images(tables: Iterable[tuple[Path | None, str | None]]) -> None:
+    from curate.dedup.originals import require_images
+    from curate.table import open_table
+
+    for table, source in tables:
+        if table is not None:
+            require_images(open_table(table), source)
 
 
 def _draw(

@@ -6,7 +6,6 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.digests import key_bytes, plain
-from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight", "answer")
@@ -271,17 +269,12 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
     return counts.tolist()
 
 
-def write_audit(drawn: Sequence[Drawn], path: str | Path, *, overwrite: bool = False) -> None:
-    """Write an audit as CSV, with an empty column for the answers; whole or not at all.
-
-    Raises:
-        InputError: if there is a file of that name and it may not be replaced, or the place refuses.
-    """
+def audit_text(drawn: Sequence[Drawn]) -> bytes:
+    """Return an audit as CSV, with an empty column for the answers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for number, one in enumerate(drawn, 1):
         place = f"{number} of {len(drawn)}"
         writer.writerow([place, one.key_a, one.key_b, repr(one.similarity), str(one.stratum), repr(one.weight), ""])
-    with AtomicFile(path, overwrite=overwrite) as file:
-        file.write(text.getvalue().encode("utf-8", "surrogateescape"))
+    return text.getvalue().encode("utf-8", "surrogateescape")

@@ -1,6 +1,7 @@
 """How good a deduplication is: planted copies, searched for with its own finders, and pairs for a person to judge."""
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
-from curate.dedup.audit import Drawn, Limit, draw_pairs, one_a_row, write_audit
+from curate.dedup.answers import read_answers
+from curate.dedup.audit import Drawn, Limit, audit_text, draw_pairs, one_a_row
 from curate.dedup.finders import FINDERS, Options, build
 from curate.dedup.groups import keys_at
 from curate.dedup.planted import ORIGINAL, SAME_PIXELS
@@ -18,7 +20,7 @@ from curate.dedup.request import CHAIN, Request
 from curate.dedup.rows import Rows, collect
 from curate.dedup.searches import Search
 from curate.dedup.stars import Stars
-from curate.report.audit_page import PAIR_SIDE, audit_page
+from curate.report.audit_page import PAIR_SIDE, pair_page
 from curate.report.tiles import Pictures
 from curate.table import Table
 from scoring.errors import InputError
@@ -26,6 +28,7 @@ from scoring.images import pixel_digest
 
 LOOSER = {"hash": 4.0, "signature": -0.05, "embedding": -0.03}  # how far beyond the threshold an audit looks
 ASKED_AT_ONCE = 4096
+ANSWERS, PAGE = "audit.csv", "audit.html"  # NAME.audit.csv, NAME.audit.html
 MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
 
 
@@ -175,21 +178,41 @@ def _nearly(
             yield np.full(len(found), name, object), found.query, found.row, found.similarity
 
 
-def write_pages(
-    table: Table, request: Request, pairs: Sequence[Drawn], subset: Path, *, overwrite: bool
-) -> tuple[Path, Path]:
-    """Write the pairs to judge, as CSV and as a page with the pictures; return both paths.
+def pages(table: Table, request: Request, pairs: Sequence[Drawn], name: str) -> dict[str, bytes]:
+    """Return the pairs to judge, as CSV and as a page with the pictures.
+
+    Args:
+        table: that was deduplicated.
+        request: where its images are.
+        pairs: that were drawn.
+        name: of the CSV, under which the page saves it.
 
     Raises:
-        InputError: if there are files of these names and they may not be replaced, or images cannot be found.
+        InputError: if images cannot be found.
     """
-    stem = subset.name.removesuffix(".parquet")
-    answers, page = subset.with_name(f"{stem}.audit.csv"), subset.with_name(f"{stem}.audit.html")
-    images, _ = request.images()
     keys = [key for pair in pairs for key in (pair.key_a, pair.key_b)]
+    images, _ = request.images()
     read = Pictures(table, keys, side=PAIR_SIDE, source=images.source, options=images.options)
-    write_audit(pairs, answers, overwrite=overwrite)
-    with answers.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-        rows = list(csv.DictReader(file))
-    audit_page(rows, lambda key: read(key).pixels, page, overwrite=overwrite)
-    return answers, page
+    answers = audit_text(pairs)
+    text = io.StringIO(answers.decode("utf-8", "surrogateescape"), newline="")
+    page = pair_page(list(csv.DictReader(text)), lambda key: read(key).pixels, name=name)
+    return {ANSWERS: answers, PAGE: page.encode()}
+
+
+def refuse_answers(path: Path) -> None:
+    """Refuse to replace an audit in which a person has answered.
+
+    Raises:
+        InputError: if there is such a file.
+    """
+    if not path.is_file():
+        return
+    try:
+        answers = read_answers(path)
+    except InputError:
+        return  # no audit
+    n = sum(one.answer is not None for one in answers.judged)
+    if n:
+        raise InputError(
+            f"{path} holds {n:,} answers of a person, which --audit would replace; move it, or leave --audit out"
+        )

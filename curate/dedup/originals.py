@@ -67,6 +67,18 @@ def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
     return rows
 
 
+def require_images(table: Table, source: str | None) -> None:
+    """Refuse a table without any path to an image, where no source is named either: before the work, not after it.
+
+    Raises:
+        InputError: naming ``--source``.
+    """
+    if source is not None or not table.n_rows:
+        return
+    if URI not in table.schema.names or all(part.column(0).null_count == len(part) for part in table.batches([URI])):
+        raise InputError(f"{table.path} holds no path to any image; name what was scored with --source")
+
+
 class Originals:
     """Reads the images behind rows of a table: from their uris, or from what was scored.
 

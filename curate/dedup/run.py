@@ -10,15 +10,16 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.dedup.decide import Found, decide_duplicates
-from curate.dedup.examine import audit_pairs, planted_recall, write_pages
+from curate.dedup.examine import ANSWERS, PAGE, audit_pairs, pages, planted_recall, refuse_answers
 from curate.dedup.groups import MEANINGS as GROUP_MEANINGS
 from curate.dedup.groups import Members, group_rows, keys_at
+from curate.dedup.originals import require_images
 from curate.dedup.recall import RecallSettings
 from curate.dedup.request import Request, make_request
 from curate.dedup.result import DedupResult, recall_lines
 from curate.dedup.words import MEANINGS, SCHEMA, Told, rule_text
 from curate.outcomes import DROP
-from curate.policy import Decided, outputs_for, second_look, write_outputs
+from curate.policy import Decided, Outputs, outputs_for, second_look, write_outputs
 from curate.receipts import state_of
 from curate.table import Table, open_table
 from scoring.errors import InputError
@@ -76,35 +77,45 @@ def dedup_table(
         raise InputError(f"--audit draws 1 to {MOST_PICTURES // 2:,} pairs, got {audit:,}; 200 is usual")
     if audit is not None and dry_run:
         raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
-    inputs = [opened, *([other] if other else [])]
-    outputs = None if dry_run else outputs_for(inputs, out, ("groups",), overwrite=overwrite)
+    if plant is not None or audit is not None:
+        require_images(opened, request.source)
+    outputs = None if dry_run else _outputs(opened, other, out, audit=audit is not None, overwrite=overwrite)
     before = state_of(opened)
     found = decide_duplicates(opened, request, criteria, other)
     decided, members = _decided(opened, request, found, other, before)
     result = _summary(request, found, decided, members, [*notes, *found.notes])
-    if outputs is not None:
-        decided.facts.update(
-            {name: getattr(result, name) for name in ("dropped_by", "failed_by", "n_groups", "recall")}
-        )
-        write_outputs(decided, outputs, overwrite=overwrite)
-        tables = outputs.tables
-        result = replace(
-            result,
-            subset=outputs.subset,
-            decisions=tables["decisions"],
-            groups=tables["groups"],
-            receipt=outputs.receipt,
-        )
     if plant is not None:
         planted = planted_recall(
             opened, request, found.rows, found.searches, found.stars, members.group, plant, model=model, report=report
         )
         result = replace(result, planted=planted)
+    texts: dict[str, bytes] = {}
     if audit is not None and outputs is not None:
         pairs = audit_pairs(opened, request, found.rows, found.order, found.stars, found.outside, audit, seed=seed)
-        paths = write_pages(opened, request, pairs, outputs.subset, overwrite=overwrite)
-        result = replace(result, audit=paths[0], audit_page=paths[1])
-    return result
+        texts = pages(opened, request, pairs, outputs.texts[ANSWERS].name)
+    if outputs is None:
+        return result
+    facts = ("dropped_by", "failed_by", "n_groups", "recall")
+    decided.facts.update({name: getattr(result, name) for name in facts})
+    write_outputs(decided, outputs, overwrite=overwrite, texts=texts)
+    return replace(
+        result,
+        subset=outputs.subset,
+        decisions=outputs.tables["decisions"],
+        groups=outputs.tables["groups"],
+        receipt=outputs.receipt,
+        audit=outputs.texts.get(ANSWERS),
+        audit_page=outputs.texts.get(PAGE),
+    )
+
+
+def _outputs(table: Table, other: Table | None, out: str | Path | None, *, audit: bool, overwrite: bool) -> Outputs:
+    """The names of what is written, refused before any work where they cannot be."""
+    inputs = [table, *([other] if other else [])]
+    outputs = outputs_for(inputs, out, ("groups",), (ANSWERS, PAGE) if audit else (), overwrite=overwrite)
+    if audit:
+        refuse_answers(outputs.texts[ANSWERS])
+    return outputs
 
 
 def _decided(

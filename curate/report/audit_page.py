@@ -4,12 +4,11 @@ import hashlib
 import html
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.report.page import escaped, isolated, page, picture_html, save_page
+from curate.report.page import escaped, isolated, page, picture_html
 from curate.report.sheet import refuse_too_many
 
 PAIR_SIDE = 320
@@ -153,24 +152,6 @@ def pair_page(
         script=SCRIPT,
         attributes=attributes,
     )
-
-
-def audit_page(
-    pairs: Sequence[Mapping[str, object]],
-    read: Read,
-    out: Path,
-    *,
-    read_other: Read | None = None,
-    overwrite: bool = False,
-) -> int:
-    """Write ``pair_page`` and return how many pairs it shows; the CSV is named like the page.
-
-    Raises:
-        InputError: if there is a file of that name and it may not be replaced, or the place refuses; as ``pair_page``.
-    """
-    text = pair_page(pairs, read, read_other=read_other, name=f"{out.stem}.csv")
-    save_page(text, out, overwrite=overwrite)
-    return len(pairs)
 
 
 def _text(value: object) -> str:

@@ -7,10 +7,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.signatures import signature_array
 from curate.table import TableWriter
+from scoring.images.signature import signature
 
 N = 12
 NAMES = ["unique.decisions.parquet", "unique.groups.parquet", "unique.parquet", "unique.receipt.json"]
@@ -262,3 +265,75 @@ def test_zero_and_nan_embeddings_are_told(folder):
     assert "1 rows have an embedding that is missing, NaN or infinite: not compared by embedding" in result.stderr
     assert "only embeddings are compared" in result.stderr
     assert pq.read_metadata("unique.parquet").num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [["--audit", "5"], ["--estimate-recall", "2"], ["--sheet", "s.html"], ["--audit", "5", "--finder", "bytes"]],
+)
+def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(folder, asked):
+    result = run("dedup", "scores.parquet", "-o", "unique.parquet", *asked)
+    assert result.exit_code == 1
+    assert "name what was scored with --source" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
+
+
+def test_a_folder_that_is_not_there_is_found_out_before_the_work(folder, monkeypatch):
+    monkeypatch.setattr("curate.dedup.run.decide_duplicates", None)
+    for asked in (["-o", "no/unique.parquet"], ["-o", "unique.parquet", "--sheet", "no/s.png"]):
+        result = run("dedup", "scores.parquet", *asked)
+        assert result.exit_code == 1
+        assert "no is no folder; create it first" in result.stderr
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """Six pictures and a near copy of each, as files and as a table with their signatures."""
+    generator = np.random.default_rng(0)
+    keys, paths, signatures = [], [], []
+    for at in range(6):
+        picture = Image.fromarray(generator.integers(0, 256, (32, 32, 3)).astype(np.uint8)).resize((64, 64))
+        for side, shown in (("a", picture), ("b", picture.point(lambda value: value * 9 // 10))):
+            keys.append(f"{side}{at}")
+            paths.append(str(tmp_path / f"{side}{at}.png"))
+            shown.save(paths[-1])
+            signatures.append(signature(np.asarray(shown.resize((32, 32), Image.Resampling.BOX))))
+    write(tmp_path / "scores.parquet", {"key": keys, "uri": paths, "signature": signature_array(signatures)})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_audit_is_written_with_its_page_and_read_back(pictures):
+    result = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in pictures.glob("unique.*")) == [
+        "unique.audit.csv",
+        "unique.audit.html",
+        *NAMES,
+    ]
+    page = (pictures / "unique.audit.html").read_text()
+    assert page.count("data:image/jpeg;base64,") == 8
+    lines = (pictures / "unique.audit.csv").read_text().splitlines()
+    assert len(lines) == 5
+    for line in lines[1:]:
+        _, a, b, *_ = line.split(",")
+        assert {a[0], b[0]} == {"a", "b"}
+        assert a[1:] == b[1:]
+    (pictures / "unique.audit.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
+    told = run("audit", "unique.audit.csv")
+    assert "4 pairs drawn: 4 same, 0 different" in told.stderr
+    again = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet", "--overwrite")
+    assert again.exit_code == 1
+    assert "holds 4 answers of a person" in again.stderr
+    assert run("dedup", "scores.parquet", "-o", "unique.parquet", "--overwrite").exit_code == 0
+
+
+def test_an_audit_that_cannot_be_written_leaves_nothing(pictures, monkeypatch):
+    def full(*_args, **_how):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("curate.dedup.examine.pair_page", full)
+    before = sorted(path.name for path in pictures.iterdir())
+    result = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet")
+    assert result.exit_code == 1
+    assert sorted(path.name for path in pictures.iterdir()) == before

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from curate.dedup.answers import WORDS, read_answers
-from curate.dedup.audit import COLUMNS, DROPPED, NEAR, Limit, allocate, draw_pairs, one_a_row, write_audit
+from curate.dedup.audit import COLUMNS, DROPPED, NEAR, Limit, allocate, audit_text, draw_pairs, one_a_row
 from curate.dedup.counts import count_answers
+from curate.dedup.examine import refuse_answers
 from curate.dedup.precision import precision, suggest_threshold
 from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval
@@ -42,7 +43,7 @@ def many():
 
 def answered(drawn, path, say):
     """Write an audit and fill it in: ``say`` gives the answer to a line."""
-    write_audit(drawn, path, overwrite=True)
+    path.write_bytes(audit_text(drawn))
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
     for row, pair in zip(rows, drawn, strict=True):
         row["answer"] = say(pair)
@@ -222,18 +223,25 @@ def test_an_audit_comes_back_as_it_was_drawn(many, tmp_path):
     assert [one.answer for one in answers.judged] == expected
 
 
-def test_an_audit_gets_its_name_only_if_it_is_free(many, tmp_path):
-    drawn = draw_pairs(many, LIMITS, 3)
-    write_audit(drawn, tmp_path / "x.csv")
-    with pytest.raises(InputError, match="exists already"):
-        write_audit(drawn, tmp_path / "x.csv")
+def test_an_audit_with_answers_is_not_replaced_and_one_without_is(many, tmp_path):
+    path = tmp_path / "x.audit.csv"
+    refuse_answers(path)
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
+    refuse_answers(path)
+    rows = lines_of(path)
+    rows[3]["answer"] = "no"
+    save(rows, path)
+    with pytest.raises(InputError, match=r"x.audit.csv holds 1 answers of a person"):
+        refuse_answers(path)
+    path.write_text("something else")
+    refuse_answers(path)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_what_a_spreadsheet_does_to_a_file_does_no_harm(many, tmp_path, delimiter):
     path = tmp_path / "x.csv"
     drawn = draw_pairs(many, LIMITS, 20)
-    write_audit(drawn, path)
+    path.write_bytes(audit_text(drawn))
     rows = lines_of(path)
     for row in rows:
         row["answer"] = "Y"
@@ -257,7 +265,7 @@ def test_what_a_spreadsheet_does_to_a_file_does_no_harm(many, tmp_path, delimite
 )
 def test_a_bad_line_is_named_with_what_is_wrong(many, tmp_path, column, value, text):
     path = tmp_path / "x.csv"
-    write_audit(draw_pairs(many, LIMITS, 20), path)
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
     rows = lines_of(path)
     rows[1][column] = value
     save(rows, path)
@@ -269,7 +277,7 @@ def test_a_bad_line_is_named_with_what_is_wrong(many, tmp_path, column, value, t
 
 def test_bad_lines_are_counted(many, tmp_path):
     path = tmp_path / "x.csv"
-    write_audit(draw_pairs(many, LIMITS, 20), path)
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
     rows = [{**row, "answer": "hm"} for row in lines_of(path)]
     save(rows, path)
     with pytest.raises(InputError, match=r"line 2: .*\(20 bad lines in all\)"):
@@ -278,7 +286,7 @@ def test_bad_lines_are_counted(many, tmp_path):
 
 def test_lines_that_were_taken_out_are_missed(many, tmp_path):
     path = tmp_path / "x.csv"
-    write_audit(draw_pairs(many, LIMITS, 20), path)
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 20)))
     save(lines_of(path)[:17], path)
     with pytest.raises(InputError, match=r"expected all 20 pairs, 3 are missing \(such as 18\)"):
         read_answers(path)
@@ -286,7 +294,7 @@ def test_lines_that_were_taken_out_are_missed(many, tmp_path):
 
 def test_two_audits_in_one_file_are_refused(many, tmp_path):
     path = tmp_path / "x.csv"
-    write_audit(draw_pairs(many, LIMITS, 2), path)
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 2)))
     rows = lines_of(path)
     rows[1]["pair"] = "2 of 3"
     save(rows, path)
@@ -367,7 +375,7 @@ def test_no_answer_at_all_is_refused(many, tmp_path):
 
 def test_a_weight_that_was_changed_is_refused(many, tmp_path):
     path = tmp_path / "x.csv"
-    write_audit(draw_pairs(many, LIMITS, 60), path)
+    path.write_bytes(audit_text(draw_pairs(many, LIMITS, 60)))
     rows = lines_of(path)
     rows[0]["weight"] = "77.7"
     save(rows, path)
