@@ -56,14 +56,12 @@ def commands() -> str:
 
 def command_lines() -> dict[str, str]:
     """Return command -> the first line of its help, in the order of `curate --help`."""
+    import typer
+
     from curate.cli import app
 
-    found = {}
-    for command in app.registered_commands:
-        if command.name is None or command.callback is None:
-            raise ValueError(f"a command has a name and a function, got {command}")
-        found[command.name] = (command.callback.__doc__ or "").splitlines()[0]
-    return found
+    group: Any = typer.main.get_command(app)
+    return {name: (command.help or "").splitlines()[0] for name, command in group.commands.items()}
 
 
 def sources() -> str:
