@@ -143,7 +143,7 @@ def audit_pairs(
         }
     )
     limits = {name: Limit(value, FINDERS[name].higher) for name, value in judged.items()}
-    return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(asked) / max(1, len(stay)))
+    return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(asked) / len(stay) if len(stay) else 1.0)
 
 
 Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]

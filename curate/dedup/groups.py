@@ -79,8 +79,9 @@ class Members:
         stars: Stars,
         outside: NDArray[np.bool_],
         kept_key: pa.Array,
+        texts: pa.ChunkedArray | None = None,
     ) -> pa.Table:
-        """Return one row for each group; see ``SCHEMA``."""
+        """Return one row for each group; see ``SCHEMA``. ``texts`` are the labels of all rows, null for none."""
         number = self.group[self.rows]
         finder = stars.finder[self.rows]
         lead = self._kept_keys(table, outside, kept_key)
@@ -90,12 +91,12 @@ class Members:
             "kept_key": lead,
             "other_table": pa.array(outside[self.rows[self.start[:-1]]]),
             "size": pa.array(self.size),
-            "smallest_similarity": pa.array(self._smallest(searches[measure], FINDERS[measure].higher)),
+            "smallest_similarity": pa.array(self._smallest(searches, measure)),
             "measure": pa.array([measure] * len(self.size), pa.string()),
             "margin": pa.array(self._margin(request, stars)),
             "finders": _lists(number, pa.array(stars.names, pa.string()), finder, len(self.size)),
         }
-        labels, conflict = self._labels(table, request)
+        labels, conflict = self._labels(texts)
         columns |= {"labels": labels, "conflict": conflict}
         return pa.table({field.name: columns[field.name] for field in SCHEMA}, schema=SCHEMA)
 
@@ -108,9 +109,13 @@ class Members:
         theirs = kept_key.take(pa.array(first)).to_numpy(zero_copy_only=False)
         return pa.array(np.where(outside[first], theirs, mine), pa.string())
 
-    def _smallest(self, search: Search, higher: bool) -> NDArray[np.float64]:
-        """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others."""
-        sign = 1.0 if higher else -1.0
+    def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
+        """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others.
+
+        Equal bytes are as alike as can be, also where the picture has nothing that the finder could measure.
+        """
+        search, same, finder = searches[measure], searches.get("bytes"), FINDERS[measure]
+        sign, best = (1.0, finder.highest) if finder.higher else (-1.0, finder.lowest)
         worst = np.full(len(self.size), np.inf)
         for size in np.unique(self.size[self.size > 1]).tolist():
             first, second = _pairs(size)
@@ -119,8 +124,11 @@ class Members:
             for low in range(0, len(groups), step):
                 some = groups[low : low + step]
                 base = self.start[some, None]
-                found = search.measure(self.rows[base + first].ravel(), self.rows[base + second].ravel())
-                worst[some] = (sign * found.similarity.astype(np.float64)).reshape(len(some), -1).min(1)
+                pairs = self.rows[base + first].ravel(), self.rows[base + second].ravel()
+                similarity = search.measure(*pairs).similarity.astype(np.float64)
+                if same is not None:
+                    similarity[same.measure(*pairs).similarity == 1] = best
+                worst[some] = (sign * similarity).reshape(len(some), -1).min(1)
         return np.where(np.isinf(worst), np.nan, sign * worst)
 
     def _margin(self, request: Request, stars: Stars) -> NDArray[np.float64]:
@@ -134,17 +142,14 @@ class Members:
             np.minimum.at(margin, self.group[here], room)
         return margin
 
-    def _labels(self, table: Table, request: Request) -> tuple[pa.Array, pa.Array]:
+    def _labels(self, texts: pa.ChunkedArray | None) -> tuple[pa.Array, pa.Array]:
         """The different labels of each group, and whether there is more than one; null is no label."""
         n = len(self.size)
-        if request.label is None:
+        if texts is None:
             return pa.array([None] * n, pa.list_(pa.string())), pa.array(np.zeros(n, bool))
-        wanted = np.full(len(self.group), -1)
-        wanted[self.rows] = self.rows
-        found = keys_at(table, wanted, request.label)[self.rows]
-        encoded = pa.array(found, pa.string()).dictionary_encode()
+        encoded = texts.take(pa.array(self.rows)).combine_chunks().dictionary_encode()
         code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
-        lists = _lists(self.group[self.rows], encoded.dictionary, code, n)
+        lists = _lists(self.group[self.rows], encoded.dictionary.cast(pa.string()), code, n)
         return lists, pc.greater(pc.list_value_length(lists), 1)
 
 
@@ -196,15 +201,15 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     return Members(group, members[again], np.concatenate([[0], np.cumsum(size)]).astype(np.int64), size)
 
 
-def keys_at(table: Table, rows: NDArray[np.int64], column: str = KEY) -> NDArray[np.object_]:
-    """Return the value of a text column at a row of the table for each entry; None where the entry is negative."""
+def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Return the key of a row of the table for each entry, as text; None where the entry is negative."""
     wanted = np.unique(rows[rows >= 0])
     values = np.full(len(wanted), None, object)
     start = 0
-    for batch in table.batches([column]):
+    for batch in table.batches([KEY]):
         low, high = np.searchsorted(wanted, [start, start + batch.num_rows])
         if high > low:
-            part = plain(batch.column(column)).take(pa.array(wanted[low:high] - start))
+            part = plain(batch.column(KEY)).take(pa.array(wanted[low:high] - start))
             values[low:high] = part.cast(pa.string()).to_pylist()
         start += batch.num_rows
     out = np.full(len(rows), None, object)

@@ -145,11 +145,11 @@ def collect(
         rows.ties[here] = tie_breaks(keys)
         rows.ok[here] = is_ok(plain(batch.column(STATUS))) if STATUS in names else True
         for name, parts in pieces.items():
-            parts.append(plain(batch.column(name)).cast(pa.large_string()))
+            parts.append(_texts(batch.column(name)))
         for name, values in rows.numbers.items():
             values[here] = pc.cast(batch.column(name), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         for name, there in rows.present.items():
-            there[here] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+            there[here] = has_value(batch.column(name)).to_numpy(zero_copy_only=False)
         if condition is not None and rows.protected is not None:
             rows.protected[here] = pc.fill_null(condition(batch), False).to_numpy(zero_copy_only=False)
         _representations(rows, batch, here)
@@ -161,6 +161,19 @@ def collect(
     if embeddings is not None:
         rows.embedding, rows.odd = embeddings.done(rows.ok)
     return rows
+
+
+def has_value(column: pa.Array) -> pa.BooleanArray:
+    """Return whether there is a value: not null, not NaN, and not a text without a letter, as of an empty CSV cell."""
+    values = plain(column)
+    if is_text(values.type):
+        return pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False)
+    return pc.invert(pc.is_null(values, nan_is_null=True))
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """Values as text; null where there is none, so that two rows without one are not the same."""
+    return pc.if_else(has_value(column), plain(column).cast(pa.large_string()), pa.scalar(None, pa.large_string()))
 
 
 def _protection(text: str, schema: pa.Schema) -> Condition:

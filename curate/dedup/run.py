@@ -142,7 +142,15 @@ def _decided(
     rule = request.to_json()
     if other is not None:
         rule["against"] = {"path": str(other.path.resolve()), "digest": found.other_digest}
-    groups = members.table(table, request, found.searches, found.stars, found.outside, told.kept_key)
+    groups = members.table(
+        table,
+        request,
+        found.searches,
+        found.stars,
+        found.outside,
+        told.kept_key,
+        found.rows.texts.get(request.label or ""),
+    )
     decided = Decided(
         table=table,
         policy=[rule],

@@ -67,6 +67,8 @@ def test_the_smallest_similarity_is_that_of_all_pairs_of_the_group(made):
     table, decisions, groups = made
     signatures = np.frombuffer(b"".join(table["signature"]), np.int8).reshape(len(table), 255)
     cosine = cosines(signatures)
+    content = table["sha256"].to_numpy()
+    cosine[content[:, None] == content] = 1
     for group in groups.iter_rows(named=True):
         rows = np.flatnonzero((decisions["group"] == group["group"]).fill_null(False).to_numpy())
         assert group["smallest_similarity"] == pytest.approx(cosine[np.ix_(rows, rows)].min(), abs=1e-6)
@@ -165,3 +167,41 @@ def test_a_table_without_groups_has_an_empty_groups_table(tmp_path):
     result = dedup_table(path, tmp_path / "out.parquet", ["bytes"])
     assert (result.n_groups, result.largest, result.kept) == (0, 0, 2)
     assert len(pl.read_parquet(tmp_path / "out.groups.parquet")) == 0
+
+
+def test_equal_bytes_are_as_alike_as_can_be_where_the_signature_sees_nothing(tmp_path):
+    flat = np.zeros((4, 255), np.int8)
+    flat[2:] = random_signatures(np.random.default_rng(0), 1)
+    columns = {"sha256": ["a", "a", "b", "b"], "signature": signed(flat)}
+    result = dedup_table(write_table(tmp_path / "s.parquet", columns), tmp_path / "out.parquet")
+    groups = pl.read_parquet(result.groups)
+    assert groups["measure"].to_list() == ["signature", "signature"]
+    assert groups["smallest_similarity"].to_list() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "different"),
+    [
+        (["cat", "", None, " "], ["cat"]),
+        ([1.0, float("nan"), None, 1.0], ["1"]),
+        (["", "", "", ""], []),
+        (["cat", "dog", "", None], ["cat", "dog"]),
+        ([0, 1, 0, None], ["0", "1"]),
+        ([False, None, None, None], ["false"]),
+    ],
+)
+def test_an_empty_label_is_none_so_it_neither_conflicts_nor_stays(tmp_path, labels, different):
+    columns = {"sha256": ["same"] * 4, "label": labels}
+    path = write_table(tmp_path / "s.parquet", columns)
+    result = dedup_table(path, tmp_path / "out.parquet", {"bytes": None}, keep="labelled")
+    groups = pl.read_parquet(result.groups)
+    assert sorted(groups["labels"][0].to_list()) == different
+    assert groups["conflict"].to_list() == [len(different) > 1]
+    kept = int(groups["kept_key"].item()[1:])
+    assert not different or labels[kept] not in (None, "", " ")
+    assert not different or labels[kept] == labels[kept]
+
+
+def test_an_empty_digest_is_not_the_same_as_another(tmp_path):
+    path = write_table(tmp_path / "s.parquet", {"sha256": ["", "", None, "a", "a"]})
+    assert dedup_table(path, finders={"bytes": None}, dry_run=True).dropped == 1
