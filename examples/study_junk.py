@@ -1,0 +1,91 @@
+"""What junk costs: how well the columns tell it, how much of it is bought, and how much of the harm a guard undoes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from study_data import JUNK, Scored, junk_rows
+from study_results import curves_of, half_width, percent
+
+from scoring.metrics import auroc
+
+Results = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def junk_report(pool: Scored, junk: Scored, found: Results, clean: Results) -> list[str]:
+    """Return what is to be said about junk, as lines of Markdown.
+
+    Args:
+        pool: rows without junk.
+        junk: the junk.
+        found: results by strategy on pools with junk.
+        clean: those on the same pools without.
+    """
+    lines = ["", "How often junk is called less certain than a picture that is none (AUROC)", ""]
+    lines += told_apart(pool, junk)
+    lines += ["", "Share of the labels that went to junk, in percent", "", *share_table(found)]
+    plain = [name for name in found if " + " not in name and name in clean]
+    lines += ["", "Points lost to junk: the same strategy on the pool without junk, less what is reached with it", ""]
+    lines += loss_table(found, clean, plain)
+    return lines
+
+
+def told_apart(pool: Scored, junk: Scored) -> list[str]:
+    """Return, for each certainty column, the AUROC of every kind of junk against the pool's own pictures."""
+    good = np.setdiff1d(np.arange(len(pool)), junk_rows(len(pool)))
+    kind = junk.columns["kind"]
+    lines = ["| | all | " + " | ".join(JUNK) + " |", "| --- |" + " --- |" * (len(JUNK) + 1)]
+    for column in pool.certainty_columns:
+        sign = -1.0 if column.startswith("unc_") else 1.0
+        of_pool, of_junk = sign * pool.columns[column][good], sign * junk.columns[column]
+        cells = [_auroc(of_pool, of_junk)] + [_auroc(of_pool, of_junk[kind == number]) for number in range(len(JUNK))]
+        lines.append(f"| {column} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _auroc(good: NDArray, bad: NDArray) -> str:
+    target = np.concatenate([np.ones(len(good), bool), np.zeros(len(bad), bool)])
+    return f"{auroc(np.concatenate([good, bad]), target):.3f}"
+
+
+def share_table(found: Results) -> list[str]:
+    """Return the share of junk among the labels by budget."""
+    budgets = next(iter(found.values()))[0]["budgets"]
+    lines = ["| labels | " + " | ".join(map(str, budgets)) + " |", "| --- |" + " --- |" * len(budgets)]
+    for name, results in found.items():
+        share = np.asarray([result["junk"] for result in results])
+        cells = [percent(mean, half) for mean, half in zip(share.mean(0), half_width(share), strict=True)]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def loss_table(found: Results, clean: Results, plain: Sequence[str]) -> list[str]:
+    """Return what each strategy loses to junk at every budget, and as a share of what its plain form loses.
+
+    The loss of a guarded strategy counts from the plain one's accuracy without junk, so a guard that costs on a clean
+    pool is charged for it. Both are means over the budgets past the first, which is drawn.
+
+    Args:
+        found: with junk.
+        clean: without.
+        plain: strategies without a guard whose results are in both.
+    """
+    budgets = next(iter(found.values()))[0]["budgets"]
+    head = ["mean", "of the plain loss", "guard on a clean pool", *map(str, budgets)]
+    lines = ["| | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
+    for base in plain:
+        reached = curves_of(clean[base]).accuracy
+        plain_loss = reached - curves_of(found[base]).accuracy
+        for name in (base, *(name for name in found if name.startswith(f"{base} + "))):
+            loss = reached - curves_of(found[name]).accuracy
+            mean = loss[:, 1:].mean(1)
+            share = f"{100 * mean.mean() / plain_loss[:, 1:].mean():.0f} %" if name != base else ""
+            cost = ""
+            if name != base and name in clean:
+                gap = (curves_of(clean[name]).accuracy - reached)[:, 1:].mean(1)
+                cost = percent(float(gap.mean()), float(half_width(gap)), signed=True)
+            cells = [percent(float(mean.mean()), float(half_width(mean)), signed=True), share, cost]
+            cells += [percent(one, half, signed=True) for one, half in zip(loss.mean(0), half_width(loss), strict=True)]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
