@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## score and filter the photographs in examples/, write a contact sheet
+demo: $(READY)  ## score, deduplicate and filter the photographs in examples/, draw contact sheets
 	$(BIN)/python examples/demo.py
 
 test: lint types  ## lint, type-check and run the suite

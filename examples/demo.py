@@ -1,4 +1,4 @@
-"""Score and filter a small heap of photographs: the twelve in photos/, and a worse version of each kind.
+"""Score, deduplicate and filter a small heap of photographs: the twelve in photos/, worse versions, and copies.
 
     python examples/demo.py [--model CHECKPOINT]
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 
 ROOT = Path(__file__).resolve().parents[1]
 PHOTOS = ROOT / "examples" / "photos"
@@ -55,7 +55,7 @@ VERSIONS: dict[str, Callable[[Image.Image], Image.Image]] = {
 
 
 def make_heap(heap: Path) -> int:
-    """Write the photographs, four worse versions of each, copies of some, and two files that are no images."""
+    """Write the photographs, four worse versions of each, copies of eight, and two files that are no images."""
     photos = sorted(PHOTOS.glob("*.jpg"))
     for photo in photos:
         shutil.copy(photo, heap / photo.name)
@@ -63,8 +63,13 @@ def make_heap(heap: Path) -> int:
             image = file.convert("RGB")
         for name, change in VERSIONS.items():
             change(image).save(heap / f"{photo.stem}_{name}.jpg", quality=90)
-    for photo in random.Random(0).sample(photos, 4):
+    copied = random.Random(0).sample(photos, 8)
+    for photo in copied[:4]:
         shutil.copy(photo, heap / f"{photo.stem}_duplicate.jpg")
+    for photo in copied[4:]:
+        with Image.open(photo) as file:
+            small = ImageOps.mirror(file.convert("RGB")).resize((file.width // 2, file.height // 2))
+        small.save(heap / f"{photo.stem}_mirrored.jpg", quality=80)
     (heap / "cut_short.jpg").write_bytes(photos[0].read_bytes()[:6000])
     (heap / "not_an_image.jpg").write_text("a text file with the wrong name\n")
     return len(list(heap.iterdir()))
@@ -122,14 +127,18 @@ def main() -> None:
     (ROOT / heap).mkdir(parents=True)
     n = make_heap(ROOT / heap)
     print(f"{n} files in {heap}: photographs, worse versions of them, copies, and two broken files")
-    scores, subset, sheet = (str(DEMO / name) for name in ("scores.parquet", "subset.parquet", "sheet.png"))
+    names = ("scores.parquet", "unique.parquet", "subset.parquet", "batch.parquet", "sheet.png", "groups.png")
+    scores, unique, subset, batch, sheet, groups = (str(DEMO / name) for name in names)
     curate("score", str(heap), "-o", scores, *model)
-    curate("filter", scores, "--keep-top", "50%", "-o", subset)
+    curate("dedup", scores, "--mirrored", "-o", unique, "--sheet", groups)
+    curate("filter", unique, "--keep-top", "50%", "-o", subset)
     curate("verify", str(DEMO / "subset.receipt.json"))
+    curate("select", subset, "--budget", "6", "-o", batch)
     curate("sheet", scores, "--top", "30", "--bottom", "30", "-o", sheet)
     print("\n" + "\n".join(summary(certainties(ROOT / scores))))
     print(f"\nThe subset is {subset}; why each row went is in {DEMO / 'subset.decisions.parquet'};")
-    print(f"{sheet} shows the most and the least certain.")
+    print(f"{sheet} shows the most and the least certain, {groups} what was found twice.")
+    print(f"{batch} holds six images to label first.")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def run(
     ] = False,
     keep: Annotated[
         str, typer.Option(metavar="LIST", help="Who stays: criteria in order, separated by commas.")
-    ] = "labelled,largest,least-compressed,certain",
+    ] = "labelled,largest,certain,least-compressed",
     protect: Annotated[
         str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)
     ] = None,
@@ -126,7 +126,7 @@ def run(
 
     Every row that goes is the same as the row that stays in its place, which the decisions name with the similarity;
     there are no chains of ever less alike images. --keep decides who stays: labelled, largest,
-    least-compressed, certain, max:COLUMN, min:COLUMN, and a hash of the key at the end.
+    certain, least-compressed, max:COLUMN, min:COLUMN, and a hash of the key at the end.
     pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json. Nothing is deleted.

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from curate.apply import default_column
 from curate.columns import closest, is_less_certain
+from curate.dedup.kappas import kappa_of
 from curate.dedup.rows import Rows
 from curate.table import Table
 from scoring.errors import InputError
 
-DEFAULT = "labelled,largest,least-compressed,certain"
+DEFAULT = "labelled,largest,certain,least-compressed"
 MAX, MIN = "max:", "min:"
 
 
@@ -34,7 +35,7 @@ class Criterion:
 
 
 MEANINGS: dict[str, str] = {
-    "certain": "most certain by the score column (kappa high, unc low)",
+    "certain": "most certain: highest kappa, or lowest unc where there is no kappa",
     "largest": "most pixels",
     "least-compressed": "most bytes a pixel",
     "labelled": "with a value in the label column before those without",
@@ -56,7 +57,10 @@ def parse_keep(text: str, table: Table, *, label: str | None) -> list[Criterion]
     """
     default = text == DEFAULT
     criteria = []
-    for name in [part.strip() for part in text.split(",") if part.strip()]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise InputError(f"--keep takes {', '.join(MEANINGS)}, separated by commas, got none; leave it out")
+    for name in names:
         if name.startswith((MAX, MIN)):
             criteria.append(_by_column(name, table))
         elif name in MEANINGS:
@@ -104,12 +108,11 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
 
 
 def _score(table: Table) -> str | None:
-    """The score column of a table; None where it has none, or several and none is its model's own."""
+    """The kappa column of a table, else its score; None where it has none, or several and none is its model's own."""
     try:
-        column = default_column(table)
+        return kappa_of(table) or default_column(table)
     except InputError:
         return None
-    return column
 
 
 def _bytes_a_pixel(rows: Rows) -> NDArray[np.float64]:

@@ -72,7 +72,7 @@ def test_certain_by_an_uncertainty_puts_the_lowest_first(tmp_path):
 
 def test_the_default_is_labelled_largest_least_compressed_certain(table):
     criteria = parse_keep(DEFAULT, table, label="label")
-    assert [each.typed.split()[0] for each in criteria] == ["labelled", "largest", "least-compressed", "certain"]
+    assert [each.typed.split()[0] for each in criteria] == ["labelled", "largest", "certain", "least-compressed"]
     assert order_of(table, DEFAULT) == [2, 0, 4, 1, 5, 3]
 
 
