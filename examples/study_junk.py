@@ -28,7 +28,7 @@ def junk_report(pool: Scored, junk: Scored, found: Results, clean: Results) -> l
     plain = [name for name in found if " + " not in name and name in clean]
     lines += ["", "Points lost to junk: the same strategy on the pool without junk, less what is reached with it", ""]
     lines += loss_table(found, clean, plain)
-    return lines
+    return [*lines, "", "What follows", "", *junk_advice(found, clean, plain)]
 
 
 def told_apart(pool: Scored, junk: Scored) -> list[str]:
@@ -71,16 +71,18 @@ def loss_table(found: Results, clean: Results, plain: Sequence[str]) -> list[str
         clean: without.
         plain: strategies without a guard whose results are in both.
     """
+    if not plain:
+        return ["nothing to hold it against: run the same strategies and seeds without junk first"]
     budgets = next(iter(found.values()))[0]["budgets"]
     head = ["mean", "of the plain loss", "guard on a clean pool", *map(str, budgets)]
     lines = ["| | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
     for base in plain:
         reached = curves_of(clean[base]).accuracy
-        plain_loss = reached - curves_of(found[base]).accuracy
-        for name in (base, *(name for name in found if name.startswith(f"{base} + "))):
-            loss = reached - curves_of(found[name]).accuracy
+        plain_loss = losses(found, clean, base, base)[:, 1:].mean()
+        for name in (base, *guarded_of(found, base)):
+            loss = losses(found, clean, base, name)
             mean = loss[:, 1:].mean(1)
-            share = f"{100 * mean.mean() / plain_loss[:, 1:].mean():.0f} %" if name != base else ""
+            share = f"{100 * mean.mean() / plain_loss:.0f} %" if name != base else ""
             cost = ""
             if name != base and name in clean:
                 gap = (curves_of(clean[name]).accuracy - reached)[:, 1:].mean(1)
@@ -88,4 +90,29 @@ def loss_table(found: Results, clean: Results, plain: Sequence[str]) -> list[str
             cells = [percent(float(mean.mean()), float(half_width(mean)), signed=True), share, cost]
             cells += [percent(one, half, signed=True) for one, half in zip(loss.mean(0), half_width(loss), strict=True)]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def guarded_of(found: Results, base: str) -> list[str]:
+    """Return the guarded forms of a strategy that were run."""
+    return [name for name in found if name.startswith(f"{base} + ")]
+
+
+def losses(found: Results, clean: Results, base: str, name: str) -> NDArray[np.float64]:
+    """Return the accuracy of ``base`` without junk less that of ``name`` with junk, shape (S, B)."""
+    return curves_of(clean[base]).accuracy - curves_of(found[name]).accuracy
+
+
+def junk_advice(found: Results, clean: Results, plain: Sequence[str]) -> list[str]:
+    """Return, for each plain strategy, which guard undoes most of the harm and which guards do more harm."""
+    lines = []
+    for base in plain:
+        mean = {name: losses(found, clean, base, name)[:, 1:].mean() for name in (base, *guarded_of(found, base))}
+        if len(mean) == 1:
+            continue
+        best = min(mean, key=lambda name: float(mean[name]))
+        worse = [f"`{name}`" for name in mean if mean[name] > mean[base]]
+        said = f"- `{base}` loses {percent(mean[base])} points to junk, `{best}` {percent(mean[best])}"
+        said += f" ({100 * mean[best] / mean[base]:.0f} % of it)" if mean[base] > 0 else ""
+        lines.append(f"{said}; worse than no guard: {', '.join(worse) or 'none'}.")
     return lines

@@ -67,11 +67,6 @@ def curves_of(results: Sequence[Mapping[str, Any]]) -> Curves:
     return Curves(budgets, tuple(result["seed"] for result in results), accuracy, np.zeros((len(results), 0), np.int64))
 
 
-def even_mean(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean over budgets, each counted once, shape (S,): the area over steps that grow with the labels."""
-    return accuracy.mean(1)
-
-
 def percent(value: float, half: float | None = None, *, signed: bool = False) -> str:
     """Return a share as percent, with half its interval.
 

@@ -98,6 +98,9 @@ def test_a_guarded_loss_counts_from_the_plain_accuracy_without_junk():
     plain, guarded = study_junk.loss_table(found, clean, ["margin"])[2:]
     assert plain.split(" | ")[1] == "+10.0 ±0.0"
     assert guarded.split(" | ")[1:4] == ["+2.0 ±0.0", "20 %", "-1.0 ±0.0"]
+    (said,) = study_junk.junk_advice({**found, "margin + gate k": run(0.6, 0.7)}, clean, ["margin"])
+    assert said.startswith("- `margin` loses 10.0 points to junk, `margin + guard k` 2.0 (20 % of it)")
+    assert said.endswith("worse than no guard: `margin + gate k`.")
 
 
 def picture(size=32):
