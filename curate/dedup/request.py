@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curate.apply import default_column
+from curate.columns import is_less_certain
 from curate.dedup.finders import FINDERS, threshold_of
 from curate.dedup.keep import DEFAULT as KEEP_DEFAULT
 from curate.dedup.keep import Criterion, parse_keep
@@ -165,7 +166,11 @@ def make_request(
         raise InputError(f"--kappa {kappa} is for --similarity elk; add it, or leave --kappa out")
     if similarity == ELK:
         kappa = kappa or _kappa_column(table)
+        if is_less_certain(kappa):
+            raise InputError(f"--kappa takes a column that is higher where the model is certain, got {kappa!r}")
         table.require([kappa])
+    if rest.get("protect") is not None and not rest["protect"].strip():
+        raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
     if label is None and LABEL in table.schema.names and is_plain(table.schema.field(LABEL).type):
         label = LABEL
     if label is not None:

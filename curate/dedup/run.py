@@ -75,6 +75,8 @@ def dedup_table(
         raise InputError("--report-only tells what another table has too; name that with --against")
     if audit is not None and not 1 <= audit <= MOST_PICTURES // 2:
         raise InputError(f"--audit draws 1 to {MOST_PICTURES // 2:,} pairs, got {audit:,}; 200 is usual")
+    if audit is not None and not 0 <= seed < 2**31:
+        raise InputError(f"--seed must be between 0 and 2^31 - 1, got {seed}; choose another")
     if audit is not None and dry_run:
         raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
     if plant is not None or audit is not None:

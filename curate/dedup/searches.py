@@ -14,6 +14,7 @@ from curate.dedup.rows import Rows
 from scoring.errors import InputError
 from scoring.images.views import AS_IT_IS, View
 from scoring.search import CosineIndex, HammingIndex, Recall
+from scoring.search.links import rounded
 
 PAIRS = 65_536  # pairs measured at a time
 FLAT = np.uint64(1 << 63)  # the hash of every picture of one colour, whatever the colour
@@ -251,6 +252,8 @@ class NearDistribution:
         self.kappas = rows.numbers[kappa]
         self.kappa = kappa
         self.there = rows.embedding.any(1) & rows.ok
+        if rows.embedding.shape[1] < 2 and self.there.any():
+            raise InputError("--similarity elk needs embeddings of 2 numbers or more, got 1; compare by cosine")
         if not self.there.any():
             raise InputError(
                 f"--similarity elk compares rows with an embedding and {kappa!r}, got none; compare by cosine"
@@ -295,8 +298,9 @@ class NearDistribution:
 
     def _matching(self, found: Links, kappas: NDArray[np.float64]) -> Links:
         similarity = self.radius.similarity(found.similarity, kappas, self.kappas[found.row])
-        told = Links(found.query, found.row, similarity.astype(np.float32), found.view)
-        return told.take(similarity >= self.radius.threshold)
+        enough = similarity >= self.radius.threshold
+        found = found.take(enough)
+        return Links(found.query, found.row, rounded(similarity[enough], self.radius.threshold), found.view)
 
 
 def unit(vectors: NDArray) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from scoring.search.kmeans import assign, nearest_centroids, spherical_kmeans
 from scoring.search.layout import Layout, Spans
-from scoring.search.links import Links, Recall, sorted_links
+from scoring.search.links import Links, Recall, rounded, sorted_links
 from scoring.search.probes import choose_probes
 from scoring.search.rows import UnitRows, Vectors, check_vectors, unit_table
 
@@ -113,7 +113,7 @@ class CosineIndex:
             for query, place, cosine in self._layout.scan(
                 block, rows, self._spans(rows), self.threshold, left, first=first
             ):
-                parts.append((query + start, self._layout.order[place], self._rounded(cosine)))
+                parts.append((query + start, self._layout.order[place], rounded(cosine, self.threshold)))
                 if first and left is not None:  # no later block of queries need look for it
                     left[parts[-1][1]] = False
         return sorted_links(parts)
@@ -125,10 +125,3 @@ class CosineIndex:
             return self._layout.everything(usable)
         probed = nearest_centroids(rows.units, self._centroids, self.probes)[0].cpu().numpy()
         return self._layout.clusters(usable, probed[usable])
-
-    def _rounded(self, cosine: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return cosines as float32, never below the threshold."""
-        least = np.float32(self.threshold)
-        if float(least) < self.threshold:
-            least = np.nextafter(least, np.float32(2))
-        return np.maximum(cosine.astype(np.float32), least)

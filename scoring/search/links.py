@@ -81,6 +81,14 @@ def wilson(share: float, trials: float) -> tuple[float, float]:
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
+def rounded(similarity: NDArray[np.float64], threshold: float) -> NDArray[np.float32]:
+    """Return similarities that reach a threshold as float32, none of them below it."""
+    least = np.float32(threshold)
+    if float(least) < threshold:
+        least = np.nextafter(least, np.float32(2))
+    return np.maximum(similarity.astype(np.float32), least)
+
+
 def sorted_links(parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]) -> Links:
     """Return the links found in any order, part by part, as one sorted whole."""
     if not parts:

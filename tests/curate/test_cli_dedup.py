@@ -205,6 +205,13 @@ def odd(folder):
         (["scores.parquet", "--similarity", "elk", "--kappa", "kappa_z"], "did you mean 'kappa_a'"),
         (["scores.parquet", "--keep", "bigest"], "--keep takes certain, largest"),
         (["scores.parquet", "--keep", "max:kapa_a"], "did you mean 'kappa_a'"),
+        (["scores.parquet", "--keep", " , "], "--keep takes certain, largest"),
+        (["scores.parquet", "--protect", " "], "--protect needs a condition, got none"),
+        (
+            ["scores.parquet", "--similarity", "elk", "--kappa", "unc_a"],
+            "higher where the model is certain, got 'unc_a'",
+        ),
+        (["scores.parquet", "--audit", "3", "--source", "x", "--seed", "-1"], "--seed must be between 0 and 2^31 - 1"),
         (["scores.parquet", "--protect", "lable = 'x'"], "--protect \"lable = 'x'\" names a column 'lable'"),
         (["scores.parquet", "--label", "lable"], "did you mean 'label'"),
         (["scores.parquet", "--report-only"], "name that with --against"),

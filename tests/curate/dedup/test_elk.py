@@ -8,8 +8,10 @@ import scipy.integrate
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made import plain_rows
 
 from curate.dedup.elk import HIGHEST_KAPPA, Radius, cosine_bounds, log_kernel
+from curate.dedup.searches import NearDistribution
 from scoring.distributions import vmf
 from scoring.errors import InputError
 
@@ -242,3 +244,9 @@ def test_what_is_out_of_range_is_the_callers_mistake():
         Radius.of(np.ones(2), 0.9, 1)
     with pytest.raises(ValueError, match="every kappa"):
         cosine_bounds(np.array([0.0]), np.array([1.0]), 0.9, median=1.0, dim=4)
+
+
+def test_embeddings_of_one_number_are_refused_in_one_line():
+    rows = plain_rows(embedding=np.ones((3, 1), np.float32), numbers={"kappa_a": np.full(3, 5.0)})
+    with pytest.raises(InputError, match="needs embeddings of 2 numbers or more, got 1"):
+        NearDistribution(rows, 0.95, "kappa_a")

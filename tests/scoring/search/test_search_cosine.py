@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scoring.search import CosineIndex, Recall
 from scoring.search import scan as scanning
-from scoring.search.links import wilson
+from scoring.search.links import rounded, wilson
 from scoring.search.rows import unit_rows
 from scoring.search.scan import lowest_product, margin
 
@@ -327,3 +327,13 @@ def test_a_gpu_finds_what_the_processor_finds(exact_rows):
     assert pairs(ours) <= expected(rows, rows, 0.9)
     if exact_rows > 6000:
         assert pairs(ours) == expected(rows, rows, 0.9)
+
+
+@pytest.mark.parametrize("threshold", [0.95, 0.9, 0.985, 0.5, 1.0, 0.99999999])
+def test_a_similarity_that_reaches_the_threshold_still_does_when_it_is_rounded(threshold):
+    just = np.array([threshold, np.nextafter(threshold, 2), min(threshold + 1e-9, 1.0), 1.0])
+    told = rounded(just, threshold)
+    assert told.dtype == np.float32
+    assert (told.astype(np.float64) >= threshold).all()
+    assert np.abs(told - just).max() < 1.2e-7
+    assert told[-1] == 1
