@@ -38,7 +38,12 @@ from scoring.images.pixels import pixel_digest
 from scoring.images.views import views
 from scoring.search import HammingIndex
 
-FLOOR = {"hash": 16.0, "signature": 0.6, "embedding": 0.85}  # what is looked at for curves; far below any use
+FLOOR = {
+    "hash": 16.0,
+    "signature": 0.6,
+    "crop": 0.94,
+    "embedding": 0.85,
+}  # what is looked at for curves; far below any use
 REPRESENTATIONS = frozenset({"sha256", "phash", "signature", "embedding"})
 PHOTOGRAPH = re.compile(r"ukbench(\d+)")
 ALSO = {"alpha_channel_image.png": "00120"}  # seen: the photograph 00120 with an alpha channel
@@ -153,17 +158,15 @@ def _or_none(call: Callable[[], str]) -> str | None:
 
 def finders(judged: Judged, rows: Rows, kappas: tuple[str, ...]) -> Iterator[tuple[str, Pairs, float]]:
     """Yield (name, pairs, threshold) of every way to find pairs; the threshold is of the pairs' score."""
-    bits, cosine, content = (FINDERS[name].threshold or 0.0 for name in ("hash", "signature", "embedding"))
+    names = ("hash", "signature", "crop", "embedding")
+    bits, cosine, part, content = (FINDERS[name].threshold or 0.0 for name in names)
     yield "bytes", found_by("bytes", rows), 1.0
     yield "pixels", same_pixels(judged), 1.0
     yield "hash", found_by("hash", rows), -bits
     yield "hash, mirrored", mirrored_hashes(judged, rows), -bits
-    for name, asked in (
-        ("", {}),
-        (", mirrored", {"mirrored": True}),
-        (", mirrored, cropped", {"mirrored": True, "cropped": True}),
-    ):
-        yield f"signature{name}", found_by("signature", rows, Options(views(**asked))), cosine
+    for name, mirrored in (("", False), (", mirrored", True)):
+        yield f"signature{name}", found_by("signature", rows, Options(views(mirrored=mirrored))), cosine
+    yield "crop, mirrored", found_by("crop", rows, Options(views(mirrored=True))), part
     yield "embedding", found_by("embedding", rows), content
     for kappa in kappas:
         yield f"embedding, elk {kappa}", found_by("embedding", rows, Options(kappa=kappa)), content

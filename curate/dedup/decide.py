@@ -62,7 +62,7 @@ def decide_duplicates(
     """
     if other is not None and "embedding" in request.thresholds:
         same_model(table, other)
-    if other is not None and "signature" in request.thresholds:
+    if other is not None and {"signature", "crop"} & set(request.thresholds):
         same_signature(table, other)
     rows = read_rows(table, request.needs(criteria))
     check_unique(table, rows.ties)

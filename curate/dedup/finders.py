@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
+from curate.dedup.crops import PartOf
 from curate.dedup.rows import Rows
 from curate.dedup.searches import ONE_VIEW, NearDistribution, NearHash, NearVector, SameText, Search, Views
 from scoring.errors import InputError
@@ -79,6 +80,12 @@ def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
     return NearVector(rows.signature, threshold, "signature", options.views)
 
 
+def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
+    if rows.signature is None:
+        raise ValueError("rows were read without signature")
+    return PartOf(rows.signature, threshold, options.views)
+
+
 def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
@@ -101,7 +108,7 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
     ),
     "hash": Finder("the 64-bit perceptual hashes differ in few bits", "bits", ("phash",), 2, 0, 20, False, _near_hash),
     "signature": Finder(
-        "the pictures agree in their low frequencies; mirrored, turned and cropped copies on request",
+        "the pictures agree in their low frequencies; mirrored and turned copies on request",
         "cosine",
         (SIGNATURE,),
         0.95,
@@ -109,6 +116,16 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
         1,
         True,
         _near_signature,
+    ),
+    "crop": Finder(
+        "one picture is a part of the other, 70 % of each side or more: crops, borders",
+        "cosine",
+        (SIGNATURE,),
+        0.985,
+        0.94,
+        1,
+        True,
+        _part_of,
     ),
     "embedding": Finder(
         "the model sees the same content", "cosine", (EMBEDDING,), 0.985, 0.5, 1, True, _near_embedding

@@ -23,6 +23,7 @@ AT_ONCE = 1_000_000  # pairs measured at a time
 MEASURES = (
     "signature",
     "embedding",
+    "crop",
     "hash",
     "pixels",
     "bytes",

@@ -15,13 +15,14 @@ class Links:
         query: row asked about, shape (P,) int64; of the table, or of another one for ``Search.foreign``.
         row: the other row, shape (P,) int64; never the row asked about.
         similarity: in the unit of the finder, shape (P,) float32.
-        view: which view of the row asked about matched, shape (P,) int8, an index into the run's views.
+        view: which view of the row asked about matched, an index into the run's views, or a number of
+            ``curate.dedup.looks``, which also names a part; shape (P,), int8 or int32.
     """
 
     query: NDArray[np.int64]
     row: NDArray[np.int64]
     similarity: NDArray[np.float32]
-    view: NDArray[np.int8]
+    view: NDArray[np.int8] | NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.query)

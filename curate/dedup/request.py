@@ -23,6 +23,7 @@ COSINE, ELK = "cosine", "elk"
 SIMILARITIES = {COSINE: "cosine of the embeddings", ELK: "expected likelihood kernel: the radius follows kappa"}
 DEFAULT_FINDERS = ("bytes", "signature")
 WITHOUT_SIGNATURE = ("bytes", "hash")
+CROP = "crop"
 LABEL = "label"
 BEST_KAPPA = "kappa_visimsiam"  # of several, the one that told copies apart best where measured (docs/dedup.md)
 
@@ -33,7 +34,8 @@ class Request:
 
     Attributes:
         thresholds: finder -> threshold, in the order of ``FINDERS``.
-        mirrored: whether mirrored copies count as the same; so ``rotated`` and ``cropped``.
+        mirrored: whether mirrored copies count as the same; so ``rotated``.
+        cropped: whether the finder ``crop`` was asked for by that word.
         keep: criteria, as typed.
         protect: condition on the rows that never go, or None.
         label: column of labels, or None.
@@ -82,7 +84,7 @@ class Request:
 
     def views(self) -> tuple[View, ...]:
         """Return the views of a picture that are compared."""
-        return views(mirrored=self.mirrored, rotated=self.rotated, cropped=self.cropped)
+        return views(mirrored=self.mirrored, rotated=self.rotated)
 
     def images(self) -> tuple[Images, Images]:
         """Return where the images of the table and of the other table are."""
@@ -154,6 +156,8 @@ def make_request(
     notes: list[str] = []
     if finders is None:
         finders = dict.fromkeys(_default_finders(table, notes))
+    if rest.get("cropped"):
+        finders = {CROP: None, **finders}
     if similarity == ELK and "embedding" not in finders:
         finders = {**finders, "embedding": None}
     thresholds = {name: threshold_of(name, finders[name]) for name in FINDERS if name in finders}
@@ -176,9 +180,9 @@ def make_request(
     if label is not None:
         table.require([label])
     request = Request(thresholds, keep=keep, label=label, groups=groups, similarity=similarity, kappa=kappa, **rest)
-    if (request.mirrored or request.rotated or request.cropped) and "signature" not in thresholds:
+    if (request.mirrored or request.rotated) and not {"signature", CROP} & set(thresholds):
         raise InputError(
-            "--mirrored, --rotated and --cropped need the finder signature, which computes these views; "
+            "--mirrored and --rotated need the finder signature or crop, which compute these views; "
             f"got {', '.join(thresholds)}: add --finder signature"
         )
     return request, parse_keep(keep, table, label=label), notes

@@ -12,7 +12,7 @@ from curate.dedup.elk import Radius
 from curate.dedup.links import Links, best_of, first_of, joined
 from curate.dedup.rows import Rows
 from scoring.errors import InputError
-from scoring.images.views import AS_IT_IS, View
+from scoring.images.views import View, views
 from scoring.search import CosineIndex, HammingIndex, Recall
 from scoring.search.links import rounded
 
@@ -20,7 +20,7 @@ PAIRS = 65_536  # pairs measured at a time
 FLAT = np.uint64(1 << 63)  # the hash of every picture of one colour, whatever the colour
 ASKED = 256  # rows asked about at a time where every pair has to be looked at
 Views = tuple[View, ...]
-ONE_VIEW: Views = (View(AS_IT_IS, lambda signatures: signatures),)
+ONE_VIEW: Views = views()
 
 
 class Search(Protocol):
@@ -190,7 +190,7 @@ class NearVector:
         return pairs.take(pairs.query != pairs.row)
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
-        """Return every pair of a row of another table and one of this, whichever of them is a crop of the other."""
+        """Return every pair of a row of another table and one of this."""
         theirs = getattr(rows, self.name)
         if theirs.shape[1] != self.vectors.shape[1] and len(theirs) and len(self.vectors):
             raise InputError(
@@ -201,7 +201,7 @@ class NearVector:
         if not len(some) or not len(self.vectors):
             return joined([])
         vectors = theirs[some] if theirs.dtype == self.vectors.dtype else unit(theirs[some]).astype(self.vectors.dtype)
-        return best_of([*self.search(some, vectors, among), *self._back(some, vectors, among)])
+        return best_of(self.search(some, vectors, among))
 
     def search(
         self, rows: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_], *, first: bool = False
@@ -212,20 +212,6 @@ class NearVector:
             found = self.index.search(view.apply(vectors), among, first=first)
             seen = np.full(len(found.query), number, np.int8)
             parts.append(Links(rows[found.query], found.row, found.similarity, seen))
-        return parts
-
-    def _back(self, some: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_]) -> list[Links]:
-        """Return the pairs of which the row of the other table is a view of this table's row, and not the reverse."""
-        one_way = [(number, view) for number, view in enumerate(self.views) if not view.both_ways]
-        if not one_way:
-            return []
-        index = CosineIndex(vectors, self.index.threshold)
-        mine = np.flatnonzero(among)
-        parts = []
-        for number, view in one_way:
-            found = index.search(view.apply(self.vectors[mine]))
-            seen = np.full(len(found.query), number, np.int8)
-            parts.append(Links(some[found.row], mine[found.query], found.similarity, seen))
         return parts
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:

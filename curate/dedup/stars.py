@@ -35,21 +35,21 @@ class Stars:
         owner: the row that stays in its place, shape (N,) int64; itself where it stays, -1 where it took no part.
         finder: which finder said so, shape (N,) int8, an index into ``names``; -1 where the row stays.
         similarity: to the owner, in the finder's unit, shape (N,) float64; NaN where the row stays.
-        view: which view of the owner matched, shape (N,) int8.
+        view: which view of the owner matched, as ``Links.view`` tells it, shape (N,) int32.
         names: of the finders.
     """
 
     owner: NDArray[np.int64]
     finder: NDArray[np.int8]
     similarity: NDArray[np.float64]
-    view: NDArray[np.int8]
+    view: NDArray[np.int32]
     names: tuple[str, ...]
 
     @classmethod
     def empty(cls, n: int, names: tuple[str, ...]) -> "Stars":
         """Return N rows of which nothing is known."""
         return cls(
-            np.full(n, NOBODY, np.int64), np.full(n, -1, np.int8), np.full(n, np.nan), np.zeros(n, np.int8), names
+            np.full(n, NOBODY, np.int64), np.full(n, -1, np.int8), np.full(n, np.nan), np.zeros(n, np.int32), names
         )
 
     def drop(self, found: Links, finder: int) -> None:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.decisions import failures
 from curate.dedup.finders import FINDERS
+from curate.dedup.looks import in_words
 from curate.dedup.stars import Stars
 from curate.outcomes import DROP, FAILED, OUTCOMES
-from scoring.images.views import AS_IT_IS
 
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop (the same as kept_key) or failed (not scored)",
@@ -115,7 +115,9 @@ class Told:
         for at, key in zip(linked.tolist(), keys, strict=True):
             name = self.stars.names[finder[at]]
             place = f" of {self.other}" if self.outside[here][at] else ""
-            how = _how(name, float(self.stars.similarity[here][at]), self.views[self.stars.view[here][at]])
+            how = _how(
+                name, float(self.stars.similarity[here][at]), in_words(int(self.stars.view[here][at]), self.views)
+            )
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"
             too = f"; {self.other} has it too" if leaks[at] and not place else ""
@@ -137,7 +139,7 @@ def rule_text(name: str, threshold: float) -> str:
 
 def _how(name: str, similarity: float, view: str) -> str:
     unit = FINDERS[name].unit
-    seen = "" if view == AS_IT_IS else f", {view}"
+    seen = f", {view}" if view else ""
     if not unit:
         return f"{name}{seen}"
     return (

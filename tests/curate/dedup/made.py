@@ -2,12 +2,15 @@
 
 import numpy as np
 import pyarrow as pa
+from PIL import Image
 
 from curate.dedup.links import Links, joined
 from curate.dedup.rows import Rows
 from curate.digests import tie_breaks
 from curate.signatures import SIGNATURE_TYPE
 from curate.table import TableWriter, embedding_field
+from scoring.images.cropfit import as_they_are, refine
+from scoring.images.crops import LIKELY, coarse, framed
 
 NAMES = ("bytes", "hash", "signature")
 
@@ -87,3 +90,47 @@ def random_signatures(generator, n):
 def jittered(generator, signature, n, size=2.0):
     """Signatures of n near-copies of one picture."""
     return np.rint(signature + generator.normal(0, size, (n, signature.shape[-1]))).clip(-127, 127).astype(np.int8)
+
+
+def soft_pictures(generator, n, side=96):
+    """Pictures of soft blobs, RGB uint8 (n, side, side, 3); no two alike."""
+    coarse = generator.integers(0, 256, (n, 9, 9), dtype=np.uint8)
+    grey = [np.asarray(Image.fromarray(one).resize((side, side), Image.Resampling.BICUBIC)) for one in coarse]
+    return np.repeat(np.stack(grey)[..., None], 3, axis=3)
+
+
+def cut(generator, picture, share):
+    """A window of ``share`` of each side, anywhere, as a picture of 32 x 32."""
+    side = len(picture)
+    kept = round(share * side)
+    top, left = generator.integers(0, side - kept + 1, 2)
+    window = Image.fromarray(picture[top : top + kept, left : left + kept])
+    return np.asarray(window.resize((32, 32), Image.Resampling.BILINEAR))
+
+
+def part_similarities(asked, mine, threshold, looks):
+    """Similarity of each row that asks with each of mine, (Q, R), and whether a search should find the pair.
+
+    As they are where that reaches the threshold; else the better of the two ways round, of pairs of which some frame
+    of the whole has the coarse cosine of a candidate.
+    """
+    query, row = np.repeat(np.arange(len(asked)), len(mine)), np.tile(np.arange(len(mine)), len(asked))
+    shape = len(asked), len(mine)
+    best, found = np.zeros(shape), np.zeros(shape, bool)
+    for look in looks:
+        turned, undone = look.apply(asked), look.undo(mine)
+        plain = as_they_are(turned[query], mine[row]).reshape(shape)
+        held = refine(turned[query], mine[row]).cosine.reshape(shape)
+        holds = refine(undone[row], asked[query]).cosine.reshape(shape)
+        best = np.maximum(best, np.where(plain >= threshold, plain, np.maximum(held, holds)))
+        found |= plain >= threshold
+        found |= (held >= threshold) & (_nearest_frames(turned, mine) >= LIKELY)
+        found |= (holds >= threshold) & (_nearest_frames(undone, asked) >= LIKELY).T
+    return best, found
+
+
+def _nearest_frames(wholes, parts):
+    """The largest coarse cosine of any frame of each whole with each part, (W, P)."""
+    frames, small = framed(wholes).astype(float), coarse(parts).astype(float)
+    lengths = np.linalg.norm(frames, axis=2)[..., None] * np.linalg.norm(small, axis=1)
+    return (frames @ small.T / np.maximum(lengths, 1)).max(1)

@@ -1,19 +1,24 @@
 """What each finder finds, asked in every way, against all pairs."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from made import jittered, plain_rows, random_signatures
+from made import cut, jittered, part_similarities, plain_rows, random_signatures, soft_pictures
 from test_stars import cosines
 
+from curate.dedup.crops import PartOf
 from curate.dedup.finders import FINDERS, threshold_of
 from curate.dedup.links import Links, best_of, first_of
 from curate.dedup.searches import NearDistribution, NearHash, NearVector, SameText
 from scoring.errors import InputError
 from scoring.images.phash import perceptual_hash
+from scoring.images.signature import signature
 from scoring.images.views import views
 
 N, M = 70, 50
+PART = 0.985
 
 
 def texts(generator, n):
@@ -52,21 +57,36 @@ def seen(looks, mine, others):
 
 
 def near_signature(generator):
-    looks = views(mirrored=True, cropped=True)
+    looks = views(mirrored=True, rotated=True)
     base = np.rint(random_signatures(generator, 10) / (1 + np.arange(255) % 16)).astype(np.int8)
     mine, others = (jittered(generator, base[generator.integers(0, 10, n)], n, 0.5) for n in (N, M))
-    mine[:25] = looks[7].apply(mine[:25])
-    others[:20] = looks[4].apply(others[:20])
+    mine[:25] = looks[6].apply(mine[:25])
+    others[:20] = looks[1].apply(others[:20])
     mine[40] = others[41] = 0
     theirs = plain_rows(n=M, signature=others)
-    inside, outside, back = seen(looks, mine, mine), seen(looks, mine, others), seen(looks[2:], others, mine).T
-    either = np.maximum(outside, back)
-    return (
-        NearVector(mine, 0.93, "signature", looks),
-        theirs,
-        [inside, either],
-        [inside >= 0.93, either >= 0.93],
-    )
+    measured = [seen(looks, mine, side) for side in (mine, others)]
+    return NearVector(mine, 0.93, "signature", looks), theirs, measured, [m >= 0.93 for m in measured]
+
+
+@cache
+def parts_of_pictures():
+    """Soft pictures, parts of them, and both mirrored, with the definition; made once, for it takes a while."""
+    generator, looks = np.random.default_rng(3), views(mirrored=True)
+    base = soft_pictures(generator, 12)
+
+    def side(n):
+        made = [cut(generator, base[generator.integers(0, 12)], generator.choice([1, 0.9, 0.8])) for _ in range(n)]
+        return np.stack([signature(picture[:, ::-1] if generator.random() < 0.3 else picture) for picture in made])
+
+    mine, others = side(N), side(M)
+    mine[40] = others[41] = 0
+    pairs = [part_similarities(asked, mine, PART, looks) for asked in (mine, others)]
+    measured, found = [p[0] for p in pairs], [p[1] for p in pairs]
+    return PartOf(mine, PART, looks), plain_rows(n=M, signature=others), measured, found
+
+
+def part_of(_generator):
+    return parts_of_pictures()
 
 
 def near_embedding(generator):
@@ -93,13 +113,13 @@ def near_distribution(generator):
     return search, theirs, alike, [a >= 0.97 for a in alike]
 
 
-KINDS = [same_text, near_hash, near_signature, near_embedding, near_distribution]
+KINDS = [same_text, near_hash, near_signature, part_of, near_embedding, near_distribution]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
 def case(request):
     search, theirs, measured, linked = request.param(np.random.default_rng(3))
-    linked[0] &= ~np.eye(N, dtype=bool)
+    linked = [linked[0] & ~np.eye(N, dtype=bool), linked[1]]
     assert linked[0].sum() > 20
     assert linked[1].sum() > 20
     return search, theirs, measured, linked

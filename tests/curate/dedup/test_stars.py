@@ -9,12 +9,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import Matrix, jittered, plain_rows, random_signatures, symmetric
+from made import Matrix, cut, jittered, part_similarities, plain_rows, random_signatures, soft_pictures, symmetric
 
+from curate.dedup import crops as cropping
 from curate.dedup import searches as searching
 from curate.dedup import stars as star_groups
+from curate.dedup.crops import PartOf
 from curate.dedup.searches import NearDistribution, NearHash, NearVector, SameText
 from curate.dedup.stars import NOBODY, find_stars
+from scoring.images.signature import signature
 from scoring.images.views import views
 
 
@@ -187,15 +190,20 @@ def test_views_of_signatures_match_the_definition(seed, rounds):
     assert stars.view[gone].tolist() == [int(views_of[:, stars.owner[row], row].argmax()) for row in gone]
 
 
-def test_a_crop_is_the_same_as_its_whole_picture_and_not_the_reverse(rounds):
-    generator = np.random.default_rng(0)
-    looks = views(cropped=True)
-    whole = np.rint(generator.normal(0, 127, (1, 255)) / (1 + np.arange(255) % 16) ** 2).clip(-127, 127).astype(np.int8)
-    crop = looks[3].apply(whole)
-    search = {"signature": NearVector(np.concatenate([whole, crop]), 0.95, "signature", looks)}
-    both = np.ones(2, bool)
-    assert find_stars(np.array([0, 1]), search, both.copy()).owner.tolist() == [0, 0]
-    assert find_stars(np.array([1, 0]), search, both.copy()).owner.tolist() == [0, 1]
+@pytest.mark.parametrize("seed", range(2))
+def test_parts_match_the_definition(seed, rounds, monkeypatch):
+    for name, value in (("BLOCK", 16), ("FIRST_ASKED", 4), ("FEWEST_ASKED", 2)):
+        monkeypatch.setattr(cropping, name, value)
+    generator = np.random.default_rng(seed)
+    n = 48
+    base = soft_pictures(generator, 8)
+    made = [cut(generator, base[i % 8], generator.choice([1, 0.92, 0.85, 0.78])) for i in range(n)]
+    signatures = np.stack([signature(picture) for picture in made])
+    search = PartOf(signatures, 0.985, views())
+    measured, linked = part_similarities(signatures, signatures, 0.985, views())
+    assert 30 < np.triu(linked, 1).sum() < n * n / 4
+    order = generator.permutation(n)
+    check(order, [linked], np.ones(n, bool), np.zeros(n, bool), {"crop": search}, [measured])
 
 
 def test_elk_matches_the_definition(rounds, monkeypatch):

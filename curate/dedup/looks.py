@@ -1,0 +1,70 @@
+"""How two pictures match, as one number for each pair, and in words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.images.cropfit import MARGIN, STEPS
+from scoring.images.views import AS_IT_IS
+
+VIEWS = 8  # most views of a picture
+PLACES = MARGIN + 1  # where an edge may lie
+NEARLY_ALL = 0.98  # of a side: less is said to be a part of it
+
+
+def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[np.int32]:
+    """Return how pairs match, as numbers that fit into ``Links.view``.
+
+    Args:
+        view: of the row asked about, an index into the run's views.
+        edges: of the part, shape (P, 4), in 256ths: top, bottom, left, right.
+        holds: whether the row that was found holds the one asked about; else it is a part of it.
+
+    Returns:
+        int32, shape (P,): at least 8; a number below is a view and no part.
+    """
+    inside = edges.copy()
+    inside[:, 1::2] = STEPS - edges[:, 1::2]
+    packed = inside @ PLACES ** np.arange(4)
+    return (view + VIEWS * (1 + int(holds) + 2 * packed)).astype(np.int32)
+
+
+def in_words(code: int, views: Sequence[str]) -> str:
+    """Return how a pair matches, such as ``mirrored, a part of it: 88% of the width, at the left``; or an empty text.
+
+    Args:
+        code: a view, or of ``look_codes``.
+        views: names of the views, by number.
+
+    >>> in_words(0, ["as it is", "mirrored"]), in_words(1, ["as it is", "mirrored"])
+    ('', 'mirrored')
+    >>> in_words(int(look_codes(0, np.array([[0, 230, 26, 256]]), holds=True)[0]), ["as it is"])
+    'holds it: 90% of the width, 90% of the height, at the top right'
+    """
+    packed, view = divmod(code, VIEWS)
+    name = views[view] if views[view] != AS_IT_IS else ""
+    if not packed:
+        return name
+    packed, holds = divmod(packed - 1, 2)
+    top, bottom, left, right = packed // PLACES ** np.arange(4) % PLACES
+    part = f"{'holds it' if holds else 'a part of it'}: {_frame(int(top), int(bottom), int(left), int(right))}"
+    return f"{name}, {part}" if name else part
+
+
+def _frame(top: int, bottom: int, left: int, right: int) -> str:
+    """Name a frame by how far its edges lie inside."""
+    height, width = 1 - (top + bottom) / STEPS, 1 - (left + right) / STEPS
+    sizes = [f"{side:.0%} of the {name}" for side, name in ((width, "width"), (height, "height")) if side < NEARLY_ALL]
+    if not sizes:
+        return "nearly all"
+    vertical = _third(top, bottom, ("top", "bottom")) if height < NEARLY_ALL else ""
+    horizontal = _third(left, right, ("left", "right")) if width < NEARLY_ALL else ""
+    place = " ".join(word for word in (vertical, horizontal) if word)
+    return f"{', '.join(sizes)}, {f'at the {place}' if place else 'in the middle'}"
+
+
+def _third(before: int, after: int, names: tuple[str, str]) -> str:
+    if 3 * before < before + after:
+        return names[0]
+    return names[1] if 3 * after < before + after else ""

@@ -1,0 +1,204 @@
+"""The part of a picture that agrees best with another picture, from their signatures alone."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.images.crops import FRAMES, LOW, WEIGHT, axis_maps, check, coarse, framed, waves
+from scoring.images.signature import KEPT
+
+FINE = 12  # frequencies of each axis by which pictures are judged at last
+STEPS = 256  # places of an edge along a side
+MARGIN = 90  # of these, how far an edge may lie inside
+LEAST = 0.6  # of each side: smaller parts are not looked for
+STRIDE = 0.04  # the most that an edge moves at once
+SETTLE = (LOW, LOW, FINE, FINE, FINE)  # frequencies by which an edge is moved, one step after another
+JUDGED = 1  # step after which pairs that promise nothing are left
+AT_ONCE = 1024  # pairs refined at once
+BLOCK = 128  # pairs whose best frame is looked for at once
+DAMPING = 1e-3
+_JUDGED_BY = (np.arange(FINE)[:, None] * KEPT + np.arange(FINE)).ravel()[1:] - 1  # numbers of a signature
+WHOLE = np.array([0, STEPS, 0, STEPS])
+
+
+@dataclass(frozen=True)
+class Refined:
+    """How well a part of one picture agrees with another picture.
+
+    Attributes:
+        cosine: of the frequencies that the part holds, 12 of a whole axis and fewer of less; shape (P,), float64, -1
+            to 1; -1 where either signature is zero, or ``worth`` was not reached.
+        edges: of the part, shape (P, 4), int64, in 256ths: top and bottom of the height, left and right of the width.
+    """
+
+    cosine: NDArray[np.float64]
+    edges: NDArray[np.int64]
+
+
+def refine(
+    whole: NDArray[np.int8], part: NDArray[np.int8], start: NDArray[np.int64] | None = None, *, worth: float = -1.0
+) -> Refined:
+    """Return the part of each whole picture that agrees best with the other picture, and how well.
+
+    Gauss-Newton from a frame of the grid: the other picture, told as a sum of what the frame shows and of what moving
+    each of its four edges would add, says where the edges belong. First by the lowest 8 x 8 frequencies, then by 12
+    for a whole axis and fewer for less, for a part of 80 % shows no more than 80 % of the waves; the best of the
+    frames seen counts.
+
+    Args:
+        whole: signatures, int8, shape (P, 255).
+        part: signatures, int8, shape (P, 255).
+        start: frame to start from, shape (P,), an index into ``FRAMES``; by default the one whose coarse cosine is
+            largest, which costs a multiple.
+        worth: pairs whose 8 x 8 frequencies do not reach this cosine in one step are not looked at further.
+
+    Raises:
+        ValueError: for other shapes or types.
+    """
+    check(whole)
+    check(part)
+    if len(whole) != len(part) or (start is not None and len(start) != len(whole)):
+        raise ValueError(f"expected as many wholes as parts and starts, got {len(whole)} and {len(part)}")
+    cosine, edges = np.full(len(whole), -1.0), np.tile(WHOLE, (len(whole), 1))
+    for first in range(0, len(whole), AT_ONCE):
+        here = slice(first, first + AT_ONCE)
+        frame = best_frames(whole[here], part[here]) if start is None else start[here]
+        cosine[here], edges[here] = _settle(whole[here], part[here], frame, worth)
+    return Refined(cosine, edges)
+
+
+def best_frames(whole: NDArray[np.int8], part: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Return the frame of each whole (P, 255) with the largest coarse cosine with its part, the first of equal ones."""
+    best = np.empty(len(whole), np.int64)
+    theirs = torch.from_numpy(coarse(part)).float()
+    for start in range(0, len(whole), BLOCK):
+        here = slice(start, start + BLOCK)
+        ints = torch.from_numpy(framed(whole[here])).float()  # (B, F, 63)
+        dots = (ints @ theirs[here, :, None])[..., 0].double()  # of whole numbers: exact
+        best[here] = (dots / ints.double().norm(dim=2).clamp_min(1)).max(1).indices.numpy()
+    return best
+
+
+def as_they_are(pictures: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
+    """Return the cosine of each pair of whole pictures by the frequencies that ``refine`` judges by; 0 with zeros.
+
+    Args:
+        pictures: signatures, int8, shape (P, 255).
+        others: likewise, shape (P, 255).
+    """
+    (a, length), (b, other) = _judged(pictures), _judged(others)
+    return np.einsum("pd,pd->p", a, b).astype(np.float64) / (length * other)
+
+
+def plain_cosines(pictures: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
+    """Return ``as_they_are`` of each of A pictures (A, 255) with each of B others (B, 255), shape (A, B)."""
+    (a, length), (b, other) = _judged(pictures), _judged(others)
+    return (a @ b.T).astype(np.float64) / (length[:, None] * other)
+
+
+def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """The lowest 12 x 12 frequencies, whole numbers whose sums of products are exact, and their length or 1."""
+    check(signatures)
+    numbers = signatures[:, _JUDGED_BY].astype(np.float32)
+    length = np.linalg.norm(numbers.astype(np.float64), axis=1)
+    return numbers, np.where(length > 0, length, 1)
+
+
+def _settle(
+    whole: NDArray[np.int8], part: NDArray[np.int8], frame: NDArray[np.int64], worth: float
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Refine some pairs; see ``refine``."""
+    series, target = waves(whole), waves(part) * torch.from_numpy(WEIGHT)
+    edges = _inside(FRAMES[frame])
+    best, where = np.full(len(whole), -1.0), _places(edges)
+    left = np.flatnonzero(whole.any(1) & part.any(1))
+    for turn, kept in enumerate((*SETTLE, FINE)):
+        if not len(left):
+            break
+        at = _places(edges[left])
+        seen, moves, goal = _look(series[left], target[left], at, kept)
+        cosine = _cosine(seen, goal)
+        if kept == FINE:
+            better = cosine > best[left]
+            best[left[better]], where[left[better]] = cosine[better], at[better]
+        elif turn == JUDGED:
+            ok = cosine >= worth
+            left, seen, moves, goal = left[ok], seen[ok], moves[ok], goal[ok]
+        if turn < len(SETTLE):
+            edges[left] = _inside(edges[left] + _step(seen, moves, goal))
+    return best, where
+
+
+@cache
+def _table() -> Tensor:
+    """Maps of every interval between two places, (91 x 91, 3, 12, 16): first point times 91, plus gap at the end."""
+    inside = np.arange(MARGIN + 1)
+    ends = np.stack(np.meshgrid(inside, STEPS - inside, indexing="ij"), -1).reshape(-1, 2) / STEPS
+    return axis_maps(ends, FINE)
+
+
+def _places(edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Edges as whole places, (P, 4)."""
+    return np.rint(edges * STEPS).astype(np.int64)
+
+
+def _maps(ends: NDArray[np.int64], kept: int) -> Tensor:
+    """Maps of intervals (P, 2) and how they change, (P, 3, kept, 16)."""
+    return _table()[torch.from_numpy(ends[:, 0] * (MARGIN + 1) + STEPS - ends[:, 1]), :, :kept]
+
+
+def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what frames show (P, K), what moving each edge would add (P, 4, K), and the goal (P, K)."""
+    n = len(at)
+    vertical, horizontal = _maps(at[:, :2], kept), _maps(at[:, 2:], kept)
+    rows = (vertical.reshape(n, 3 * kept, KEPT) @ series).reshape(n, 3, kept, KEPT)
+    across = rows[:, 0] @ horizontal.reshape(n, 3 * kept, KEPT).mT  # (P, kept, 3 x kept)
+    across = across.reshape(n, kept, 3, kept).transpose(1, 2)
+    down = (rows[:, 1:].reshape(n, 2 * kept, KEPT) @ horizontal[:, 0].mT).reshape(n, 2, kept, kept)
+    held = _held(at, kept)
+    every = (
+        torch.cat([across[:, :1], down, across[:, 1:]], 1) * (torch.from_numpy(WEIGHT[:kept, :kept]) * held)[:, None]
+    )
+    flat = every.reshape(n, 5, kept * kept)
+    return flat[:, 0], flat[:, 1:], (target[:, :kept, :kept] * held).reshape(n, kept * kept)
+
+
+def _held(at: NDArray[np.int64], kept: int) -> Tensor:
+    """Which frequencies of a part the whole picture holds, (P, kept, kept): it has only so many waves on a side."""
+    sides = torch.from_numpy((at[:, 1::2] - at[:, 0::2]) * FINE)  # (P, 2)
+    low = torch.arange(kept) * STEPS < sides[..., None]  # (P, 2, kept)
+    return low[:, 0, :, None] & low[:, 1, None, :]
+
+
+def _cosine(seen: Tensor, goal: Tensor) -> NDArray[np.float64]:
+    a, b = seen.double(), goal.double()
+    lengths = a.norm(dim=1) * b.norm(dim=1)
+    return ((a * b).sum(1) / lengths.clamp_min(1e-9)).clamp(-1, 1).numpy()
+
+
+def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
+    """Return how far each edge should move, (P, 4): by least squares, a little damped."""
+    basis = torch.cat([seen[:, None], moves], 1).double()  # (P, 5, K)
+    lengths = basis.norm(dim=2, keepdim=True).clamp_min(1e-9)
+    basis = basis / lengths
+    gram = basis @ basis.mT + DAMPING * torch.eye(5, dtype=torch.float64)
+    share = torch.linalg.solve(gram, basis @ goal.double()[..., None])[..., 0] / lengths[..., 0]
+    step = share[:, 1:] / torch.where(share[:, :1] > 0, share[:, :1], torch.inf)
+    return step.clamp(-STRIDE, STRIDE).numpy()
+
+
+def _inside(edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return edges inside the picture and not further in than ``MARGIN``, and no part shorter than ``LEAST``."""
+    first = np.clip(edges[:, 0::2], 0, MARGIN / STEPS)
+    last = np.clip(edges[:, 1::2], 1 - MARGIN / STEPS, 1)
+    short = np.maximum(LEAST - (last - first), 0)
+    first = np.maximum(first - short / 2, 0)
+    last = np.minimum(last + np.maximum(LEAST - (last - first), 0), 1)
+    first = np.minimum(first, last - LEAST)
+    out = np.empty_like(edges)
+    out[:, 0::2], out[:, 1::2] = first, last
+    return out

@@ -1,0 +1,195 @@
+"""Is one picture a part of another? Candidates: many frames of the whole, by its signature, beside the part."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.images.phash import SIDE
+from scoring.images.signature import KEPT, LARGEST, WEIGHTS, WIDTH
+
+LOW = 8  # frequencies along each axis by which candidates are found
+COARSE = LOW * LOW - 1  # numbers of a coarse vector
+LIKELY = 0.87  # cosine of coarse vectors from which a pair is a candidate
+SIDES = (
+    (1.0, 1),
+    (0.93, 3),
+    (0.86, 5),
+    (0.78, 5),
+    (0.7, 7),
+)  # of an axis: length of the part, and places it is tried at
+WHOLES, PARTS = 32, 512  # compared at once: 10 MB of products
+ROUNDED = 0.01  # products of 16-bit numbers, rounded to 16 bits, are wrong by less
+
+
+def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The parts of an axis, (I, 2), and which two make a frame, (F, 2): of like length, or one of them whole."""
+    found = [(step, low, low + side) for step, (side, n) in enumerate(SIDES) for low in np.linspace(0, 1 - side, n)]
+    frames = [
+        (v, h)
+        for v, (tall, *_) in enumerate(found)
+        for h, (wide, *_) in enumerate(found)
+        if abs(tall - wide) <= 1 or not tall or not wide
+    ]
+    return np.clip(np.array(found)[:, 1:], 0, 1), np.array(frames)
+
+
+INTERVALS, _FRAME = _axes()
+FRAMES = np.concatenate([INTERVALS[_FRAME[:, 0]], INTERVALS[_FRAME[:, 1]]], 1)  # (F, 4): top, bottom, left, right
+WEIGHT = np.concatenate([[0.0], WEIGHTS]).reshape(KEPT, KEPT).astype(np.float32)
+_LOWEST = (np.arange(LOW)[:, None] * KEPT + np.arange(LOW)).ravel()[1:] - 1  # where a signature has them
+
+
+def coarse(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return the lowest 8 x 8 frequencies of each signature but the constant one.
+
+    Args:
+        signatures: int8, shape (N, 255).
+
+    Returns:
+        int8, shape (N, 63).
+
+    Raises:
+        ValueError: for another shape or type.
+    """
+    check(signatures)
+    return signatures[:, _LOWEST]
+
+
+def check(signatures: NDArray[np.int8]) -> None:
+    """Raise ValueError for what is no array of signatures."""
+    if signatures.ndim != 2 or signatures.shape[1] != WIDTH or signatures.dtype != np.int8:
+        raise ValueError(f"signatures must be int8 of shape (N, {WIDTH}), got {signatures.dtype} {signatures.shape}")
+
+
+def waves(signatures: NDArray[np.int8]) -> Tensor:
+    """Return the cosine series that signatures (N, 255) hold, but for the constant; (N, 16, 16) float32."""
+    series = np.zeros((len(signatures), KEPT * KEPT), np.float32)
+    series[:, 1:] = signatures / WEIGHTS
+    return torch.from_numpy(series.reshape(-1, KEPT, KEPT))
+
+
+def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
+    """Return the maps from the frequencies of a whole axis to those of parts of it, and how they change.
+
+    A signature holds a cosine series. What a part shows is that series between the part's ends, so its own frequencies
+    are a linear map of the old ones, the same along each axis. What the signature left out (finer than 16 waves) is
+    missing in the part too.
+
+    Args:
+        ends: first and last point of each part, shape (I, 2), in 0 to 1.
+        kept: frequencies of the part.
+
+    Returns:
+        float32, shape (I, 3, kept, 16): the map, its derivative by the first point, and by the last.
+    """
+    within = (np.arange(SIDE) + 0.5) / SIDE
+    at = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * within  # (I, 32)
+    k = np.pi * np.arange(KEPT)
+    scale = np.where(np.arange(KEPT) > 0, np.sqrt(2 / SIDE), np.sqrt(1 / SIDE))
+    series = np.cos(at[..., None] * k) * scale  # (I, 32, 16)
+    slope = -np.sin(at[..., None] * k) * k * scale
+    back = np.cos(np.pi * np.arange(kept)[:, None] * within) * np.sqrt(2 / SIDE)  # (kept, 32)
+    back[0] /= np.sqrt(2)
+    parts = np.stack([series, slope * (1 - within[:, None]), slope * within[:, None]], 1)
+    return torch.from_numpy((back @ parts).astype(np.float32))
+
+
+@cache
+def _grid() -> Tensor:
+    """The maps of the intervals, one below another, (I x 8, 16)."""
+    return axis_maps(INTERVALS, LOW)[:, 0].reshape(-1, KEPT).contiguous()
+
+
+@cache
+def _taken() -> Tensor:
+    """Where the numbers of the frames lie in the product of all intervals, (F x 63,)."""
+    n = len(INTERVALS)
+    u, v = np.divmod(np.arange(LOW * LOW)[1:], LOW)
+    at = ((_FRAME[:, :1] * LOW + u) * n + _FRAME[:, 1:]) * LOW + v
+    return torch.from_numpy(at.ravel())
+
+
+def framed(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return what ``coarse`` would give of each part of each picture.
+
+    Args:
+        signatures: int8, shape (N, 255); a few thousand at most, for the result has 19 kB a row.
+
+    Returns:
+        int8, shape (N, F, 63): of each frame in ``FRAMES``; zeros of zeros.
+    """
+    check(signatures)
+    seen = _grid() @ waves(signatures) @ _grid().mT  # (N, I x 8, I x 8)
+    chosen = seen.reshape(len(signatures), len(INTERVALS) * LOW * len(INTERVALS) * LOW)[:, _taken()]
+    chosen = chosen.reshape(-1, len(FRAMES), COARSE) * torch.from_numpy(WEIGHT[:LOW, :LOW].ravel()[1:])
+    largest = chosen.abs().amax(-1, keepdim=True)
+    return (chosen * (LARGEST / largest.clamp_min(1e-6))).round().to(torch.int8).numpy()
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Pairs of a whole picture and perhaps a part of it.
+
+    Attributes:
+        whole: place among the wholes, shape (P,), int64, ascending.
+        part: place among the parts, shape (P,), int64.
+        frame: of the whole that agrees best, shape (P,), int64, an index into ``FRAMES``.
+    """
+
+    whole: NDArray[np.int64]
+    part: NDArray[np.int64]
+    frame: NDArray[np.int64]
+
+
+def candidates(wholes: NDArray[np.int8], parts: NDArray[np.int8], least: float = LIKELY) -> Candidates:
+    """Return every pair in which some frame of the whole has a coarse cosine with the part of at least ``least``.
+
+    All wholes meet all parts, in blocks: in bfloat16 first, then what may pass in whole numbers, which are exact. The
+    best frame counts, and of equal ones the first.
+
+    Args:
+        wholes: signatures, int8, shape (W, 255).
+        parts: signatures, int8, shape (P, 255).
+        least: cosine, 0 < least <= 1.
+    """
+    numbers = torch.from_numpy(coarse(parts)).float()  # (P, 63)
+    lengths = numbers.double().norm(dim=1)
+    units = _units(numbers)
+    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
+    for start in range(0, len(wholes), WHOLES):
+        ints = torch.from_numpy(framed(wholes[start : start + WHOLES])).float()  # (B, F, 63)
+        whole, part = _near(_units(ints), units, least - ROUNDED)
+        at, begins = np.unique(whole, return_index=True)
+        for one, which in zip(at.tolist(), np.split(part, begins)[1:], strict=True):
+            cosine = (ints[one] @ numbers[which].T).double()  # (F, k): sums of whole numbers below 2^24
+            cosine /= ints[one].double().norm(dim=1)[:, None].clamp_min(1) * lengths[which]
+            best, frame = cosine.max(0)
+            ok = (best >= least).numpy()
+            found.append((np.full(int(ok.sum()), start + one), which[ok], frame.numpy()[ok]))
+    if not found:
+        return Candidates(*(np.zeros(0, np.int64) for _ in range(3)))
+    return Candidates(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _units(numbers: Tensor) -> Tensor:
+    """Rows at length 1 in bfloat16, one column wider; zeros stay zero."""
+    length = numbers.norm(dim=-1, keepdim=True)
+    return torch.nn.functional.pad((numbers / length.clamp_min(1e-6)).bfloat16(), (0, 1))
+
+
+def _near(frames: Tensor, parts: Tensor, least: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return places (whole, part), by whole, of which a product is at least so much, (B, F, 64) by (P, 64)."""
+    flat = frames.reshape(-1, frames.shape[-1])
+    hits = []
+    for start in range(0, len(parts), PARTS):
+        product = (flat @ parts[start : start + PARTS].T).reshape(len(frames), -1, min(PARTS, len(parts) - start))
+        hit = (product.amax(1) >= least).nonzero()
+        hit[:, 1] += start
+        hits.append(hit)
+    every = torch.cat(hits).numpy() if hits else np.zeros((0, 2), np.int64)
+    every = every[np.argsort(every[:, 0], kind="stable")]
+    return every[:, 0], every[:, 1]
