@@ -1,5 +1,6 @@
 """Vectors of a table's rows as one array, which may be larger than the memory."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -15,11 +16,30 @@ BLOCK = 65_536  # rows at a time
 
 
 def space(n: int, width: int, kind: np.dtype) -> NDArray:
-    """Return zeros, shape (n, width): in memory or, where they are many, in a file without a name."""
-    if n * width * kind.itemsize <= IN_MEMORY:
+    """Return zeros, shape (n, width): in memory or, where they are many, in a file without a name.
+
+    Raises:
+        InputError: if the disk of the temporary folder has no room for them.
+    """
+    size = n * width * kind.itemsize
+    if size <= IN_MEMORY:
         return np.zeros((n, width), kind)
     with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
+        _take_room(file.fileno(), size)
         return np.memmap(file, kind, "w+", shape=(n, width))
+
+
+def _take_room(handle: int, size: int) -> None:
+    """Have the disk set the bytes aside, for a mapping that finds it full later on kills the process."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as error:
+        raise InputError(
+            f"{tempfile.gettempdir()} has no room for {size / 1e9:,.1f} GB of vectors ({error.strerror}); "
+            "name a folder on a larger disk in the environment variable TMPDIR"
+        ) from None
 
 
 class Embeddings:

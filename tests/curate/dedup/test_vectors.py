@@ -1,5 +1,6 @@
 """Embeddings of a table as one array."""
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,13 @@ def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path)
     assert isinstance(large, np.memmap)
     assert large.sum() == 120
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(monkeypatch):
+    def full(_handle, _start, _size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(vectors, "IN_MEMORY", 7)
+    monkeypatch.setattr(vectors.os, "posix_fallocate", full)
+    with pytest.raises(InputError, match=r"no room for 0.0 GB of vectors \(No space left on device\).*TMPDIR"):
+        space(2, 1, np.dtype(np.float32))
