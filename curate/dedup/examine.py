@@ -26,7 +26,8 @@ from curate.table import Table
 from scoring.errors import InputError
 from scoring.images import pixel_digest
 
-LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03}  # how far beyond the threshold an audit looks
+# how far beyond the threshold an audit looks
+LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03}
 ASKED_AT_ONCE = 4096
 ANSWERS, PAGE = "audit.csv", "audit.html"  # NAME.audit.csv, NAME.audit.html
 MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
