@@ -82,7 +82,10 @@ class Outputs:
             if path.exists() and not overwrite:
                 raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
         if not self.subset.parent.is_dir():
-            raise InputError(f"cannot write {self.subset}: {self.subset.parent} is no folder; create it first")
+            what = (
+                "is not a folder; choose another" if self.subset.parent.exists() else "does not exist; create it first"
+            )
+            raise InputError(f"cannot write {self.subset}: the folder {what}")
 
 
 def outputs_for(
@@ -231,9 +234,9 @@ def write_outputs(
         receipt = AtomicFile(outputs.receipt, overwrite=overwrite)
         others.append(receipt)
         tally = _stream(decided, subset, decisions)
-        _check(decided, tally, subset.n_rows, decisions.n_rows)
         if state_of(table) != decided.state:
             raise InputError(f"{table.path} changed while it was being read; run the command again")
+        _check(decided, tally, subset.n_rows, decisions.n_rows)
         for each in writers.values():
             each.seal()
         receipt.write(receipt_json(decided, writers))

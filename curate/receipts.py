@@ -103,10 +103,10 @@ def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
         and all(isinstance(source.get(name), str) for name in ("path", "digest"))
         and isinstance(receipt.get("policy"), list)
         and isinstance(outputs, dict)
+        and {"subset", "decisions"} <= set(outputs)
         and all(
-            isinstance(outputs.get(name), dict)
-            and all(isinstance(outputs[name].get(k), str) for k in ("file", "sha256"))
-            for name in ("subset", "decisions")
+            isinstance(output, dict) and all(isinstance(output.get(k), str) for k in ("file", "sha256"))
+            for output in outputs.values()
         )
     )
     if not whole:

@@ -92,6 +92,9 @@ def verify(receipt: str | Path, table: str | Path | None = None) -> Verification
     folder = receipt.parent
     decisions = _output(folder, noted, "decisions", result)
     subset = _output(folder, noted, "subset", result)
+    for name in noted["outputs"]:
+        if name not in ("subset", "decisions"):
+            _check_bytes(folder / noted["outputs"][name]["file"], noted["outputs"][name]["sha256"], result)
     same_order = _compare_decisions(source, again, decisions, result)
     _compare_subset_keys(source, again, subset, result)
     if again.compare is not None:
@@ -122,13 +125,13 @@ def _decide_again(source: Table, policy: list[Any], folder: Path) -> _Again:
     if any(isinstance(rule, dict) and rule.get("rule") == "select" for rule in policy):
         return _choose_again(source, policy, folder)
     if any(isinstance(rule, dict) and rule.get("rule") == "dedup" for rule in policy):
-        return _deduplicate_again(source, policy)
+        return _deduplicate_again(source, policy, folder)
     rules = [rule_from_json(rule) for rule in policy]
     scores, digest = gather(source, rules)
     return _Again(decide(rules, scores).outcome, scores.tie_breaks, digest)
 
 
-def _deduplicate_again(source: Table, policy: list[Any]) -> _Again:
+def _deduplicate_again(source: Table, policy: list[Any], folder: Path) -> _Again:
     from curate.dedup.decide import decide_duplicates
     from curate.dedup.keep import parse_keep
     from curate.dedup.request import Request
@@ -137,7 +140,16 @@ def _deduplicate_again(source: Table, policy: list[Any]) -> _Again:
         raise InputError(f"expected one rule in the receipt of a deduplication, got {len(policy)}; take a copy")
     request = Request.from_json(policy[0])
     against = policy[0].get("against")
-    other = open_table(str(against["path"]), require=[KEY]) if isinstance(against, dict) else None
+    if against is not None and not (isinstance(against, dict) and isinstance(against.get("path"), str)):
+        raise InputError("expected the path of the other table in the receipt of a deduplication; take a copy")
+    other = None
+    if against is not None:
+        path = _there_or_beside(Path(against["path"]), folder)
+        if path is None:
+            raise InputError(
+                f"the other table {against['path']} is no longer there; put it back, or beside the receipt"
+            )
+        other = open_table(path, require=[KEY])
     found = decide_duplicates(source, request, parse_keep(request.keep, source, label=request.label), other)
     others = ((f"{other.path}", found.other_digest, str(against.get("digest"))),) if other else ()
     return _Again(found.outcome, found.rows.ties, found.rows.digest, others)
@@ -159,20 +171,30 @@ def _choose_again(source: Table, policy: list[Any], folder: Path) -> _Again:
 def _moved(receipt: Path, noted: dict[str, Any]) -> Path:
     """Where the input is: where it was, or a file of that name beside the receipt."""
     path = Path(noted["input"]["path"])
-    beside = receipt.parent / path.name
-    if path.exists():
-        return path
-    if beside.exists():
-        return beside
-    raise InputError(f"the input {path} of {receipt} is no longer there; name where it is now with --table")
+    found = _there_or_beside(path, receipt.parent)
+    if found is None:
+        raise InputError(f"the input {path} of {receipt} is no longer there; name where it is now with --table")
+    return found
+
+
+def _there_or_beside(path: Path, folder: Path) -> Path | None:
+    beside = folder / path.name
+    return path if path.exists() else beside if beside.exists() else None
 
 
 def _output(folder: Path, noted: dict[str, Any], name: str, result: Verification) -> Table:
     entry = noted["outputs"][name]
     table = open_table(folder / entry["file"], require=[KEY])
-    if file_sha256(table.path) != entry["sha256"]:
-        result.problem(f"{table.path} is not the file that was written: its bytes differ from the receipt")
+    _check_bytes(table.path, entry["sha256"], result)
     return table
+
+
+def _check_bytes(path: Path, expected: str, result: Verification) -> None:
+    """Record a file that is gone, or not as it was written."""
+    if not path.is_file():
+        result.problem(f"{path} is no longer there")
+    elif file_sha256(path) != expected:
+        result.problem(f"{path} is not the file that was written: its bytes differ from the receipt")
 
 
 def file_sha256(path: Path) -> str:

@@ -181,7 +181,7 @@ def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
     if sheet.suffix.lower() not in (".png", ".html"):
         raise InputError(f"expected a picture name that ends in .html or .png, got {sheet}")
     if not sheet.parent.is_dir():
-        raise InputError(f"cannot write {sheet}: {sheet.parent} is no folder; create it first")
+        raise InputError(f"cannot write {sheet}: the folder does not exist; create it first")
     if sheet.exists() and not overwrite:
         raise InputError(f"{sheet} exists already; choose another name, or replace it with --overwrite")
 

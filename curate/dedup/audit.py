@@ -132,7 +132,9 @@ def draw_pairs(
     if not 1 <= n <= MOST_DRAWN:
         raise InputError(f"--audit draws 1 to {MOST_DRAWN:,} pairs, got {n:,}; 200 is usual")
     if not pairs.num_rows:
-        raise InputError("--audit: expected pairs to judge, got none at or near the threshold; loosen --threshold")
+        raise InputError(
+            "--audit: expected pairs to judge, got none at or near the threshold; loosen it, or leave --audit out"
+        )
     encoded = pc.dictionary_encode(plain(pairs.column("finder").combine_chunks()))
     codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
     unknown = [name for name in names if name not in limits]

@@ -25,6 +25,7 @@ DEFAULT_FINDERS = ("bytes", "signature")
 WITHOUT_SIGNATURE = ("bytes", "hash")
 CROP = "crop"
 LABEL = "label"
+WHERE = ("root", "key", "path_column", "image_column")  # of the options with which a source is read again
 BEST_KAPPA = "kappa_visimsiam"  # of several, the one that told copies apart best where measured (docs/dedup.md)
 
 
@@ -44,7 +45,7 @@ class Request:
         kappa: column of the kappas for ``elk``, else None.
         report_only: rows that are in the other table stay, and are told.
         source: what was scored, for finders that read images again, where the table holds no paths.
-        source_options: how to read it, by name: ``root``, ``key``, ``path_column``, ``image_column``.
+        source_options: how to read it, by name; see ``WHERE``.
         against_source: likewise for the other table, read with the same options.
     """
 
@@ -80,6 +81,9 @@ class Request:
             raise InputError("expected the rule of a deduplication in the receipt, got something else; take a copy")
         thresholds = given.pop("thresholds")
         known = {str(name): threshold_of(str(name), _given(str(name), value)) for name, value in thresholds.items()}
+        odd = [name for name, value in given.items() if not _of_its_kind(name, value)]
+        if odd:
+            raise InputError(f"the receipt says {odd[0]} = {str(given[odd[0]])[:60]!r}, which cannot be; take a copy")
         return cls(known, **given)
 
     def views(self) -> tuple[View, ...]:
@@ -116,10 +120,23 @@ class Request:
         return [*sizes, *([self.kappa] if self.kappa else [])]
 
 
+def _of_its_kind(name: str, value: object) -> bool:
+    """Whether a receipt's value of a field could have been asked for."""
+    if name == "source_options":
+        return isinstance(value, dict) and all(
+            each in WHERE and (text is None or isinstance(text, str)) for each, text in value.items()
+        )
+    choices = {"groups": GROUPS, "similarity": SIMILARITIES}
+    if name in choices:
+        return isinstance(value, str) and value in choices[name]
+    default = Request.__dataclass_fields__[name].default
+    return isinstance(value, type(default)) if default is not None else value is None or isinstance(value, str)
+
+
 def _given(name: str, value: object) -> float | None:
     if lookup(FINDERS, name, kind="finder").threshold is None:
         return None
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f"expected a number as the threshold of {name} in the receipt, got {value!r}; take a copy")
     return float(value)
 

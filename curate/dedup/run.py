@@ -82,7 +82,7 @@ def dedup_table(
     if plant is not None or audit is not None:
         require_images(opened, request.source)
     outputs = None if dry_run else _outputs(opened, other, out, audit=audit is not None, overwrite=overwrite)
-    before = state_of(opened)
+    before, before_other = state_of(opened), state_of(other) if other else []
     found = decide_duplicates(opened, request, criteria, other)
     decided, members = _decided(opened, request, found, other, before)
     result = _summary(request, found, decided, members, [*notes, *found.notes])
@@ -97,6 +97,8 @@ def dedup_table(
         texts = pages(opened, request, pairs, outputs.texts[ANSWERS].name)
     if outputs is None:
         return result
+    if other is not None and state_of(other) != before_other:
+        raise InputError(f"{other.path} changed while it was being read; run the command again")
     facts = ("dropped_by", "failed_by", "n_groups", "recall")
     decided.facts.update({name: getattr(result, name) for name in facts})
     write_outputs(decided, outputs, overwrite=overwrite, texts=texts)

@@ -290,7 +290,7 @@ def test_a_folder_that_is_not_there_is_found_out_before_the_work(folder, monkeyp
     for asked in (["-o", "no/unique.parquet"], ["-o", "unique.parquet", "--sheet", "no/s.png"]):
         result = run("dedup", "scores.parquet", *asked)
         assert result.exit_code == 1
-        assert "no is no folder; create it first" in result.stderr
+        assert "the folder does not exist; create it first" in result.stderr
 
 
 @pytest.fixture

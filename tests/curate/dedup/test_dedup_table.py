@@ -10,10 +10,12 @@ import pytest
 from made import embedded, jittered, random_signatures, signed, write_table
 from test_stars import by_definition, cosines
 
+from curate.dedup.decide import decide_duplicates
 from curate.dedup.keep import DEFAULT, keep_order, parse_keep
 from curate.dedup.rows import Needs, read_rows
 from curate.dedup.run import dedup_table
 from curate.table import open_table
+from curate.verify import verify
 from scoring.errors import InputError
 
 FINDERS = {"bytes": None, "hash": 2, "signature": 0.93, "embedding": 0.95}
@@ -325,3 +327,87 @@ def test_large_vectors_live_in_a_file_that_is_gone_afterwards(made, monkeypatch)
     monkeypatch.setattr("curate.dedup.vectors.IN_MEMORY", 100)
     again = dedup_table(folder / "scores.parquet", finders=FINDERS, dry_run=True)
     assert (again.kept, again.dropped_by) == (result.kept, result.dropped_by)
+
+
+@pytest.fixture
+def done(tmp_path):
+    """A deduplication of five rows against a table of two."""
+    for name, texts in (("new", ["a", "a", "b", "c", "d"]), ("old", ["d", "e"])):
+        write_table(tmp_path / f"{name}.parquet", {"sha256": texts, "phash": pa.array([1] * len(texts), pa.uint64())})
+    dedup_table(tmp_path / "new.parquet", tmp_path / "out.parquet", {"bytes": None}, against=tmp_path / "old.parquet")
+    assert verify(tmp_path / "out.receipt.json").identical
+    return tmp_path
+
+
+def test_verify_sees_a_groups_table_that_changed_or_went(done):
+    groups = pq.read_table(done / "out.groups.parquet")
+    pq.write_table(groups.slice(1), done / "out.groups.parquet")
+    changed = verify(done / "out.receipt.json")
+    assert not changed.identical
+    assert any("out.groups.parquet is not the file that was written" in note for note in changed.notes)
+    (done / "out.groups.parquet").unlink()
+    gone = verify(done / "out.receipt.json")
+    assert not gone.identical
+    assert any("out.groups.parquet is no longer there" in note for note in gone.notes)
+
+
+def test_verify_sees_that_the_other_table_changed(done):
+    write_table(done / "other.parquet", {"sha256": ["d", "f"], "phash": pa.array([1, 1], pa.uint64())})
+    (done / "other.parquet").replace(done / "old.parquet")
+    changed = verify(done / "out.receipt.json")
+    assert not changed.identical
+    assert any("old.parquet is not the one that was read then" in note for note in changed.notes)
+
+
+def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory):
+    moved = tmp_path_factory.mktemp("moved")
+    for path in done.glob("out.*"):
+        path.replace(moved / path.name)
+    (done / "old.parquet").replace(moved / "old.parquet")
+    assert verify(moved / "out.receipt.json").identical
+    (moved / "old.parquet").unlink()
+    with pytest.raises(InputError, match=r"old.parquet is no longer there; put it back, or beside the receipt"):
+        verify(moved / "out.receipt.json")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"keep": 5},
+        {"protect": 7},
+        {"label": ["a"]},
+        {"mirrored": "yes"},
+        {"groups": "heap"},
+        {"groups": []},
+        {"similarity": "sine"},
+        {"source_options": [1]},
+        {"source_options": {"limit": "1"}},
+        {"against": {}},
+        {"against": {"path": 5}},
+        {"against": "old.parquet"},
+        {"thresholds": {"hash": "x"}},
+        {"thresholds": {"hash": True}},
+    ],
+)
+def test_a_receipt_that_lies_is_refused_in_one_line(done, lie):
+    receipt = json.loads((done / "out.receipt.json").read_text())
+    receipt["policy"][0].update(lie)
+    (done / "out.receipt.json").write_text(json.dumps(receipt))
+    with pytest.raises(InputError, match="take a copy") as error:
+        verify(done / "out.receipt.json")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_a_table_that_is_replaced_meanwhile_is_told_and_nothing_is_written(done, monkeypatch, name):
+    def replaced(*args, **how):
+        found = decide_duplicates(*args, **how)
+        write_table(done / "short.parquet", {"sha256": ["x"], "phash": pa.array([1], pa.uint64())})
+        (done / "short.parquet").replace(done / f"{name}.parquet")
+        return found
+
+    monkeypatch.setattr("curate.dedup.run.decide_duplicates", replaced)
+    before = sorted(path.name for path in done.iterdir())
+    with pytest.raises(InputError, match=rf"{name}.parquet changed while it was being read"):
+        dedup_table(done / "new.parquet", done / "2.parquet", {"bytes": None}, against=done / "old.parquet")
+    assert sorted(path.name for path in done.iterdir()) == before
