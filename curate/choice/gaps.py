@@ -21,11 +21,11 @@ def first_too_near(
         K and infinity where all picks are far enough; else the place of that pick, and its distance.
     """
     for block in spans(len(picks)):
-        rows = unit(vectors[picks[block]], np.float32)
-        nearest = np.full(len(rows), np.inf, np.float32)
+        rows = unit(vectors[picks[block]], np.float64)  # in float32 copies would be some 0.0003 apart
+        nearest = np.full(len(rows), np.inf)
         for earlier in (labelled, picks[: block.start]):
             for span in spans(len(earlier)):
-                gaps = squared_distances(rows, unit(vectors[earlier[span]], np.float32))
+                gaps = squared_distances(rows, unit(vectors[earlier[span]], np.float64))
                 nearest = np.minimum(nearest, gaps.min(axis=1))
         own = squared_distances(rows, rows)
         own[np.triu_indices(len(rows))] = np.inf  # only those before it

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.scores import of
+from scoring.errors import InputError
 
 STRATA = {"predicted": "probabilities", "given": "labels"}  # whose class -> what it takes
 SHARES = ("proportional", "equal")
@@ -55,7 +56,7 @@ class StratifiedRandom:
 
     def __post_init__(self) -> None:
         if self.by not in STRATA or self.shares not in SHARES:
-            raise ValueError(
+            raise InputError(
                 f"by must be one of {', '.join(STRATA)} and shares one of {', '.join(SHARES)},"
                 f" got {self.by!r} and {self.shares!r}"
             )

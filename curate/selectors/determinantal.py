@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from curate.selectors.contract import check
-from curate.selectors.geometry import rbf, unit
+from curate.selectors.geometry import check_bandwidth, rbf, unit
 from curate.selectors.herding import worth
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
@@ -37,8 +37,7 @@ class Determinantal:
     cost: ClassVar[str] = "O(K (K + L) M + (K + L) M D), M = min(N, 8,192) candidates; O(K N) memory, at most 0.7 GB"
 
     def __post_init__(self) -> None:
-        if not self.bandwidth > 0:
-            raise InputError(f"the bandwidth must be above 0, a distance between unit rows, got {self.bandwidth}")
+        check_bandwidth(self.bandwidth)
         if self.shortlist < 1:
             raise InputError(f"shortlist must be at least 1, got {self.shortlist}")
 

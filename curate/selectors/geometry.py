@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from scoring.errors import InputError
+
 BLOCK = 2048  # rows that are converted at a time
 
 Rows = NDArray[np.int64]
@@ -41,6 +43,19 @@ def squared_distances(first: NDArray, second: NDArray) -> NDArray:
     product += np.einsum("nd,nd->n", first, first)[:, None]
     product += np.einsum("nd,nd->n", second, second)
     return np.maximum(product, 0, out=product)
+
+
+def check_bandwidth(bandwidth: float) -> None:
+    """Refuse a bandwidth of ``rbf`` that tells no rows apart, or all.
+
+    Raises:
+        InputError: if it is not in [0.001, 1000].
+    """
+    if not 1e-3 <= bandwidth <= 1e3:
+        raise InputError(
+            f"the bandwidth must be between 0.001 and 1000, a distance between unit rows, got {bandwidth:g}; 0.5 is the"
+            " usual one"
+        )
 
 
 def rbf(first: NDArray, second: NDArray, bandwidth: float) -> NDArray:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.selectors.contract import check
 from curate.selectors.cover import ONE, DenseCover, greedy, to_fixed
-from curate.selectors.geometry import rbf, spans, unit
+from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
@@ -95,8 +95,7 @@ def worth(pool: Pool) -> NDArray[np.float32]:
 
 
 def _check_herding(bandwidth: float, exact_rows: int, references: int, shortlist: int) -> None:
-    if not bandwidth > 0:
-        raise InputError(f"the bandwidth must be above 0, a distance between unit rows, got {bandwidth}")
+    check_bandwidth(bandwidth)
     if exact_rows < 1 or references < 1 or shortlist < STAGE:
         raise InputError(
             f"exact_rows and references must be at least 1 and shortlist at least {STAGE},"

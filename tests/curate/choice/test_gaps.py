@@ -41,3 +41,9 @@ def test_a_copy_of_a_labelled_row_stops_at_once():
     place, distance = first_too_near(vectors, np.array([0]), np.array([1, 2]), 0.1)
     assert place == 0
     assert distance == pytest.approx(0, abs=1e-3)
+
+
+def test_copies_are_no_distance_apart_however_small_the_least_one():
+    row = np.random.default_rng(1).standard_normal((1, 512)).astype(np.float16)
+    place, distance = first_too_near(np.repeat(row, 3, axis=0), np.zeros(0, np.int64), np.arange(3), 1e-6)
+    assert (place, distance) == (1, pytest.approx(0, abs=1e-7))

@@ -159,7 +159,7 @@ def test_nothing_is_written_to_the_pool():
         (Plan("pick-me", "3"), "unknown strategy 'pick-me'"),
         (Plan("auto", "3", {"bandwith": 1}), "the strategy auto has no parameter 'bandwith'; did you mean 'bandwidth'"),
         (Plan("auto", "3", {"bandwidth": "wide"}), "auto's bandwidth takes a number, got 'wide'"),
-        (Plan("auto", "3", {"bandwidth": "-1"}), "the bandwidth must be above 0"),
+        (Plan("auto", "3", {"bandwidth": "-1"}), "the bandwidth must be between 0.001 and 1000"),
         (Plan("k-center", "3", {"unit": "maybe"}), "k-center's unit takes true or false, got 'maybe'"),
         (Plan("random", "3", {"x": 1}), r"the strategy random has no parameter 'x' \(its parameters: none\)"),
     ],

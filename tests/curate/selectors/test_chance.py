@@ -3,6 +3,7 @@ import pytest
 
 from curate.selectors import Pool
 from curate.selectors.chance import Random, StratifiedRandom
+from scoring.errors import InputError
 
 
 def pool_with(classes, candidates=None, labelled=(), labels=None):
@@ -73,5 +74,5 @@ def test_inside_a_class_rows_are_drawn_by_chance():
 
 
 def test_parameters_that_do_not_exist_are_named():
-    with pytest.raises(ValueError, match=r"predicted, given .* got 'guessed'"):
+    with pytest.raises(InputError, match=r"predicted, given .* got 'guessed'"):
         StratifiedRandom(by="guessed")
