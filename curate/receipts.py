@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from curate.policy import Decided
 
 KIND = "receipt"
+ROUND_KIND = "round receipt"
 MAX_BYTES = 16 << 20
 PACKAGES = ("numpy", "pyarrow")
 DIGEST_OF = (
@@ -90,6 +91,11 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
         receipt = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         raise InputError(f"{path} is not JSON; expected a receipt that curate wrote") from None
+    if isinstance(receipt, dict) and receipt.get("kind") == ROUND_KIND:
+        raise InputError(
+            f"{path} is the receipt of a round, not of a subset; `curate round status FOLDER` says whether the files "
+            "of its rounds are as they were written"
+        )
     if not isinstance(receipt, dict) or receipt.get("kind") != KIND:
         raise InputError(f"{path} is not a receipt; expected a NAME.receipt.json that curate wrote")
     _check_shape(path, receipt)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import replay
-from curate.commands.options import Overwrite, Seed
+from curate.commands.options import Overwrite, Seed, SourceImageColumn, SourceKey, SourcePathColumn, SourceRoot
 from curate.commands.report import emit, say, show_table
 
 if TYPE_CHECKING:
@@ -128,6 +128,10 @@ def next_(
     source: Annotated[
         str | None, typer.Option(help="What was scored, if the table names no files.", show_default=False)
     ] = None,
+    key: SourceKey = None,
+    path_column: SourcePathColumn = None,
+    image_column: SourceImageColumn = None,
+    root: SourceRoot = None,
     json_: Json = False,
 ) -> None:
     """Pick the next batch and write it for the annotators.
@@ -136,11 +140,15 @@ def next_(
 
     \b
         curate round next rounds
+        curate round next rounds --source images.parquet --key file
     """
+    from curate.manifest import SourceOptions
     from curate.rounds.next import next_round
     from curate.rounds.pictures import reader_of
 
-    made = next_round(folder, partial=partial, table=table, images=reader_of(source) if source else None)
+    where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
+    images = reader_of(source, where) if source else None
+    made = next_round(folder, partial=partial, table=table, images=images)
     if json_:
         emit({"round": made.number, "export": str(made.export), "state": made.state})
         return

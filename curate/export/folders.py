@@ -138,7 +138,8 @@ def image_bytes(item: Item, how: Going) -> bytes:
         if item.path is not None:
             return read_local(item.path)
     except ReadError as error:
-        raise InputError(f"cannot read the image of {item.key!r}: {error}; take it out of the batch") from None
+        hint = "name what was scored with --source" if item.uri is None else "take it out of the batch"
+        raise InputError(f"cannot read the image of {item.key!r}: {error}; {hint}") from None
     got = "none" if item.uri is None else "a URL" if item.url else "a member of a tar file"  # a URL may be signed
     raise InputError(f"expected a local file for {item.key!r}, got {got}; give a reader of its bytes")
 

@@ -44,10 +44,17 @@ class Label:
 
 @dataclass(frozen=True)
 class Ignored:
-    """An annotation that was set aside: what it is called in the file, and why."""
+    """An annotation that was set aside.
+
+    Attributes:
+        what: what it is called in the file, as messages show it.
+        reason: why.
+        key: of the image, where it was asked for; None where that cannot be told.
+    """
 
     what: str
     reason: str
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,8 @@ class Labels:
     """What a file says about a round.
 
     Attributes:
-        rows: usable labels in the order of the file; several of one key where several people labelled it.
+        rows: usable labels in the order of the file; several of one key where several people labelled it; none where
+            every image was skipped.
         ignored: what was set aside, in the order of the file.
         problems: counts of it by kind, and what else a person should know.
     """
@@ -182,20 +190,22 @@ class Collector:
     def ignore(self, what: Any, reason: str, detail: Any = None) -> None:
         """Set an annotation aside; ``what`` is its key, or what the file calls it."""
         name = text_of(what)
-        if name is not None and name in self.rows.uris:
-            self._touched.add(name)
+        key = name if name is not None and name in self.rows.uris else None
+        if key is not None:
+            self._touched.add(key)
         said = shown(what) if detail is None else f"{shown(detail)} for {shown(what)}"
-        self._ignored.append(Ignored(said, reason))
+        self._ignored.append(Ignored(said, reason, key))
 
     def finish(self) -> Labels:
         """Return everything, contradictions set aside.
 
         Raises:
-            InputError: if nothing can be used; says why, with counts and the first examples.
+            InputError: if nothing can be used, neither a label nor a skip of an image that was asked for; says why,
+                with counts and the first examples.
         """
         rows = self._without_contradictions()
         problems = self._problems(rows)
-        if not rows:
+        if not rows and not any(one.reason == CANCELLED and one.key is not None for one in self._ignored):
             why = "; ".join(str(problem) for problem in problems if problem.set_aside) or "the file has none"
             raise InputError(f"expected labels of this round in {self.where}, got none that can be used: {why}")
         return Labels(tuple(rows), tuple(self._ignored), tuple(problems))

@@ -1,6 +1,5 @@
 """Labels that come back: read, checked, written beside the round, and never in place of earlier ones."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from curate.export import Label, Labels, Problem, read_labels
 from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, shown
 from curate.rounds.folder import Folder, held, label_paths
-from curate.rounds.label_files import write_labels
+from curate.rounds.label_files import LabelFile, write_labels
 from curate.rounds.sealed import sha256_of
 from curate.rounds.votes import TIED, News, Vote, Votes, agree
 from scoring.errors import InputError
@@ -82,11 +81,14 @@ def import_labels(
         path, digest = Path(file), sha256_of(Path(file))
         kind = format or opened.settings.format
         earlier = _imported_before(opened, digest, annotator) if digest else None
-        if earlier is not None and not skip_rest:
-            return _nothing_new(opened, earlier)
+        if earlier is not None and not skip_rest and earlier[0] == opened.rounds[-1].number:
+            return _nothing_new(opened, earlier[1])
         labels = read_labels(path, kind, keys=opened.uris, classes=opened.settings.names, name=name)
-        votes = _votes(opened, labels, annotator)
-        notes = _unnamed_skips(opened, labels)
+        votes, notes = _votes(opened, labels, annotator), []
+        if earlier is not None:
+            votes = _asked_since(opened, votes, earlier[0])
+            name_before = opened.name(earlier[1].path)
+            notes.append(f"this file was imported already, as {name_before}: only images asked since then count")
         if skip_rest:
             come = {vote.key for vote in votes}
             held_votes = opened.votes
@@ -98,19 +100,26 @@ def import_labels(
         return _add(opened, votes, source, labels, notes)
 
 
-def _imported_before(folder: Folder, digest: str, annotator: str | None) -> Path | None:
-    """Return the file of labels that came from a file of the same bytes."""
-    for file in folder.label_files:
-        if (file.source.get("sha256"), file.source.get("annotator")) == (digest, annotator):
-            return file.path
+def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tuple[int, LabelFile] | None:
+    """Return the last import of a file of the same bytes, and the round that was the last one then."""
+    for each in reversed(folder.rounds):
+        for file in reversed(each.labels):
+            if (file.source.get("sha256"), file.source.get("annotator")) == (digest, annotator):
+                return each.number, file
     return None
 
 
-def _nothing_new(folder: Folder, earlier: Path) -> ImportResult:
-    votes = next(file.votes for file in folder.label_files if file.path == earlier)
+def _asked_since(folder: Folder, votes: list[Vote], number: int) -> list[Vote]:
+    """Return the votes on images of the rounds after one: a file that holds all labels serves round after round."""
+    asked = folder.asked
+    return [vote for vote in votes if asked[vote.key] > number]
+
+
+def _nothing_new(folder: Folder, earlier: LabelFile) -> ImportResult:
+    votes = earlier.votes
     held_votes = folder.votes
     missing = sum(key not in held_votes for key in folder.rounds[-1].keys)
-    note = f"this file was imported already, as {folder.name(earlier)}: nothing was counted twice"
+    note = f"this file was imported already, as {folder.name(earlier.path)}: nothing was counted twice"
     skipped = sum(vote.label is None for vote in votes)
     news = News(repeated=[vote.key for vote in votes])
     return ImportResult(None, len(votes) - skipped, skipped, news, (), missing, (note,))
@@ -120,38 +129,12 @@ def _votes(folder: Folder, labels: Labels, annotator: str | None) -> list[Vote]:
     skip = set(folder.settings.skip)
     found = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.at) for row in labels.rows]
     said = {vote.key for vote in found}
-    skipped, _ = skipped_keys(folder.uris, labels)
-    return found + [Vote(key, None, annotator) for key in skipped if key not in said]
+    skipped = [one.key for one in labels.ignored if one.reason == CANCELLED and one.key is not None]
+    return found + [Vote(key, None, annotator) for key in dict.fromkeys(skipped) if key not in said]
 
 
 def _class(row: Label, skip: set[str]) -> str | None:
     return None if row.label in skip else row.label
-
-
-def skipped_keys(keys: Sequence[str] | dict[str, str | None], labels: Labels) -> tuple[list[str], int]:
-    """Return the keys that annotators skipped, and how many skips are of keys too long to tell apart.
-
-    Readers name what they set aside as a message shows it; of long keys that shows the beginning only.
-    """
-    by_text: dict[str, list[str]] = {}
-    for key in keys:
-        by_text.setdefault(shown(key), []).append(key)
-    found, unclear = [], 0
-    for one in labels.ignored:
-        if one.reason == CANCELLED:
-            named = by_text.get(one.what, [])
-            if len(named) == 1:
-                found.append(named[0])
-            elif named:
-                unclear += 1
-    return list(dict.fromkeys(found)), unclear
-
-
-def _unnamed_skips(folder: Folder, labels: Labels) -> list[str]:
-    unclear = skipped_keys(folder.uris, labels)[1]
-    return (
-        [f"{unclear:,} skipped images have keys too long to tell apart; they count as not labelled"] if unclear else []
-    )
 
 
 def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labels, notes: list[str]) -> ImportResult:

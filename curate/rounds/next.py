@@ -16,7 +16,7 @@ from curate import __version__
 from curate.columns import KEY, URI
 from curate.export import FORMATS, Going, ImageReader, uri_reader, write_batch
 from curate.probe import Probe, spread_of
-from curate.receipts import environment
+from curate.receipts import ROUND_KIND, environment
 from curate.rounds.batch import Picked, batch_table, pick_batch
 from curate.rounds.coverage import coverage, sample_of
 from curate.rounds.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
@@ -202,7 +202,7 @@ def _receipt(folder: Folder, found: TableRows, picked: Picked, number: int, file
     """Return what went in, what was asked and what came out as JSON; equal inputs give equal receipts."""
     settings = folder.settings
     receipt = {
-        "kind": "round receipt",
+        "kind": ROUND_KIND,
         "curate": __version__,
         "round": number,
         "input": {"path": settings.table, "n_rows": settings.n_rows, "digest": settings.digest},

@@ -25,6 +25,7 @@ def table(
     vectors = centres[classes] + noise * generator.standard_normal((n, 8))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     keys = [f"set/{i:04}.png" for i in range(n)]
+    keys = columns.pop("key", keys)
     found = pa.table(
         {
             "key": keys,

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 from rounds_table import CLASSES, sheet, table
@@ -61,6 +63,31 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     run("plot r -o curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert "labels.parquet: 60 labelled, 0 tied, 0 skipped" in run("labels r -o labels.parquet").stderr
+
+
+def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "t.parquet", 30, uri=pa.nulls(30, pa.string()))
+    picture = {f"set/{i:04}.png": b"\x89PNG\r\n\x1a\n" + bytes([i]) for i in range(30)}
+    pq.write_table(pa.table({"name": list(picture), "image": list(picture.values())}), tmp_path / "images.parquet")
+    run("init r t.parquet --batch 6 --holdout 0 --format imagefolder")
+    assert "name what was scored with --source" in run("next r", 1).stderr
+    assert "none of the 6 keys of the batch" in run("next r --source images.parquet", 1).stderr
+    assert not list(Path("r").glob("rounds/*"))
+    run("next r --source images.parquet --key name")
+    lines = Path("r/rounds/0001/export/train/metadata.jsonl").read_text().splitlines()
+    found = {line["curate_key"]: line["file_name"] for line in map(json.loads, lines)}
+    assert len(found) == 6
+    for key, name in found.items():
+        assert Path("r/rounds/0001/export/train", name).read_bytes() == picture[key]
+
+
+def test_verify_says_who_knows_about_the_receipt_of_a_round(truth):
+    run("init r t.parquet --batch 5 --holdout 0")
+    run("next r")
+    told = CliRunner().invoke(app, ["verify", "r/rounds/0001/receipt.json"])
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert "receipt of a round, not of a subset; `curate round status FOLDER`" in told.stderr
 
 
 def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):

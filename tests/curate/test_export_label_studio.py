@@ -192,3 +192,19 @@ def test_odd_shapes_are_set_aside_and_never_crash(tmp_path, annotations):
     labels = read(tmp_path, tasks)
     assert pairs(labels) == [("b", "cat")]
     assert len(labels.ignored) == 1
+
+
+def test_a_file_in_which_everything_was_skipped_says_so_and_names_the_keys(tmp_path):
+    long = "k" * 200
+    tasks = [{"data": {"curate_key": key}, "annotations": [{"result": [], "was_cancelled": True}]} for key in "ab"]
+    tasks[1]["data"]["curate_key"] = long + "2"
+    (tmp_path / "f.json").write_text(json.dumps(tasks))
+    found = read_labels(tmp_path / "f.json", "label-studio", keys=["a", long + "1", long + "2"])
+    assert found.rows == ()
+    assert [(one.reason, one.key) for one in found.ignored] == [
+        ("skipped by the annotator", "a"),
+        ("skipped by the annotator", long + "2"),
+    ]
+    assert [str(one).split(" (")[0] for one in found.problems] == ["skipped by the annotator: 2", "not in the file: 1"]
+    with pytest.raises(InputError, match="none that can be used"):
+        read_labels(tmp_path / "f.json", "label-studio", keys=["other"])

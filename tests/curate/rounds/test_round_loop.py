@@ -246,6 +246,40 @@ def test_skipped_images_are_not_asked_again_and_do_not_hold_up_the_next_round(tm
     assert not {row["key"] for row in batch_of(again)} & {task["data"]["curate_key"] for task in tasks}
 
 
+def test_a_file_in_which_every_image_was_skipped_is_taken_as_skips_however_long_the_keys(tmp_path):
+    keys = ["x" * 150 + f"{i:03}" for i in range(40)]  # alike as far as a message shows them
+    table(tmp_path / "t.parquet", 40, key=keys)
+    start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=4, holdout="0", format="label-studio")
+    made = next_round(tmp_path / "r", images=lambda batch: lambda key: b"GIF89a")
+    tasks = json.loads(made.export.read_text())
+    for task in tasks:
+        task["annotations"] = [{"result": [], "was_cancelled": True}]
+    (tmp_path / "back.json").write_text(json.dumps(tasks))
+    found = import_labels(tmp_path / "r", tmp_path / "back.json")
+    assert (found.labels, found.skipped, found.missing) == (0, 4, 0)
+    said = open_folder(tmp_path / "r").votes.consensus()
+    assert {key: one.state for key, one in said.items()} == {task["data"]["curate_key"]: "skipped" for task in tasks}
+
+
+def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_back(tmp_path, truth):
+    start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0")
+    everything = sheet(tmp_path / "all.csv", [(key, name, "ann") for key, name in truth.items()])
+    keys = [row["key"] for row in batch_of(next_round(tmp_path / "r"))]
+    assert import_labels(tmp_path / "r", everything).labels == 10
+    other = next(name for name in CLASSES if name != truth[keys[0]])
+    import_labels(tmp_path / "r", sheet(tmp_path / "fix.csv", [(keys[0], other, "ann")]))
+    next_round(tmp_path / "r")
+    again = import_labels(tmp_path / "r", everything)
+    assert (again.labels, again.missing, len(again.news.new), again.news.changed) == (10, 0, 10, [])
+    assert any(
+        "imported already, as rounds/0001/labels-0001.parquet: only images asked since" in n for n in again.notes
+    )
+    said = {key: one.label for key, one in open_folder(tmp_path / "r").votes.consensus().items()}
+    assert said == {key: truth[key] for key in said} | {keys[0]: other}
+    assert len(said) == 20
+    assert import_labels(tmp_path / "r", everything).written is None
+
+
 def test_held_out_labels_may_come_from_a_column_or_a_file(tmp_path, truth):
     start(tmp_path / "c", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="20", holdout_labels="truth")
     made = next_round(tmp_path / "c")
