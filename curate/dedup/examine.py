@@ -28,7 +28,8 @@ from scoring.images import pixel_digest
 
 # how far beyond the threshold an audit looks
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03}
-ASKED_AT_ONCE = 4096
+FEWEST, ASKED_AT_ONCE = 64, 4096  # rows asked about at a time
+MANY = 1_000_000  # pairs, from which fewer are asked about at a time
 ANSWERS, PAGE = "audit.csv", "audit.html"  # NAME.audit.csv, NAME.audit.html
 MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
 
@@ -172,8 +173,11 @@ def _nearly(
         finder = FINDERS[name]
         looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
         search = build(rows, {name: looser}, Options(request.views(), request.kappa))[name]
-        for start in range(0, len(asked), ASKED_AT_ONCE):
-            found = search.links(asked[start : start + ASKED_AT_ONCE], among)
+        at, size = 0, FEWEST
+        while at < len(asked):
+            found = search.links(asked[at : at + size], among)
+            at += size
+            size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, ASKED_AT_ONCE)
             found = found.take(~finder.holds(found.similarity, threshold))
             found = found.take(one_a_row(found.query, found.row, found.similarity, place, higher=finder.higher))
             yield np.full(len(found), name, object), found.query, found.row, found.similarity

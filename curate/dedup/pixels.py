@@ -17,6 +17,8 @@ from scoring.images import DecodeError, pixel_digest
 from scoring.search import HammingIndex
 
 CLOSE = 6  # bits: equal pixels in two formats are decoded by two roads, and their hashes differ in a few bits at most
+FEWEST, MOST = 64, 65_536  # hashes asked about at a time
+MANY = 1_000_000  # pairs, from which fewer are asked about at a time
 AHEAD = 64  # images read ahead of the decoders
 
 
@@ -94,11 +96,15 @@ def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:
     pairs = np.unique(np.stack([of_kind, of_content[rows]], 1), axis=0)
     several = np.bincount(pairs[:, 0], minlength=len(kind)) > 1
     index = HammingIndex(kind["code"].copy(), CLOSE)
-    for start in range(0, len(kind), 65_536):
-        found = index.search(kind["code"][start : start + 65_536].copy(), None)
-        a, b = found.query + start, found.row
+    at, size = 0, FEWEST
+    while at < len(kind):
+        asking = at + np.flatnonzero(~several[at : at + size])  # whoever has been found need not ask
+        found = index.search(kind["code"][asking].copy(), None)
+        a, b = asking[found.query], found.row
         alike = (a != b) & (kind["width"][a] == kind["width"][b]) & (kind["height"][a] == kind["height"][b])
-        several[a[alike]] = True
+        several[a[alike]] = several[b[alike]] = True
+        at += size
+        size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, MOST)
     chosen = np.zeros(len(there), bool)
     chosen[rows] = several[of_kind]
     return chosen
