@@ -17,6 +17,7 @@ BLOCK = 2048  # rows on either side that are compared at once
 FIRST_ASKED, FEWEST_ASKED = 1024, 64  # rows that ask at a time
 MANY = 1_000_000  # pairs found, from which fewer rows ask at a time
 AT_ONCE = 65_536  # pairs refined at a time
+SECONDS_A_PAIR = 4.5e-7  # of two rows, in one view, on one core: 45 s for 10,000 rows (docs/dedup.md)
 ROOM = 0.04  # the least promising pair that is refined to the end is this much short of the threshold
 Signatures = NDArray[np.int8]
 
@@ -30,10 +31,18 @@ class PartOf:
 
     higher = True
     recall: Recall | None = None
-    notes: tuple[str, ...] = ()
+    extent = (
+        "every pair was compared coarsely, and those that came close were fitted; --estimate-recall tells what is lost"
+    )
 
     def __init__(self, signatures: Signatures, threshold: float, views: tuple[View, ...]) -> None:
         self.signatures, self.threshold, self.views = signatures, threshold, views
+        hours = len(signatures) ** 2 * len(views) * SECONDS_A_PAIR / 3600
+        self.notes = (
+            (f"crop: all pairs of {len(signatures):,} rows take some {hours:.1f} hours of one core",)
+            if hours > 0.5
+            else ()
+        )
         self.there = np.asarray(signatures.any(axis=1))
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:

@@ -74,7 +74,7 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
     for name, search in searches.items():
         recall = search.recall
         if recall is None or recall.exact:
-            lines.append(f"{name}: every pair was compared")
+            lines.append(f"{name}: {search.extent}")
         elif not recall.n_pairs:
             lines.append(f"{name}: searched in clusters; the sampled rows have no pair to measure by")
         else:

@@ -16,6 +16,7 @@ from scoring.images.views import View, views
 from scoring.search import CosineIndex, HammingIndex, Recall
 from scoring.search.links import rounded
 
+EVERY_PAIR = "every pair was compared"
 PAIRS = 65_536  # pairs measured at a time
 FLAT = np.uint64(1 << 63)  # the hash of every picture of one colour, whatever the colour
 ASKED = 256  # rows asked about at a time where every pair has to be looked at
@@ -31,6 +32,10 @@ class Search(Protocol):
     @property
     def recall(self) -> Recall | None:
         """What share of the pairs it finds; None where it finds all by its nature."""
+
+    @property
+    def extent(self) -> str:
+        """How much is compared where there is no ``recall`` to tell."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -58,6 +63,7 @@ class SameText:
 
     higher = True
     recall: Recall | None = None
+    extent = EVERY_PAIR
     notes: tuple[str, ...] = ()
 
     def __init__(self, column: pa.ChunkedArray, name: str = "sha256") -> None:
@@ -112,6 +118,7 @@ class NearHash:
 
     higher = False
     recall: Recall | None = None
+    extent = EVERY_PAIR
 
     def __init__(self, rows: Rows, radius: float) -> None:
         if rows.phash is None or rows.has_phash is None:
@@ -167,6 +174,7 @@ class NearVector:
     """Rows whose vectors have a cosine of at least a threshold, in any of the views asked for."""
 
     higher = True
+    extent = EVERY_PAIR
     notes: tuple[str, ...] = ()
 
     def __init__(self, vectors: NDArray, threshold: float, name: str, views: Views = ONE_VIEW) -> None:
@@ -231,6 +239,7 @@ class NearDistribution:
     """Rows whose distributions overlap: by the expected likelihood kernel, told as the cosine at the median kappa."""
 
     higher = True
+    extent = EVERY_PAIR
 
     def __init__(self, rows: Rows, threshold: float, kappa: str) -> None:
         if rows.embedding is None:
