@@ -8,6 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.order import typed
+from curate.commands.progress import Bar
 from curate.commands.report import emit, say, show_table
 
 if TYPE_CHECKING:
@@ -139,31 +140,33 @@ def run(
     if sheet is not None:
         _refuse_sheet(sheet, dry_run, overwrite)
         _require_images(((table, source), (against, against_source)))
-    result = dedup_table(
-        table,
-        out,
-        finders_in_order(typed(ctx)),
-        against=against,
-        dry_run=dry_run,
-        overwrite=overwrite,
-        mirrored=mirrored,
-        rotated=rotated,
-        cropped=cropped,
-        report_only=report_only,
-        keep=keep,
-        protect=protect,
-        label=label,
-        groups=groups,
-        similarity=similarity,
-        kappa=kappa,
-        source=source,
-        source_options=where,
-        against_source=against_source,
-        plant=None if estimate_recall is None else RecallSettings(estimate_recall, seed=seed),
-        audit=audit,
-        model=model,
-        seed=seed,
-    )
+    with Bar("images edited", quiet=json_) as bar:
+        result = dedup_table(
+            table,
+            out,
+            finders_in_order(typed(ctx)),
+            against=against,
+            dry_run=dry_run,
+            overwrite=overwrite,
+            mirrored=mirrored,
+            rotated=rotated,
+            cropped=cropped,
+            report_only=report_only,
+            keep=keep,
+            protect=protect,
+            label=label,
+            groups=groups,
+            similarity=similarity,
+            kappa=kappa,
+            source=source,
+            source_options=where,
+            against_source=against_source,
+            plant=None if estimate_recall is None else RecallSettings(estimate_recall, seed=seed),
+            audit=audit,
+            model=model,
+            seed=seed,
+            report=lambda done, total: bar.show(done, total, 0, ""),
+        )
     if sheet is not None:
         _draw(result, table, against, sheet, (source, against_source, label), where, overwrite)
     if json_:

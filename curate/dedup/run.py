@@ -101,6 +101,8 @@ def dedup_table(
         raise InputError(f"{other.path} changed while it was being read; run the command again")
     facts = ("dropped_by", "failed_by", "n_groups", "recall")
     decided.facts.update({name: getattr(result, name) for name in facts})
+    if result.planted is not None:
+        decided.facts["planted"] = result.planted.to_json()
     write_outputs(decided, outputs, overwrite=overwrite, texts=texts)
     return replace(
         result,
