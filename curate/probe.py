@@ -124,8 +124,8 @@ def _fit(rows: torch.Tensor, labels: torch.Tensor, n_classes: int) -> metrics.Li
 
 
 def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:
-    """Return the temperature with the least loss on rows that were left out; 1 where too few can be."""
-    if len(rows) < LEAST_ROWS:
+    """Return the temperature with the least loss on rows left out; 1 where too few can be, or all are alike."""
+    if len(rows) < LEAST_ROWS or len(torch.unique(labels)) < 2:  # one class alone is certain at any temperature
         return 1.0
     fold = metrics.spread_folds(labels, FOLDS, seed=seed)
     logits, targets = [], []

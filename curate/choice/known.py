@@ -12,6 +12,7 @@ from curate.choice.rows import Rows
 from curate.columns import KEY, closest
 from curate.digests import RowDigest, key_bytes, plain, tie_breaks
 from curate.export.csv_file import unguarded
+from curate.export.text import read_text
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl
 from curate.table import open_table
 from scoring.errors import InputError
@@ -99,11 +100,18 @@ def _read_text(path: Path) -> pa.Table:
         raise InputError(f"{path} does not exist; give a CSV or Parquet file with a column {KEY!r}")
     if path.stat().st_size > MAX_TABLE_BYTES:
         raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; make it Parquet")
-    data = path.read_bytes()
+    text = read_text(path, what="text with keys")  # a spreadsheet may have written UTF-16, or semicolons
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        return read_jsonl(data, str(path))
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    return read_csv(data, str(path), delimiter=delimiter, names_only={KEY})
+        return read_jsonl(text.encode(), str(path))
+    return read_csv(text.encode(), str(path), delimiter=_delimiter(text, path), names_only={KEY})
+
+
+def _delimiter(text: str, path: Path) -> str:
+    """Return what separates the cells of a sheet: where the usual one does not give a column of keys, what does."""
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    header = text.split("\n", 1)[0].rstrip("\r")
+    fits = [each for each in (usual, ";", "\t", ",") if KEY in [name.strip('"') for name in header.split(each)]]
+    return fits[0] if fits else usual
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

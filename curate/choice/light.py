@@ -87,7 +87,7 @@ def told(model: dict[str, Any], labelled: Labelled) -> list[str]:
         if labelled.classes or not len(labelled.rows):
             return []
         return ["the labelled rows have no classes, so they count for diversity alone; --label names their column"]
-    text = f"light model: {model['rows']:,} labelled rows of {model['classes']:,} classes"
+    text = f"light model: {model['rows']:,} labelled rows of {model['classes']:,} class{'es' * (model['classes'] > 1)}"
     notes = [text + (f", temperature {model['temperature']:.3g}" if model["temperature"] != 1 else "")]
     if model["classes"] == 1:
         notes.append("all labelled rows are of one class: nothing tells yet what is uncertain")

@@ -240,7 +240,7 @@ def _tell_status(found: "Status") -> None:
     say(f"{found.held_out[1]:,} of {found.held_out[0]:,} held-out images have a class")
     if found.classes:
         most_first = sorted(found.classes.items(), key=lambda one: one[1], reverse=True)
-        show_table(most_first, header=("class", "labels"), right=1)
+        show_table(most_first, header=("class", "labels to learn from"), right=1)
     if found.agreement["n_keys"]:
         alpha = found.agreement["alpha"]
         said = "not defined" if alpha is None else f"{alpha:.3f}"

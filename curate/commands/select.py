@@ -215,7 +215,8 @@ def _report(result: "ChoiceResult", dry_run: bool, plot: Path | None) -> None:
     show_table(rows, right=1)
     if result.groups:
         shares = sorted(result.groups.values())
-        say(f"{len(shares):,} groups give {shares[0]:,} to {shares[-1]:,} rows each")
+        each = f"{shares[0]:,}" if shares[0] == shares[-1] else f"{shares[0]:,} to {shares[-1]:,}"
+        say(f"{len(shares):,} group{'s' * (len(shares) > 1)}, {each} rows of each")
     if dry_run:
         for each in result.first:
             say(f"would pick: {each['rank']}. {each['key']}")

@@ -87,6 +87,8 @@ def import_labels(
         votes, notes = _votes(opened, labels, annotator), []
         if earlier is not None:
             votes = _asked_since(opened, votes, earlier[0])
+            if not votes and not skip_rest:
+                return _nothing_new(opened, earlier[1])
             name_before = opened.name(earlier[1].path)
             notes.append(f"this file was imported already, as {name_before}: only images asked since then count")
         if skip_rest:

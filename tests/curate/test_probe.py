@@ -207,3 +207,10 @@ def test_draws_differ_most_where_labels_are_far():
 def test_labels_that_no_model_can_be_fitted_on_are_one_line(fit, labels, said):
     with pytest.raises(InputError, match=said):
         fit(np.ones((len(labels), 4), np.float32), np.array(labels, np.int64), 3)
+
+
+def test_one_class_alone_has_no_temperature_to_fit():
+    vectors = np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32)
+    probe = fit_linear_probe(vectors, np.zeros(40, np.int64), 1)
+    assert probe.temperature == 1.0
+    assert probe.predict(vectors).tolist() == [[1.0]] * 40

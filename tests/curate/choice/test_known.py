@@ -47,6 +47,20 @@ def test_every_format_says_the_same_and_has_the_same_digest(tmp_path, name, make
     assert found.digest != known("elsewhere", ["c.png", "a.png", "b.png"], ["cat", "cat", None]).digest
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_sheet_as_spreadsheets_save_it_is_read(tmp_path, separator, encoding):
+    lines = ["key;label;note", '"a;b,c.png";Bär;x', "d.png;;y"]
+    text = "\r\n".join(lines).replace(";", separator) + "\r\n"
+    (tmp_path / "l.csv").write_bytes(text.encode(encoding))
+    found = read_known(tmp_path / "l.csv")
+    assert [key.decode() for key in found.keys] == [
+        f"a{separator}b,c.png" if separator != "," else "a,b,c.png",
+        "d.png",
+    ]
+    assert found.labels == ["Bär", None]
+
+
 def test_numbers_as_keys_and_labels_stay_as_they_are_written(tmp_path):
     found = read_known(csv(tmp_path / "l.csv", [("007", "1"), ("8", "02")]))
     assert found.keys == [b"007", b"8"]

@@ -277,7 +277,8 @@ def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_ba
     said = {key: one.label for key, one in open_folder(tmp_path / "r").votes.consensus().items()}
     assert said == {key: truth[key] for key in said} | {keys[0]: other}
     assert len(said) == 20
-    assert import_labels(tmp_path / "r", everything).written is None
+    old = import_labels(tmp_path / "r", everything)
+    assert (old.written, old.labels, len(old.news.repeated)) == (None, 10, 10)
 
 
 def test_held_out_labels_may_come_from_a_column_or_a_file(tmp_path, truth):
