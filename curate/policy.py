@@ -242,8 +242,10 @@ def write_outputs(
         receipt.write(receipt_json(decided, writers))
         commit_together([*(each.file for each in writers.values()), *others])
     finally:
-        for each in (*writers.values(), *others):
+        for each in writers.values():
             each.discard()
+        for other in others:
+            other.discard()
 
 
 def _subset(decided: Decided) -> tuple[pa.Schema, dict[str, Any]]:

@@ -151,7 +151,7 @@ def _deduplicate_again(source: Table, policy: list[Any], folder: Path) -> _Again
             )
         other = open_table(path, require=[KEY])
     found = decide_duplicates(source, request, parse_keep(request.keep, source, label=request.label), other)
-    others = ((f"{other.path}", found.other_digest, str(against.get("digest"))),) if other else ()
+    others = ((f"{other.path}", found.other_digest, str(against.get("digest"))),) if other and against else ()
     return _Again(found.outcome, found.rows.ties, found.rows.digest, others)
 
 
