@@ -77,7 +77,7 @@ def _near_hash(rows: Rows, threshold: float, _options: Options) -> Search:
 def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.signature is None:
         raise ValueError("rows were read without signature")
-    return NearVector(rows.signature, threshold, "signature", options.views)
+    return NearVector(rows.signature, threshold, "signature", options.views, ties=rows.ties)
 
 
 def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
@@ -91,7 +91,7 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
         raise ValueError("rows were read without embedding")
     if options.kappa is not None:
         return NearDistribution(rows, threshold, options.kappa)
-    return NearVector(rows.embedding, threshold, "embedding")
+    return NearVector(rows.embedding, threshold, "embedding", ties=rows.ties)
 
 
 FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is told by the first

@@ -177,9 +177,18 @@ class NearVector:
     extent = EVERY_PAIR
     notes: tuple[str, ...] = ()
 
-    def __init__(self, vectors: NDArray, threshold: float, name: str, views: Views = ONE_VIEW) -> None:
+    def __init__(
+        self,
+        vectors: NDArray,
+        threshold: float,
+        name: str,
+        views: Views = ONE_VIEW,
+        *,
+        ties: NDArray[np.uint64] | None = None,
+    ) -> None:
         self.vectors, self.name, self.views = vectors, name, views
-        self.index = CosineIndex(vectors, threshold)
+        order = None if ties is None else np.argsort(ties, kind="stable")  # what is found must not depend on the place
+        self.index = CosineIndex(vectors, threshold, order=order)
 
     @property
     def recall(self) -> Recall | None:
@@ -254,7 +263,7 @@ class NearDistribution:
                 f"--similarity elk compares rows with an embedding and {kappa!r}, got none; compare by cosine"
             )
         self.radius = Radius.of(self.kappas[self.there], threshold, rows.embedding.shape[1], name=kappa)
-        self.near = NearVector(rows.embedding, self.radius.loosest, "embedding")
+        self.near = NearVector(rows.embedding, self.radius.loosest, "embedding", ties=rows.ties)
         self.notes = tuple(f"elk: {line}" for line in self.radius.lines())
 
     @property

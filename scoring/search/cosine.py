@@ -48,6 +48,7 @@ class CosineIndex:
         seed: int = 0,
         device: str | None = None,
         sample: int = 4096,
+        order: NDArray[np.int64] | None = None,
     ) -> None:
         """Lay the rows out, and measure.
 
@@ -59,6 +60,8 @@ class CosineIndex:
             seed: of the directions, and of the rows that the recall is measured on.
             device: where products are made: None or "cpu", or "cuda".
             sample: rows that the recall is measured on; each costs a comparison with all rows.
+            order: a permutation of the rows that does not depend on their place, shape (N,), such as that of a hash of
+                their keys: then what is found beyond ``exact_rows`` does not depend on it either.
 
         Raises:
             ValueError: if an argument is out of range, or a row holds NaN or infinity; names the row.
@@ -75,12 +78,12 @@ class CosineIndex:
         if self.n_rows <= exact_rows or n_clusters < 2:
             self._layout = Layout(vectors, np.zeros(self.n_rows, np.int32), 1, self._device)
             return
-        middle = spherical_kmeans(vectors, n_clusters, seed=seed, iterations=ITERATIONS, device=device)
+        middle = spherical_kmeans(vectors, n_clusters, seed=seed, iterations=ITERATIONS, order=order, device=device)
         home = assign(vectors, middle, device=device)[0][:, 0]
         self._layout = Layout(vectors, home, n_clusters, self._device)
         self._centroids = torch.from_numpy(middle).to(self._device)
         self.probes, self.recall = choose_probes(
-            self._layout, self._centroids, threshold, wanted=recall, seed=seed, sample=sample
+            self._layout, self._centroids, threshold, wanted=recall, seed=seed, sample=sample, order=order
         )
 
     def search(self, queries: Vectors, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:

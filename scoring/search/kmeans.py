@@ -19,6 +19,7 @@ def spherical_kmeans(
     seed: int,
     iterations: int = 10,
     sample: int | None = None,
+    order: NDArray[np.int64] | None = None,
     device: str | None = None,
 ) -> NDArray[np.float32]:
     """Return k unit vectors, each the mean direction of the rows that are nearest to it.
@@ -32,6 +33,8 @@ def spherical_kmeans(
         seed: of the sample and of the start.
         iterations: at most; it ends earlier when no row changes its cluster.
         sample: rows to train on; by default 64 a cluster, and never more than 256 a cluster.
+        order: rows in an order that does not depend on their place, shape (N,), such as that of a hash of their keys;
+            then neither does the sample. By default that of their place.
         device: where products are made; the processor by default.
 
     Returns:
@@ -50,7 +53,7 @@ def spherical_kmeans(
     if wanted < 1 or iterations < 1:
         raise ValueError(f"sample and iterations must be >= 1, got {wanted} and {iterations}")
     generator = np.random.default_rng(seed)
-    units = _sampled(vectors, min(max(wanted, k), k * MOST_PER_CENTROID, len(vectors)), generator).to(device)
+    units = _sampled(vectors, min(max(wanted, k), k * MOST_PER_CENTROID, len(vectors)), order, generator).to(device)
     if not len(units):
         return np.zeros((k, vectors.shape[1]), np.float32)
     start = generator.permutation(len(units))[np.arange(k) % len(units)]
@@ -123,9 +126,10 @@ def nearest_centroids(units: Tensor, centroids: Tensor, probes: int = 1) -> tupl
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
-def _sampled(vectors: Vectors, size: int, generator: np.random.Generator) -> Tensor:
+def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, generator: np.random.Generator) -> Tensor:
     """Return unit rows, bfloat16, of ``size`` random rows, less those that have no length."""
     rows = np.sort(generator.choice(len(vectors), size, replace=False)) if size < len(vectors) else np.arange(size)
+    rows = rows if order is None else order[rows]
     units = torch.empty((size, vectors.shape[1]), dtype=torch.bfloat16)
     kept = 0
     for start in range(0, size, BLOCK):

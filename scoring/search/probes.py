@@ -17,7 +17,14 @@ ENOUGH = 1_000_000  # pairs, after which no more rows are compared
 
 
 def choose_probes(
-    layout: Layout, centroids: Tensor, threshold: float, *, wanted: float, seed: int, sample: int
+    layout: Layout,
+    centroids: Tensor,
+    threshold: float,
+    *,
+    wanted: float,
+    seed: int,
+    sample: int,
+    order: NDArray[np.int64] | None = None,
 ) -> tuple[int, Recall]:
     """Return how many clusters to look at, and the recall that this gives.
 
@@ -32,12 +39,13 @@ def choose_probes(
         wanted: share of pairs, in (0, 1).
         seed: of the sample.
         sample: rows drawn, >= 2.
+        order: of the rows, as ``spherical_kmeans`` takes it.
 
     Returns:
         Clusters, between 2 and 64 (or C), and the share of pairs found by looking at so many.
     """
     most = min(MOST, len(centroids))
-    usable = np.flatnonzero(layout.squares > 0)
+    usable = np.flatnonzero(layout.squares > 0) if order is None else order[layout.squares[order] > 0]
     rows = np.random.default_rng([seed, 1]).permutation(usable)[:sample]
     counts = _counts(layout, centroids, threshold, rows, most)
     probes = min(most, _fewest(counts[0::2], wanted))

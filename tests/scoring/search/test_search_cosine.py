@@ -145,6 +145,21 @@ def test_an_exact_index_loses_nothing_and_says_so():
     assert CosineIndex(table(50), 0.9).recall == Recall(1.0, 1.0, 1.0, 0, exact=True)
 
 
+def test_clusters_do_not_depend_on_the_place_of_a_row_where_an_order_is_given():
+    rows = table(4000, groups=900)
+    keys = np.random.default_rng(1).permutation(len(rows))  # of each row: its rank by a hash of its key
+    shuffle = np.random.default_rng(2).permutation(len(rows))
+    plain = CosineIndex(rows, 0.9, exact_rows=0, order=np.argsort(keys))
+    mixed = CosineIndex(rows[shuffle], 0.9, exact_rows=0, order=np.argsort(keys[shuffle]))
+    found, again = plain.search(rows), mixed.search(rows[shuffle])
+    assert len(found) > 4000
+    named = {(shuffle[a], shuffle[b]) for a, b in zip(again.query, again.row, strict=True)}
+    assert set(zip(found.query.tolist(), found.row.tolist(), strict=True)) == named
+    assert mixed.recall == plain.recall
+    unordered = CosineIndex(rows[shuffle], 0.9, exact_rows=0).recall
+    assert unordered != plain.recall  # other rows are drawn where the place decides
+
+
 def test_equal_seeds_give_equal_results_and_the_rows_are_not_touched():
     rows = table(3000)
     before = rows.copy()

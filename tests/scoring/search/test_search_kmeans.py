@@ -103,7 +103,7 @@ def test_the_sample_never_exceeds_256_rows_a_cluster(monkeypatch):
 
     seen = []
     whole = kmeans._sampled
-    monkeypatch.setattr(kmeans, "_sampled", lambda v, size, g: seen.append(size) or whole(v, size, g))
+    monkeypatch.setattr(kmeans, "_sampled", lambda v, size, *more: seen.append(size) or whole(v, size, *more))
     rows, _, _ = blobs(3000, 4)
     for sample, expected in ((None, 2 * 64), (100_000, 2 * 256), (10, 10), (1, 2)):
         spherical_kmeans(rows, 2, seed=0, sample=sample)
