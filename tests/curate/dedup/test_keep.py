@@ -55,12 +55,17 @@ def hashed(*rows):
         ("labelled,largest", [(2,), (0,), (4,), (1,), (5,), (3,)]),
         ("largest,labelled", [(2,), (1,), (0,), (5,), (4,), (3,)]),
         ("max:year, least-compressed", [(1,), (3,), (2,), (0, 5), (4,)]),
-        ("", [(0, 1, 2, 3, 4, 5)]),
     ],
 )
 def test_each_criterion_puts_the_best_first_rows_without_a_value_last_and_ties_by_the_hash(table, text, groups):
     expected = [row for group in groups for row in hashed(*group)]
     assert order_of(table, text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " , ", ","])
+def test_an_empty_list_of_criteria_is_refused(table, text):
+    with pytest.raises(InputError, match="--keep takes .* got none; leave it out"):
+        order_of(table, text)
 
 
 def test_certain_by_an_uncertainty_puts_the_lowest_first(tmp_path):
