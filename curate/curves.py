@@ -72,7 +72,8 @@ class Lift:
         area_error: its standard error.
         p: two-sided, of the areas being alike (sign flips of the seeds' differences); never below 2^(1-S).
         saved: share of the labels that the strategy does without to reach the other's accuracy at each budget, shape
-            (B,), on mean curves made to never fall; negative where it takes more, NaN where it never gets there.
+            (B,), on mean curves made to never fall, against the labels with which the other first got there; negative
+            where it takes more, NaN where it never gets there.
     """
 
     difference: NDArray[np.float64]
@@ -129,9 +130,10 @@ def sign_flip_p(differences: NDArray[np.float64], *, seed: int = 0) -> float:
 def labels_saved(
     budgets: NDArray[np.int64], ours: NDArray[np.float64], theirs: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return 1 - (labels with which we reach their accuracy) / (their labels), at each of their budgets.
+    """Return 1 - (labels with which we reach their accuracy) / (labels with which they do), at each of their budgets.
 
-    Curves are straight between budgets and made to never fall, so noise does not take back what was reached.
+    Curves are straight between budgets and made to never fall, so noise does not take back what was reached. Where
+    theirs is flat, what counts is where they first got there: labels that taught them nothing are not saved.
 
     Args:
         budgets: shape (B,), ascending.
@@ -147,15 +149,18 @@ def labels_saved(
     ours, theirs = np.maximum.accumulate(ours), np.maximum.accumulate(theirs)
     saved = np.full(len(budgets), np.nan)
     for at, wanted in enumerate(theirs):
-        if wanted > ours[-1]:
-            continue
-        right = int(np.argmax(ours >= wanted))
-        needed = float(budgets[right])
-        if right:
-            share = (wanted - ours[right - 1]) / (ours[right] - ours[right - 1])
-            needed = float(budgets[right - 1] + share * (budgets[right] - budgets[right - 1]))
-        saved[at] = 1 - needed / budgets[at]
+        if wanted <= ours[-1]:
+            saved[at] = 1 - _labels_to_reach(wanted, budgets, ours) / _labels_to_reach(wanted, budgets, theirs)
     return saved
+
+
+def _labels_to_reach(wanted: float, budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> float:
+    """Return where a curve that never falls first reaches an accuracy that it does reach."""
+    right = int(np.argmax(accuracy >= wanted))
+    if not right:
+        return float(budgets[0])
+    share = (wanted - accuracy[right - 1]) / (accuracy[right] - accuracy[right - 1])
+    return float(budgets[right - 1] + share * (budgets[right] - budgets[right - 1]))
 
 
 def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:

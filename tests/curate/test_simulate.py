@@ -117,11 +117,12 @@ def test_labels_saved_reads_the_budget_where_our_curve_reaches_theirs():
     budgets = np.array([10, 20, 40, 80])
     ours, theirs = np.array([0.4, 0.6, 0.5, 0.9]), np.array([0.5, 0.4, 0.75, 0.95])
     # made to never fall: ours .4 .6 .6 .9, theirs .5 .5 .75 .95
-    expected = [1 - 15 / 10, 1 - 15 / 20, 1 - 60 / 40]
+    expected = [1 - 15 / 10, 1 - 15 / 10, 1 - 60 / 40]  # theirs is at .5 with 10 already
     found = labels_saved(budgets, ours, theirs)
     assert found[:3] == pytest.approx(expected)
     assert np.isnan(found[3])
-    assert labels_saved(budgets, theirs, theirs)[[0, 2, 3]] == pytest.approx([0, 0, 0])
+    for curve in (ours, theirs, np.full(4, 0.5)):  # nothing is saved over oneself, however flat
+        assert labels_saved(budgets, curve, curve) == pytest.approx(np.zeros(4))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
