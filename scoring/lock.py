@@ -64,6 +64,6 @@ def _take(handle: int, folder: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-        raise InputError(f"{folder} is being written by {holder}; wait for it, or choose another --out") from None
+        raise InputError(f"{folder} is being written by {holder}; wait for it, or write elsewhere") from None
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

@@ -65,8 +65,9 @@ def stored_graph(path: str | Path, hashes: NDArray[np.uint64], pool: Pool, model
         "n_rows": len(hashes),
     }
     if path.exists():
-        table = open_table(path, require=list(MEANINGS))
+        table = open_table(path)
         _check_fits(table, facts)
+        table.require(list(MEANINGS))
         graph = _read(table)
         return Stored(
             graph, str(path), _file_digest(path), (f"{path}: the graph of {len(hashes):,} rows is used again",)

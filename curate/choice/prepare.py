@@ -126,13 +126,15 @@ def prepare(
     for need in selector.needs:
         if getattr(pool, need) is None:
             raise InputError(_missing(plan.strategy, need))
-    groups = None
-    if group is not None:
-        groups = Groups(
-            np.where(rows.texts[group].codes < 0, len(rows.texts[group].names), rows.texts[group].codes)[at],
-            [*rows.texts[group].names, "(no value)"],
-        )
+    groups = _groups(rows, group, at) if group is not None else None
     return Ready(pool, at, groups, labelled.classes, reasons, why, model, tuple(notes))
+
+
+def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
+    """Return the groups of the pool's rows by a column of names; rows without a value are a group of their own."""
+    column = rows.texts[name]
+    codes = np.where(column.codes < 0, len(column.names), column.codes)[at]
+    return Groups(codes, [*column.names, "(no value)"])
 
 
 def _missing(strategy: str, need: str) -> str:

@@ -14,7 +14,7 @@ from curate.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
 from curate.gather import check_unique
 from curate.models import model_of
 from curate.table import Table, embedding_matrix
-from curate.where import parse_condition
+from curate.where import Condition, parse_condition
 from scoring.errors import InputError
 
 NO_EMBEDDING = "an embedding that is missing, NaN or infinite"
@@ -107,7 +107,7 @@ def read_rows(table: Table, needs: Needs) -> Rows:
     rows.numbers = {name: np.empty(n) for name in needs.numbers}
     rows.texts = {name: Codes(np.empty(n, np.int32)) for name in needs.texts}
     known: dict[str, dict[str, int]] = {name: {} for name in needs.texts}
-    condition = parse_condition(needs.condition, table.schema) if needs.condition else None
+    condition = _condition(table, needs)
     rows.truths = np.zeros(n, bool) if condition else None
     digest = RowDigest(pa.schema([table.schema.field(name) for name in names]), whole=[EMBEDDING])
     start = 0
@@ -134,15 +134,22 @@ def read_rows(table: Table, needs: Needs) -> Rows:
     return rows
 
 
+def _condition(table: Table, needs: Needs) -> Condition | None:
+    try:
+        return parse_condition(needs.condition, table.schema) if needs.condition else None
+    except InputError as error:
+        raise InputError(str(error).replace("--where", "--labelled-where")) from None
+
+
 def _columns(table: Table, needs: Needs) -> list[str]:
     if needs.vectors and EMBEDDING not in table.schema.names:
         raise InputError(
             f"{table.path} has no {EMBEDDING!r} column, and this strategy goes by how alike images are; score the "
             "images with embeddings, or choose by a column with --strategy score --score COLUMN"
         )
-    condition = parse_condition(needs.condition, table.schema).columns if needs.condition else ()
+    condition = _condition(table, needs)
     names = [KEY, *([STATUS] if STATUS in table.schema.names else []), *([EMBEDDING] if needs.vectors else [])]
-    names += [*needs.numbers, *needs.texts, *condition]
+    names += [*needs.numbers, *needs.texts, *(condition.columns if condition else ())]
     table.require(names)
     if STATUS in names and not is_text(table.schema.field(STATUS).type):
         raise InputError(f"expected text in column {STATUS!r} of {table.path}, got {table.schema.field(STATUS).type}")

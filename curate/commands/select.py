@@ -215,8 +215,8 @@ def _report(result: "ChoiceResult", dry_run: bool, plot: Path | None) -> None:
     show_table(rows, right=1)
     if result.groups:
         shares = sorted(result.groups.values())
-        each = f"{shares[0]:,}" if shares[0] == shares[-1] else f"{shares[0]:,} to {shares[-1]:,}"
-        say(f"{len(shares):,} group{'s' * (len(shares) > 1)}, {each} rows of each")
+        span = f"{shares[0]:,}" if shares[0] == shares[-1] else f"{shares[0]:,} to {shares[-1]:,}"
+        say(f"{len(shares):,} group{'s' * (len(shares) > 1)}, {span} rows of each")
     if dry_run:
         for each in result.first:
             say(f"would pick: {each['rank']}. {each['key']}")

@@ -49,7 +49,10 @@ class Round:
     @cached_property
     def batch(self) -> pa.Table:
         """What was asked: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts."""
-        return open_table(self.folder / BATCH, require=["key", "uri", "arm"]).read()
+        path = self.folder / BATCH
+        if not path.is_file():
+            raise ChangedError(f"expected {path}, which is not there; take the folder from a copy")
+        return open_table(path, require=["key", "uri", "arm"]).read()
 
     @cached_property
     def labels(self) -> list[LabelFile]:

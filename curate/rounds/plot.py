@@ -84,7 +84,7 @@ def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
             numbers.setdefault(arms.n, arm_accuracy(arms, arms.n))
     if len(numbers) < 2:
         return []
-    names = ("the strategy's first labels", "random labels (control)")
+    names = ("strategy, first labels", "random labels (control)")
     return [Curve(name, list(numbers), [pair[i] for pair in numbers.values()]) for i, name in enumerate(names)]
 
 

@@ -77,7 +77,8 @@ class StratifiedRandom:
             when = turn.astype(np.float64) + _labelled_in(pool, classes)[of_row]
         lot = generator.permutation(len(classes))[of_row]  # which class goes first among equals
         chosen = np.lexsort((lot, when))[:budget]
-        return Selection(pool.candidates[order[chosen]], np.ones(budget))
+        notes = ("no candidate has a class that is given, so these are random picks",) if (classes < 0).all() else ()
+        return Selection(pool.candidates[order[chosen]], np.ones(budget), notes=notes)
 
 
 def _turn_in_class(of_row: NDArray[np.intp], sizes: NDArray[np.intp]) -> NDArray[np.int64]:

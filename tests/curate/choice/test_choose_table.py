@@ -281,7 +281,7 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ({"per": "label", "balance": "label"}, "leave one of them out"),
         ({"per": "no"}, "has no column 'no'"),
         ({"labelled_where": LABELLED, "label": "spcies"}, "has no column 'spcies'"),
-        ({"labelled_where": "nothing = 1"}, "nothing"),
+        ({"labelled_where": "nothing = 1"}, "--labelled-where .*nothing"),
         ({"graph": "g.parquet"}, "--graph is for the strategies prob-cover"),
         ({"settings": {"x": 1}}, "the strategy auto has no parameter 'x'"),
     ],

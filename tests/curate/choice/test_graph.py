@@ -155,6 +155,8 @@ def test_a_damaged_graph_is_one_line(scores, tmp_path):
     pq.write_table(table.slice(0, 40), graph)
     refused("it has 40 rows")
     pq.write_table(pq.read_table(scores), graph)
+    refused("is not a graph of neighbours; name another file")
+    pq.write_table(table.drop_columns(["hash"]), graph)
     refused("has no column 'hash'")
 
 

@@ -108,6 +108,12 @@ def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folde
     assert "rounds/0001/labels-0001.parquet is not what rounds/0002/state.json says" in found
 
 
+def test_a_batch_that_is_lost_is_named_with_a_way_out(folder):
+    (folder / "rounds" / "0001" / "batch.parquet").unlink()
+    with pytest.raises(InputError, match=r"0001/batch\.parquet, which is not there; take the folder from a copy"):
+        status(folder)
+
+
 def test_a_round_that_is_missing_is_named(folder):
     (folder / "rounds" / "0001").rename(folder.parent / "gone")
     with pytest.raises(InputError, match="has no round 1 and has round 2"):

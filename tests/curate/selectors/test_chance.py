@@ -76,3 +76,12 @@ def test_inside_a_class_rows_are_drawn_by_chance():
 def test_parameters_that_do_not_exist_are_named():
     with pytest.raises(InputError, match=r"predicted, given .* got 'guessed'"):
         StratifiedRandom(by="guessed")
+
+
+def test_given_classes_that_no_candidate_has_are_told_to_be_random_picks():
+    pool = Pool(np.arange(20), np.array([20, 21]), labels=np.array([-1] * 20 + [0, 1]))
+    assert StratifiedRandom(by="given")(pool, 5).notes == (
+        "no candidate has a class that is given, so these are random picks",
+    )
+    known = Pool(np.arange(20), labels=np.array([-1] * 19 + [0]))
+    assert StratifiedRandom(by="given")(known, 5).notes == ()
