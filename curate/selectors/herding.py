@@ -168,6 +168,7 @@ def _staged(
         chosen, added = greedy(cover, min(STAGE, budget - len(picks)))
         picks, gains = np.concatenate([picks, left[chosen]]), np.concatenate([gains, added / len(drawn)])
         loss = _optimism(cover.covered / ONE, weights[drawn], vectors, pool, picks, fresh, weights, kernel)
+        del cover, similarity, alone  # half a gigabyte, before the next stage asks for as much
     drew = f"{min(size, self.shortlist):,} of {size:,} candidates and {self.references:,} references"
     note = f"approximate: {drew} drawn for each {STAGE:,} picks"
     if loss == loss:  # not NaN: there were rows left to measure it on

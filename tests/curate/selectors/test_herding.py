@@ -1,3 +1,4 @@
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -131,3 +132,23 @@ def test_parameters_out_of_range_are_one_line():
             Auto(bandwidth=bandwidth)
     with pytest.raises(InputError, match="shortlist at least 1000, got 5000, 4096 and 3"):
         Auto(shortlist=3)
+
+
+def test_memory_does_not_grow_from_one_drawing_of_references_to_the_next(monkeypatch):
+    monkeypatch.setattr(herding, "LIKELY", 64)
+    vectors = np.random.default_rng(0).standard_normal((12_000, 8)).astype(np.float32)
+    pool = Pool(np.arange(12_000), vectors=vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    strategy = MaxHerding(exact_rows=1, references=1024, shortlist=12_000)
+
+    def peak(budget):
+        tracemalloc.start()
+        strategy(pool, budget)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(2)  # what is loaded and kept at a first call
+    one, three = peak(200), peak(2100)
+    kernel = 12_000 * 1024 * 2
+    assert one > kernel
+    assert three < one + 0.5 * kernel
