@@ -64,7 +64,7 @@ def test_each_criterion_puts_the_best_first_rows_without_a_value_last_and_ties_b
 
 @pytest.mark.parametrize("text", ["", " , ", ","])
 def test_an_empty_list_of_criteria_is_refused(table, text):
-    with pytest.raises(InputError, match="--keep takes .* got none; leave it out"):
+    with pytest.raises(InputError, match=r"--keep takes .* got none; leave it out"):
         order_of(table, text)
 
 
