@@ -27,9 +27,10 @@ def run(
         curate audit unique.audit.csv
         curate audit unique.audit.csv --precision 0.98
 
-    `curate dedup scores.parquet --audit 200 -o unique.parquet` draws the pairs: unique.audit.html is a page to
-    judge them on, which saves the answers; or write yes, no or unsure into unique.audit.csv. Intervals hold for every population (no normal
-    approximation), and a suggested threshold keeps the precision with the confidence named.
+    `curate dedup scores.parquet --audit 200 -o unique.parquet` draws the pairs: unique.audit.html is a
+    page to judge them on, which saves the answers; or write yes, no or unsure into unique.audit.csv.
+    Intervals hold for every population (no normal approximation), and a suggested threshold keeps the
+    precision with the confidence named.
     """
     from curate.dedup.answers import read_answers
     from curate.dedup.precision import precision as precision_of
