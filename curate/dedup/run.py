@@ -71,6 +71,8 @@ def dedup_table(
     other = open_table(against, require=[KEY]) if against is not None else None
     named = finders if finders is None or isinstance(finders, Mapping) else dict.fromkeys(finders)
     request, criteria, notes = make_request(opened, named, **asked)
+    if other is not None and other.path.resolve() == opened.path.resolve():
+        raise InputError(f"--against is {opened.path} itself, which has every row already; name another table")
     if request.report_only and other is None:
         raise InputError("--report-only tells what another table has too; name that with --against")
     if audit is not None and not 1 <= audit <= MOST_PICTURES // 2:

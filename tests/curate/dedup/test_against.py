@@ -1,6 +1,7 @@
 """What another table has already."""
 
 import json
+import shutil
 
 import numpy as np
 import polars as pl
@@ -229,9 +230,14 @@ def test_the_other_table_is_not_changed_and_its_order_does_not_matter(tables):
     assert second.equals(first)
 
 
-def test_a_table_is_all_in_itself(tables):
-    result = dedup_table(tables / "new.parquet", against=tables / "new.parquet", dry_run=True)
+def test_a_copy_of_a_table_has_all_of_it_and_the_table_itself_is_refused(tables):
+    shutil.copy(tables / "new.parquet", tables / "copy.parquet")
+    result = dedup_table(tables / "new.parquet", against=tables / "copy.parquet", dry_run=True)
     assert (result.n_leaks, result.kept) == (30, 0)
+    (tables / "link.parquet").symlink_to(tables / "new.parquet")
+    for same in ("new.parquet", "link.parquet"):
+        with pytest.raises(InputError, match="itself, which has every row already; name another table"):
+            dedup_table(tables / "new.parquet", against=tables / same, dry_run=True)
 
 
 def test_report_only_needs_another_table(tables):
