@@ -10,6 +10,7 @@ from study_results import curves_of, half_width, percent
 
 from scoring.metrics import auroc
 
+LEAST_LOSS = 0.005  # a plain loss below half a point is no whole to take a share of
 Results = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
@@ -82,7 +83,7 @@ def loss_table(found: Results, clean: Results, plain: Sequence[str]) -> list[str
         for name in (base, *guarded_of(found, base)):
             loss = losses(found, clean, base, name)
             mean = loss[:, 1:].mean(1)
-            share = f"{100 * mean.mean() / plain_loss:.0f} %" if name != base else ""
+            share = f"{100 * mean.mean() / plain_loss:.0f} %" if name != base and plain_loss >= LEAST_LOSS else ""
             cost = ""
             if name != base and name in clean:
                 gap = (curves_of(clean[name]).accuracy - reached)[:, 1:].mean(1)
@@ -113,6 +114,6 @@ def junk_advice(found: Results, clean: Results, plain: Sequence[str]) -> list[st
         best = min(mean, key=lambda name: float(mean[name]))
         worse = [f"`{name}`" for name in mean if mean[name] > mean[base]]
         said = f"- `{base}` loses {percent(mean[base])} points to junk, `{best}` {percent(mean[best])}"
-        said += f" ({100 * mean[best] / mean[base]:.0f} % of it)" if mean[base] > 0 else ""
+        said += f" ({100 * mean[best] / mean[base]:.0f} % of it)" if mean[base] >= LEAST_LOSS else ""
         lines.append(f"{said}; worse than no guard: {', '.join(worse) or 'none'}.")
     return lines

@@ -313,7 +313,9 @@ def report(found: Mapping[str, list[dict[str, Any]]], arguments: argparse.Namesp
     print("\nThe same less random, on the same pools\n")
     print("\n".join(against_table(curves)))
     if any(any(one["wrong"]) for results in found.values() for one in results):
+        budgets = next(iter(curves.values())).budgets
         print("\nShare of the rows whose label is wrong, in percent\n")
+        print("| labels | " + " | ".join(map(str, budgets)) + " |\n| --- |" + " --- |" * len(budgets))
         for name, results in found.items():
             shares = np.asarray([one["wrong"] for one in results]).mean(0)
             print(f"| {name} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |")
