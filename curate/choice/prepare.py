@@ -140,7 +140,7 @@ def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
 def _missing(strategy: str, need: str) -> str:
     flags = {
         "uncertainty": "--score COLUMN, such as unc_losspred, or max:COLUMN or min:COLUMN for any column of numbers",
-        "quality": "--quality COLUMN, such as kappa_mcinfonce",
+        "quality": "--quality COLUMN, such as unc_losspred",
         "loss": "--loss COLUMN and --holdout-loss COLUMN",
         "holdout_loss": "--loss COLUMN and --holdout-loss COLUMN",
     }

@@ -18,7 +18,7 @@ HOW_TO_GET = {  # what a selector may need of a pool -> where it comes from
     "draws": "probabilities of several models: label a first batch, so that several light models can be fitted",
     "labels": "the classes of the labelled rows: give a table or CSV with a label for each key",
     "uncertainty": "a score column: name one whose direction is known, such as unc_losspred or kappa_mcinfonce",
-    "quality": "a quality column: name one, such as kappa_mcinfonce",
+    "quality": "a quality column: name one, such as unc_losspred",
     "loss": "the loss of every row under the model in training",
     "holdout_loss": "the loss of every row under a model that was trained on other rows",
 }
