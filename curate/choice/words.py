@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY
-from curate.decisions import failures
+from curate.decisions import DECISION_SCHEMA, failures
 from curate.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 
 MEANINGS: dict[str, str] = {
@@ -20,19 +19,7 @@ MEANINGS: dict[str, str] = {
     "rank": "place among the picks, from 1",
     "gain": "what the pick added, in the strategy's own unit",
 }
-SCHEMA = pa.schema(
-    [
-        pa.field(KEY, pa.string(), nullable=False),
-        pa.field("decision", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("rule", pa.string()),
-        pa.field("score", pa.float64()),
-        pa.field("threshold", pa.float64()),
-        pa.field("margin", pa.float64()),
-        pa.field("rank", pa.int64()),
-        pa.field("gain", pa.float64()),
-    ]
-)
+SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("rank", pa.int64()), pa.field("gain", pa.float64())])
 # Why a row of the table is what it is; codes of ``Verdict.why`` beyond those of the missing values.
 NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
 

@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY
-from curate.decisions import failures
+from curate.decisions import DECISION_SCHEMA, failures
 from curate.dedup.finders import FINDERS
 from curate.dedup.looks import in_words
 from curate.dedup.stars import Stars
@@ -24,19 +23,7 @@ MEANINGS: dict[str, str] = {
     "group": "rows that are the same have one number; null where a row is like no other",
     "kept_key": "the row that stays in its place, or that it leaks from",
 }
-SCHEMA = pa.schema(
-    [
-        pa.field(KEY, pa.string(), nullable=False),
-        pa.field("decision", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("rule", pa.string()),
-        pa.field("score", pa.float64()),
-        pa.field("threshold", pa.float64()),
-        pa.field("margin", pa.float64()),
-        pa.field("group", pa.int64()),
-        pa.field("kept_key", pa.string()),
-    ]
-)
+SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])
 
 
 @dataclass(frozen=True)
