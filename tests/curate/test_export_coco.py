@@ -55,8 +55,8 @@ def test_an_image_has_its_size_and_its_prediction_is_no_annotation(tmp_path):
 
 
 def test_without_curate_key_the_file_name_has_to_be_the_key_or_the_place_of_exactly_one(tmp_path):
-    uris = {"cats/1.jpg": "/root/cats/1.jpg", "2": "/root/2.jpg", "s": "/same.jpg", "t": "/same.jpg"}
-    names = ["cats/1.jpg", "/root/2.jpg", "1.jpg", "/same.jpg"]
+    uris = {"cats/1.jpg": "/photos/cats/1.jpg", "2": "/photos/2.jpg", "s": "/same.jpg", "t": "/same.jpg"}
+    names = ["cats/1.jpg", "/photos/2.jpg", "1.jpg", "/same.jpg"]
     images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
     annotations = [{"image_id": i, "category_id": 1} for i in range(len(names))]
     labels = read(tmp_path, coco(images, annotations), keys=uris)
