@@ -38,8 +38,9 @@ def accuracy_of_network(
 ) -> float:
     """Train on pictures and return the share of the test pictures that the network gets right.
 
-    AdamW over one cycle, batches drawn with replacement, mirrored and shifted by up to 4 pixels. The number of steps
-    is the same whatever the number of pictures, so that a larger subset is not trained for longer.
+    AdamW over one cycle, batches drawn with replacement, mirrored and shifted by up to 4 pixels; products in bfloat16,
+    which halves the time. The number of steps is the same whatever the number of pictures, so that a larger subset is
+    not trained for longer.
 
     Args:
         images: to train and to test on, each (N, 3, 32, 32) uint8.
@@ -51,13 +52,16 @@ def accuracy_of_network(
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     classes = int(max(labels[0].max(), labels[1].max())) + 1
-    model = network(classes).to(device).train()
+    model = network(classes).to(device, memory_format=torch.channels_last).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK, total_steps=steps)
     target = torch.from_numpy(labels[0])
     for _ in range(steps):
         at = torch.randint(len(target), (BATCH,), generator=generator)
-        loss = F.cross_entropy(model(changed(images[0][at], generator).to(device)), target[at].to(device))
+        batch = changed(images[0][at], generator).to(device, memory_format=torch.channels_last)
+        with torch.autocast(torch.device(device).type, torch.bfloat16):
+            logits = model(batch)
+        loss = F.cross_entropy(logits.float(), target[at].to(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -77,5 +81,9 @@ def changed(images: Tensor, generator: torch.Generator) -> Tensor:
 @torch.no_grad()
 def accuracy(model: Any, images: Tensor, labels: NDArray, device: str) -> float:
     """Return the share of pictures that a model gets right."""
-    said = [model((part.float() / 64 - 2).to(device)).argmax(1).cpu() for part in images.split(1000)]
+    said = []
+    for part in images.split(1000):
+        batch = (part.float() / 64 - 2).to(device, memory_format=torch.channels_last)
+        with torch.autocast(torch.device(device).type, torch.bfloat16):
+            said.append(model(batch).argmax(1).cpu())
     return float((torch.cat(said).numpy() == labels).mean())
