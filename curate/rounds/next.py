@@ -15,12 +15,13 @@ import pyarrow as pa
 from curate import __version__
 from curate.columns import KEY, URI
 from curate.export import FORMATS, Going, ImageReader, uri_reader, write_batch
-from curate.probe import Probe, spread_of
+from curate.probe import Probe
 from curate.receipts import ROUND_KIND, environment
-from curate.rounds.batch import Picked, batch_table, pick_batch
+from curate.rounds.batch import Picked
 from curate.rounds.coverage import coverage, sample_of
+from curate.rounds.derived import derive
 from curate.rounds.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
-from curate.rounds.light import accuracy, entropy_share, fit
+from curate.rounds.light import accuracy, entropy_share
 from curate.rounds.pool import TableRows, table_of
 from curate.rounds.sealed import sha256_of, write_sealed
 from curate.rounds.standing import Progress, Stand, class_counts, progress_of, sample_table, stand
@@ -104,12 +105,8 @@ def _write(
     images: Callable[[pa.Table], ImageReader] | None,
 ) -> NextResult:
     settings, number = folder.settings, len(folder.rounds) + 1
-    probe = _fit(found, where, folder)
-    ask = where.ask if number == 1 else np.zeros(0, np.int64)
-    picked = pick_batch(found, settings, where.standing, number, ask, probe)
-    if not len(picked.rows):
-        raise InputError(f"nothing is left to ask in {found.table.path}: every row is labelled, asked or held out")
-    batch = batch_table(found, picked, number, probe, where.standing.known)
+    derived = derive(found, settings, where, number)
+    probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
         _write_table(place / BATCH, batch, "batch", number)
         export, notes = _export(place, batch, folder, images)
@@ -136,15 +133,6 @@ def _write(
         write_sealed(place / STATE, state)
     final = folder.of_round(number)
     return NextResult(number, final, final / export, state, tuple(state["notes"]))
-
-
-def _fit(found: TableRows, where: Stand, folder: Folder) -> Probe | None:
-    """Return the light model, or None before there are labels."""
-    known = where.standing.known
-    if not len(known):
-        return None
-    spread = spread_of(found.vectors[found.usable]) if folder.settings.probe == "linear" else None
-    return fit(folder.settings.probe, found.vectors, known, spread=spread, seed=folder.settings.seed)
 
 
 def _measure(found: TableRows, where: Stand, folder: Folder, probe: Probe) -> tuple[dict[str, Any], pa.Table]:
