@@ -1,13 +1,12 @@
 """What is asked, applied to a table: which rows are picked, and what became of every other; nothing is written."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.choice.graph import USERS, Stored, stored_graph, uses_graph
 from curate.choice.known import Known, read_known, refuse_strangers
 from curate.choice.light import Labelled, codes_of
 from curate.choice.plan import Chosen, choose
@@ -16,8 +15,8 @@ from curate.choice.request import Request
 from curate.choice.rows import Rows, read_rows
 from curate.choice.words import EXCLUDED, GATED, LABELLED, MISSING, NOT_PICKED, NOT_SCORED, PICKED, Verdict
 from curate.filters import Amount
-from curate.selectors import Pool
-from curate.selectors.graphs import Neighboured
+from curate.graph import Stored, stored_graph
+from curate.selectors.graphs import USERS, uses_graph, with_graph
 from curate.table import Table
 from scoring.errors import InputError
 
@@ -109,8 +108,7 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
         stored = _graph(request, rows, ready, write=write_graph)
         others["graph"] = stored
         notes += stored.notes
-        pool = {each.name: getattr(ready.pool, each.name) for each in fields(Pool)}
-        ready = replace(ready, pool=Neighboured(**pool, graph=stored.graph))
+        ready = replace(ready, pool=with_graph(ready.pool, stored.graph))
     chosen = choose(ready.pool, plan, ready.groups)
     verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
     others.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
@@ -119,7 +117,9 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
 
 
 def _graph(request: Request, rows: Rows, ready: Ready, *, write: bool) -> Stored:
-    return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool, rows.model, write=write)
+    if ready.pool.vectors is None:
+        raise ValueError("a strategy that uses a graph goes by vectors")
+    return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool.vectors, rows.model, write=write)
 
 
 def _labelled(table: Table, request: Request, rows: Rows, known: Known | None) -> Labelled:

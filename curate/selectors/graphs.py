@@ -1,12 +1,13 @@
 """The k nearest neighbours of a pool's rows, as the sparse selectors use them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.geometry import members, subset
+from curate.selectors.mixed import Mixed
 from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 
 MOST = 64  # neighbours that a graph holds at most
+SPARSE = ("prob-cover", "facility-location", "facility-location-stochastic", "pairwise")  # compute one if there is none
+USERS = ("typiclust", *SPARSE)
 
 
 def check_neighbours(k: int) -> None:
@@ -36,6 +39,21 @@ class Neighboured(Pool):
     """
 
     graph: "Graph | None" = None
+
+
+def uses_graph(strategy: str, selector: object) -> bool:
+    """Return whether a strategy can go by a graph of neighbours that is brought along."""
+    return strategy in USERS or (isinstance(selector, Mixed) and bool({selector.score, selector.coverage} & set(USERS)))
+
+
+def computes_graph(strategy: str, selector: object, n_rows: int) -> bool:
+    """Return whether a strategy computes the graph of a pool of so many rows where none is brought along."""
+    return strategy in SPARSE and n_rows > getattr(selector, "exact_rows", 0)
+
+
+def with_graph(pool: Pool, graph: "Graph") -> Neighboured:
+    """Return a pool that brings the graph of its rows along."""
+    return Neighboured(**{each.name: getattr(pool, each.name) for each in fields(Pool)}, graph=graph)
 
 
 def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph", tuple[str, ...]]:

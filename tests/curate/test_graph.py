@@ -1,5 +1,6 @@
 """The graph of neighbours in a file: the same picks with it as without, and no graph of another table."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from choosing import columns_of, csv, write
 
 from curate.choice.run import choose_table
+from curate.graph import stored_graph
 from curate.selectors import SELECTORS, Pool
 from curate.selectors.graphs import Neighboured, neighbours
+from curate.vector_hashes import vector_hashes
 from curate.verify import verify
 from scoring.errors import InputError
 from scoring.search.graph import Graph, knn_graph
@@ -47,7 +50,7 @@ def test_picks_with_the_file_are_those_without(scores, tmp_path, name):
 
 def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
     choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=tmp_path / "g.parquet")
-    monkeypatch.setattr("curate.choice.graph.knn_graph", None)
+    monkeypatch.setattr("curate.graph.knn_graph", None)
     monkeypatch.setattr("scoring.search.graph.knn_graph", None)
     for name in SPARSE:
         choose_table(
@@ -105,6 +108,95 @@ def test_a_pool_with_a_graph_is_a_pool_for_every_other_strategy():
     assert isinstance(with_graph.graph, Graph)
 
 
+def hashed(n, seed=0):
+    return np.random.default_rng(seed).integers(0, 2**64, n, np.uint64)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_the_graph_of_more_rows_serves_some_of_them_in_any_order(tmp_path, dtype):
+    generator = np.random.default_rng(3)
+    vectors, keys = generator.standard_normal((120, 7)).astype(dtype), hashed(120)
+    whole = stored_graph(tmp_path / "g.parquet", keys, vectors, "m", write=True)
+    assert np.array_equal(whole.graph.index, knn_graph(vectors, 64).index)
+    some = generator.permutation(120)[:50]
+    part = stored_graph(tmp_path / "g.parquet", keys[some], vectors[some], "m", write=False)
+    cosine = exact_cosines(vectors)
+    for at, row in enumerate(some.tolist()):
+        near = [r for r in np.argsort(-cosine[row], kind="stable").tolist() if r != row][:64]
+        assert some[part.graph.index[at][part.graph.index[at] >= 0]].tolist() == [r for r in near if r in some]
+        assert part.reach[at] == pytest.approx(cosine[row][near[-1]], abs=1e-6)
+    named = 120 * 64
+    kept = sum(len(set(whole.graph.index[row].tolist()) & set(some.tolist())) for row in some.tolist())
+    assert f"the graph of 120 rows is used again, for 50 of them: {1 - kept / (50 * 64):.2%} of" in part.notes[0]
+    assert (whole.graph.index >= 0).sum() == named
+    assert part.digest == whole.digest == hashlib.sha256((tmp_path / "g.parquet").read_bytes()).hexdigest()
+
+
+def exact_cosines(vectors):
+    unit = vectors.astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def test_the_graph_does_not_depend_on_the_order_of_the_rows(tmp_path):
+    vectors, keys = np.random.default_rng(3).standard_normal((90, 7)).astype(np.float32), hashed(90)
+    order = np.random.default_rng(4).permutation(90)
+    for name, some in (("a", np.arange(90)), ("b", order)):
+        stored_graph(tmp_path / f"{name}.parquet", keys[some], vectors[some], "m", write=True)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    read = stored_graph(tmp_path / "a.parquet", keys[order], vectors[order], "m", write=False)
+    made = stored_graph(tmp_path / "c.parquet", keys[order], vectors[order], "m", write=False)
+    assert np.array_equal(read.graph.index, made.graph.index)
+    assert np.array_equal(read.reach, made.reach)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 66])
+def test_a_graph_that_has_all_other_rows_reaches_everywhere(tmp_path, n):
+    vectors = np.random.default_rng(1).standard_normal((n, 3)).astype(np.float32)
+    stored = stored_graph(tmp_path / "g.parquet", hashed(n), vectors, "m", write=True)
+    again = stored_graph(tmp_path / "g.parquet", hashed(n), vectors, "m", write=False)
+    for each in (stored, again):
+        assert np.isneginf(each.reach).all() == (n <= 65)
+        assert (each.graph.index >= 0).sum(1).tolist() == [min(n - 1, 64)] * n
+
+
+def test_a_graph_without_a_folder_to_lie_in_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.graph.knn_graph", None)
+    rows = np.ones((3, 2), np.float32)
+    with pytest.raises(InputError, match=r"cannot write .*none/g.parquet: its folder does not exist"):
+        stored_graph(tmp_path / "none" / "g.parquet", hashed(3), rows, "m", write=True)
+    with pytest.raises(InputError, match=r"expected a name like graph.parquet, got .*g.txt"):
+        stored_graph(tmp_path / "g.txt", hashed(3), rows, "m", write=True)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [(np.float16, 5), (np.float16, 8), (np.float32, 3)])
+def test_vector_hashes_are_sums_of_words_times_odd_numbers(dtype, width):
+    rows = np.random.default_rng(0).standard_normal((9000, width)).astype(dtype)
+    mask, kept = (1 << 64) - 1, []
+    n_words = -(-width * rows.itemsize // 4)
+    for i in range(1, n_words + 3):
+        z = i * 0x9E3779B97F4A7C15 & mask
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        kept.append(z ^ (z >> 31) | 1)
+    found = vector_hashes(rows)
+    for row in (0, 1, 8191, 8192, 8999):
+        data = rows[row].tobytes() + b"\0" * 3
+        words = [int.from_bytes(data[4 * i : 4 * i + 4], "little") for i in range(n_words)]
+        value = sum(w * c for w, c in zip(words, kept, strict=False)) + rows.itemsize * kept[-2] + width * kept[-1]
+        assert int(found[row]) == value & mask
+    assert len(set(found.tolist())) == len({row.tobytes() for row in rows})
+
+
+def test_vectors_of_other_types_signs_or_widths_have_other_hashes():
+    rows = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
+    swapped, negated, two = rows[:, [1, 0, 2, 3, 4, 5]], -rows, rows.copy()
+    two[:, [1, 3]] *= -1
+    others = [swapped, negated, two, rows.astype(np.float16), np.pad(rows, ((0, 0), (0, 2))), rows[:, :5]]
+    for other in others:
+        assert not (vector_hashes(rows) == vector_hashes(other)).any()
+
+
 def changed(path, tell=None, **metadata):
     whole = pq.read_table(path)
     told = json.loads(whole.schema.metadata[b"curate"])
@@ -117,20 +209,25 @@ def changed(path, tell=None, **metadata):
 def test_the_graph_of_another_table_is_refused_with_the_difference(scores, tmp_path):
     graph = tmp_path / "g.parquet"
     choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
-    fewer = write(tmp_path / "t.parquet", {name: values[:70] for name, values in columns_of(80).items()})
-    with pytest.raises(InputError, match="it has 80 rows where this choice has 70; name another file"):
-        choose_table(fewer, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+    more = write(tmp_path / "t.parquet", columns_of(90))
+    with pytest.raises(InputError, match="hold the 90 rows that are compared, got 80 rows without 10 of these; name"):
+        choose_table(more, dry_run=True, strategy="pairwise", budget=5, graph=graph)
     renamed = columns_of(80)
     renamed["key"][3] = "other.png"
-    with pytest.raises(InputError, match="it has other keys"):
+    with pytest.raises(InputError, match="got 80 rows without 1 of these; name another file"):
         choose_table(write(tmp_path / "t.parquet", renamed), dry_run=True, strategy="pairwise", budget=5, graph=graph)
     moved = columns_of(80)
     moved["embedding"][3] = moved["embedding"][4]
-    with pytest.raises(InputError, match="it has other embeddings of the same keys"):
+    with pytest.raises(InputError, match="it has other embeddings of 1 of the same 80 keys"):
         choose_table(write(tmp_path / "t.parquet", moved), dry_run=True, strategy="pairwise", budget=5, graph=graph)
     changed(graph, lambda told: told["graph"].update(model_digest="another"))
     with pytest.raises(InputError, match="it has embeddings of another model"):
         choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+
+
+def flipped(data):
+    """A file with one byte of its first pages changed."""
+    return data[:2000] + bytes([data[2000] ^ 1]) + data[2001:]
 
 
 def test_a_damaged_graph_is_one_line(scores, tmp_path):
@@ -143,17 +240,34 @@ def test_a_damaged_graph_is_one_line(scores, tmp_path):
             choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
         graph.write_bytes(whole)
 
+    changed(graph, lambda told: told["graph"].pop("format"))
+    refused("was made by another version of curate; delete it, and it is made again")
     changed(graph, kind="scores")
     refused("is not a graph of neighbours")
     changed(graph, recall={"estimate": "x"})
     refused("nothing says what it finds")
     table = pq.read_table(graph)
     width = table.schema.field("neighbours").type.list_size
-    wild = pa.FixedSizeListArray.from_arrays(pa.array(np.full(80 * width, 80, np.int32)), width)
-    pq.write_table(table.set_column(1, "neighbours", wild), graph)
+
+    def lists(values):
+        return pa.FixedSizeListArray.from_arrays(pa.array(values), width)
+
+    pq.write_table(table.set_column(2, "neighbours", lists(np.full(80 * width, 80, np.int32))), graph)
     refused("it names rows that it has not")
+    cosines = np.stack(table["cosine"].to_pylist()).astype(np.float32)
+    pq.write_table(table.set_column(3, "cosine", lists(cosines[:, ::-1].ravel())), graph)
+    refused("its neighbours are not in order")
+    cosines[3, 5] = np.nan
+    pq.write_table(table.set_column(3, "cosine", lists(cosines.ravel())), graph)
+    refused("its neighbours are not in order")
+    pq.write_table(table.set_column(3, "cosine", table["cosine"].cast(pa.list_(pa.float32()))), graph)
+    refused("its column 'cosine' is list")
+    pq.write_table(table.take(pa.array(np.arange(80)[::-1])), graph)
+    refused("its rows are not in order")
     pq.write_table(table.slice(0, 40), graph)
-    refused("it has 40 rows")
+    refused("it has 40 rows, not all of its own")
+    graph.write_bytes(flipped(whole))
+    refused("is damaged or cannot be read")
     pq.write_table(pq.read_table(scores), graph)
     refused("is not a graph of neighbours; name another file")
     pq.write_table(table.drop_columns(["hash"]), graph)
