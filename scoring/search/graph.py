@@ -18,7 +18,7 @@ ROOTS = 4  # but no more clusters than this many times the root of N
 ITERATIONS = 6
 MOST_PROBES = 64
 SAMPLE = 512  # rows compared with all rows: one half decides, the other reports
-QUERIES = 4096  # rows at a time, neighbours in the order of the clusters
+QUERIES = 16_384  # rows at a time, neighbours in the order of the clusters
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def knn_graph(
     n_clusters = min(len(vectors) // CLUSTER, ROOTS * int(len(vectors) ** 0.5))
     if len(vectors) <= exact_rows or n_clusters < 2:
         return _exact_graph(vectors, k)
-    middle = spherical_kmeans(vectors, n_clusters, seed=seed, iterations=ITERATIONS)
+    middle = _near_together(spherical_kmeans(vectors, n_clusters, seed=seed, iterations=ITERATIONS), seed)
     shelves = Shelves(vectors, assign(vectors, middle)[0][:, 0], middle)
     index = np.full((len(vectors), k), -1, np.int32)
     cosine = np.full((len(vectors), k), -np.inf, np.float32)
@@ -94,6 +94,12 @@ def _exact_graph(vectors: Vectors, k: int) -> Graph:
         near, at = nearest(points, points, width, same=True)
         index[rows, :width], cosine[rows, :width] = rows[at.numpy()], near.clamp(max=1).numpy()
     return Graph(index, cosine, Recall.of_everything())
+
+
+def _near_together(centroids: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+    """Return centroids in an order in which near ones follow one another: rows of a block look at the same clusters."""
+    coarse = spherical_kmeans(centroids, max(1, int(len(centroids) ** 0.5)), seed=seed, iterations=ITERATIONS)
+    return centroids[np.argsort(assign(centroids, coarse)[0][:, 0], kind="stable")]
 
 
 def _choose_probes(shelves: Shelves, k: int, wanted: float, seed: int) -> tuple[int, Recall]:

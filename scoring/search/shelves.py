@@ -1,5 +1,7 @@
 """Rows sorted by cluster, and the nearest of those in the clusters that a row looks at."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,7 +13,8 @@ from scoring.search.rows import Vectors, inverse_lengths, unit_rows, units_float
 PRODUCTS = 8_388_608  # cosines at a time: 32 MB
 CLOSE = 2e-6  # cosines nearer than this may be in the wrong order after a float32 product
 SLACK = 4  # neighbours beyond k that are kept until the last look, for cosines too close to call
-AT_ONCE = 128  # rows at a time whose neighbours are measured again
+AT_ONCE = 8192  # pairs at a time that are measured again
+WAITING = 4_194_304  # neighbours that wait to be sorted, 20 bytes each
 
 
 class Shelves:
@@ -44,65 +47,123 @@ class Shelves:
     def neighbours(
         self, rows: NDArray[np.int64], k: int, probes: int | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the nearest rows in the clusters that each row looks at, or in all, shape (B, k) each."""
+        """Return the nearest rows in the clusters that each row looks at, or in all, shape (B, k) each.
+
+        Each row meets its own cluster first. That tells how near a row of another one has to be: few are, and only
+        these are sorted.
+        """
         unit = torch.from_numpy(self._unit(rows))
-        best = torch.full((len(rows), k + SLACK), -torch.inf)
-        index = torch.full((len(rows), k + SLACK), -1, dtype=torch.long)
-        everyone = torch.arange(len(rows))
-        number = torch.from_numpy(rows)
+        nearest = Nearest(rows, k + SLACK)
         for members, looking in self._meetings(rows, probes):
-            asked = everyone if looking is None else torch.from_numpy(looking)
-            step = max(1, PRODUCTS // len(asked))
+            asked = unit[torch.from_numpy(looking)]
+            step = max(1, PRODUCTS // max(1, len(looking)))
             for start in range(0, len(members), step):
                 some = members[start : start + step]
-                cosine = unit[asked] @ torch.from_numpy(self._unit(some)).T
-                there = torch.from_numpy(some)
-                cosine[number[asked].view(-1, 1) == there] = -torch.inf
-                best[asked], index[asked] = _merged(best[asked], index[asked], cosine, there)
-        return self._settled(unit, best, index, k)
+                nearest.meet(looking, some, asked @ torch.from_numpy(self._unit(some)).T)
+        return self._settled(unit, *nearest.found(), k)
 
     def _meetings(
         self, rows: NDArray[np.int64], probes: int | None
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64] | None]]:
-        """Return members of a cluster, and which of the rows look at them; None for all of them."""
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield members of a cluster, and which of the rows look at them, shape (A,); own clusters first."""
         if probes is None:
-            return [(self.order, None)]
-        probed = self.probed(rows, probes).ravel()
-        by_cluster = np.argsort(probed, kind="stable")
-        looking = by_cluster // probes
-        cluster, at = np.unique(probed[by_cluster], return_index=True)
-        return [
-            (self.order[self.starts[c] : self.starts[c + 1]], some)
-            for c, some in zip(cluster, np.split(looking, at[1:]), strict=True)
-        ]
+            yield self.order, np.arange(len(rows))
+            return
+        probed = self.probed(rows, probes)
+        for nearer in (probed[:, :1], probed[:, 1:])[:probes]:
+            by_cluster = np.argsort(nearer, axis=None, kind="stable")
+            cluster, at = np.unique(nearer.ravel()[by_cluster], return_index=True)
+            for c, some in zip(cluster, np.split(by_cluster, at[1:]), strict=True):
+                yield self.order[self.starts[c] : self.starts[c + 1]], some // nearer.shape[1]
 
     def _settled(
         self, unit: Tensor, best: Tensor, index: Tensor, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the best k; where cosines are too close to call they are made again in float64, ties by row."""
-        close = (((best[:, :-1] - best[:, 1:]) < CLOSE) & (index[:, 1:] >= 0)).any(1).nonzero().flatten()
-        for start in range(0, len(close), AT_ONCE):
-            some = close[start : start + AT_ONCE]
-            index[some] = torch.where(index[some] < 0, len(self.vectors), index[some]).sort(dim=1).values
-            there = index[some]
-            missing = there == len(self.vectors)
-            stored = self._unit(there.clamp(max=len(self.vectors) - 1).flatten().numpy())
-            points = torch.from_numpy(stored).view(*there.shape, -1).double()
-            exact = torch.einsum("bkd,bd->bk", points, unit[some].double()).float().masked_fill(missing, -torch.inf)
-            order = exact.argsort(dim=1, descending=True, stable=True)
-            best[some], index[some] = exact.gather(1, order), there.masked_fill(missing, -1).gather(1, order)
+        """Return the best k; cosines that are too close to call are made again in float64, ties by row."""
+        near = ((best[:, :-1] - best[:, 1:]) < CLOSE) & (index[:, 1:] >= 0)
+        close = torch.zeros_like(index, dtype=torch.bool)
+        close[:, :-1] |= near
+        close[:, 1:] |= near
+        query, place = close.nonzero(as_tuple=True)
+        for start in range(0, len(query), AT_ONCE):
+            here = slice(start, start + AT_ONCE)
+            stored = torch.from_numpy(self._unit(index[query[here], place[here]].numpy())).double()
+            exact = torch.einsum("pd,pd->p", stored, unit[query[here]].double())
+            best[query[here], place[here]] = exact.float()
+        some = near.any(1).nonzero().flatten()
+        row = torch.where(index[some] < 0, len(self.vectors), index[some])
+        by_row = row.argsort(dim=1, stable=True)
+        order = by_row.gather(1, best[some].gather(1, by_row).argsort(dim=1, descending=True, stable=True))
+        best[some], index[some] = best[some].gather(1, order), index[some].gather(1, order)
         return index[:, :k].numpy().astype(np.int32), best[:, :k].clamp(max=1).numpy()
 
 
-def _merged(best: Tensor, index: Tensor, cosine: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the best of those that were known and those that are new."""
-    width = best.shape[1]
-    if cosine.shape[1] > width:
-        cosine, at = cosine.topk(width, dim=1)
-        new = there[at]
-    else:
-        new = there.expand(len(cosine), -1)
-    both, which = torch.cat([best, cosine], 1), torch.cat([index, new], 1)
-    which = which.masked_fill(both == -torch.inf, -1)
-    best, at = both.topk(width, dim=1)
-    return best, which.gather(1, at)
+class Nearest:
+    """The nearest so far of B rows, kept in two parts: a sorted one, and those that came since.
+
+    Args:
+        rows: the B rows, none of which is its own neighbour.
+        width: how many neighbours are kept of each.
+    """
+
+    def __init__(self, rows: NDArray[np.int64], width: int) -> None:
+        self.rows, self.width = rows, width
+        self.best = torch.full((len(rows), width), -torch.inf)
+        self.index = torch.full((len(rows), width), -1, dtype=torch.long)
+        self.floor = np.full(len(rows), -np.inf, np.float32)  # a row that is kept is nearer than this
+        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]] = []
+        self._n_waiting = 0
+
+    def meet(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
+        """Take what is near enough of the cosines (A, M) of some of the rows, shape (A,), to members, shape (M,)."""
+        fresh = np.isneginf(self.floor[looking])
+        if fresh.any():
+            self._sort(looking[fresh], members, cosine[torch.from_numpy(fresh)])
+            looking, cosine = looking[~fresh], cosine[torch.from_numpy(~fresh)]
+        value = cosine.numpy()
+        query, place = np.divmod(np.flatnonzero(value > self.floor[looking, None]), max(1, len(members)))
+        other = self.rows[looking[query]] != members[place]
+        query, place = query[other], place[other]
+        self._waiting.append((looking[query], value[query, place], members[place]))
+        self._n_waiting += len(query)
+        if self._n_waiting >= WAITING:
+            self._settle_waiting()
+
+    def found(self) -> tuple[Tensor, Tensor]:
+        """Return cosines and rows, the nearest first, shape (B, width) each; -inf and -1 where there is none."""
+        self._settle_waiting()
+        return self.best, self.index
+
+    def _sort(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
+        """Sort what the first of the members are to rows that have not met enough."""
+        there = torch.from_numpy(members)
+        cosine = cosine.masked_fill(torch.from_numpy(self.rows[looking]).view(-1, 1) == there, -torch.inf)
+        value, at = cosine.topk(min(self.width, len(members)), dim=1)
+        self._merge(looking, value, there[at])
+
+    def _settle_waiting(self) -> None:
+        """Sort those that came since: by row, and then the nearest first."""
+        if not self._n_waiting:
+            return
+        query, value, row = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+        self._waiting, self._n_waiting = [], 0
+        bits = value.view(np.int32)
+        rank = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats in the order of integers
+        order = np.argsort((query << 32) - rank, kind="stable")
+        query, value, row = query[order], value[order], row[order]
+        place = np.arange(len(query)) - np.searchsorted(query, query)
+        near = place < self.width
+        some, at = np.unique(query[near], return_inverse=True)
+        best = np.full((len(some), self.width), -np.inf, np.float32)
+        index = np.full((len(some), self.width), -1, np.int64)
+        best[at, place[near]], index[at, place[near]] = value[near], row[near]
+        self._merge(some, torch.from_numpy(best), torch.from_numpy(index))
+
+    def _merge(self, looking: NDArray[np.int64], cosine: Tensor, row: Tensor) -> None:
+        """Keep the best of those that are known and these, shape (A, W)."""
+        at = torch.from_numpy(looking)
+        both, which = torch.cat([self.best[at], cosine], 1), torch.cat([self.index[at], row], 1)
+        which = which.masked_fill(both == -torch.inf, -1)
+        best, place = both.topk(self.width, dim=1)
+        self.best[at], self.index[at] = best, which.gather(1, place)
+        self.floor[looking] = best[:, -1].numpy()
