@@ -18,6 +18,8 @@ CHUNK = 32  # rows whose gain is first measured again
 TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
 FLOOR = 1e-13  # and so are gains nearer than this, relative to the whole weight
 
+ENTRIES = 2_097_152  # similarities that are looked at in one go
+
 ONE = 65_535  # a similarity of 1 as a whole number
 
 
@@ -108,7 +110,7 @@ class DenseCover:
                 stale = np.flatnonzero(~current & (self._bound >= known - TIE * abs(known) - self._floor))
                 stale = stale[self._bound[stale] > 0]  # a gain of 0 stays 0
                 if not len(stale):
-                    return _lowest(self._bound, np.arange(size), self._floor)
+                    return _lowest(self._bound, None, self._floor)
             else:
                 bound = np.where(current, -np.inf, self._bound)
                 count = min(chunk, size)
@@ -135,8 +137,10 @@ class DenseCover:
 class SparseCover:
     """Coverage where each row can be served by a few others only.
 
+    Memory: 12 bytes an entry, those of ``server`` and ``similarity`` among them, and blocks.
+
     Args:
-        start: entries of row i are ``start[i]`` to ``start[i + 1]``, shape (M + 1,) int64.
+        start: entries of row i are ``start[i]`` to ``start[i + 1]``, shape (M + 1,) int64; each row has one at least.
         server: rows that can serve it, itself among them, shape (E,) int32.
         similarity: how well, at least 0, shape (E,).
         open_rows: which rows may be picked, shape (M,) bool.
@@ -153,41 +157,76 @@ class SparseCover:
     ) -> None:
         size = len(start) - 1
         self._start, self._server, self._similarity = start, server, similarity
-        by_server = np.argsort(server, kind="stable")  # entries of server x: those from _until[x - 1] on
-        self._entries = by_server.astype(np.int32 if len(server) < 2**31 else np.int64)
-        self._until = np.concatenate([[0], np.cumsum(np.bincount(server, minlength=size))])
+        self._entries, self._until = by_server(server, size)  # entries of server x: those from _until[x] on
+        self._at_once = max(1, ENTRIES // int(np.diff(start).max(initial=1)))  # rows whose entries are looked at
         self.covered = np.zeros(size)
-        self._gains = np.bincount(server, weights=similarity, minlength=size).astype(np.float64)
-        self._open = open_rows.copy()
+        self._gains = np.zeros(size)
+        held = np.zeros(size, bool)
+        held[taken] = True
+        for span in spans(size, self._at_once):
+            here = slice(start[span.start], start[span.stop])
+            best = np.where(held[server[here]], similarity[here], 0).astype(np.float64)
+            self.covered[span] = np.maximum.reduceat(best, start[span] - start[span.start])
+            counts = np.diff(start[span.start : span.stop + 1])
+            added = np.maximum(similarity[here] - np.repeat(self.covered[span], counts), 0)
+            self._gains += np.bincount(server[here], weights=added, minlength=size)
+        self._gains[~open_rows] = -np.inf
+        self._gains[taken] = -np.inf
         self._floor = FLOOR * size
-        for row in taken:
-            self.take(int(row))
 
     def best(self, among: NDArray[np.int64] | None = None) -> tuple[int, float]:
         """Return the row that adds most, the lowest of a tie, and what it adds; only of ``among`` if given."""
-        rows = np.arange(len(self._gains)) if among is None else among
-        return _lowest(np.where(self._open, self._gains, -np.inf), rows, self._floor)
+        return _lowest(self._gains, among, self._floor)
 
     def take(self, row: int) -> None:
         """Pick a row: it covers what it can, and is never the best again."""
-        self._open[row] = False
+        self._gains[row] = -np.inf
         entries = self._entries[self._until[row] : self._until[row + 1]]
         owners = np.searchsorted(self._start, entries, side="right") - 1
         better = self._similarity[entries] > self.covered[owners]
-        for owner, entry in zip(owners[better], entries[better], strict=True):
-            span = slice(self._start[owner], self._start[owner + 1])
-            similarity = self._similarity[span].astype(np.float64)
-            new = float(self._similarity[entry])
-            lost = np.maximum(similarity - self.covered[owner], 0) - np.maximum(similarity - new, 0)
-            self._gains[self._server[span]] -= lost  # a row serves another at most once
-            self.covered[owner] = new
+        owners, entries = owners[better], entries[better]  # a row is served by another at most once: no owner repeats
+        for span in spans(len(owners), self._at_once):
+            self._serve(owners[span], self._similarity[entries[span]].astype(np.float64))
+
+    def _serve(self, rows: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
+        """Raise what covers each of the rows, and take from all that can serve them what they no longer add."""
+        first, counts = self._start[rows], self._start[rows + 1] - self._start[rows]
+        entries = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        served = self._similarity[entries].astype(np.float64)
+        lost = np.maximum(served - np.repeat(self.covered[rows], counts), 0)
+        lost -= np.maximum(served - np.repeat(similarity, counts), 0)
+        np.subtract.at(self._gains, self._server[entries], lost)
+        self.covered[rows] = similarity
 
 
-def _lowest(gains: NDArray[np.float64], rows: NDArray[np.int64], floor: float) -> tuple[int, float]:
-    """Return the lowest of the rows whose gain is the best up to rounding, and that gain, at least 0."""
-    found = gains[rows]
+def by_server(server: NDArray[np.int32], size: int) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Return all E entries, those of a server together and ascending; and where those of each begin, (size + 1,).
+
+    Block after block, each sorted by itself and moved to where its servers stand: no sort of all, in 8 bytes an entry.
+    """
+    total = np.zeros(size, np.int64)
+    blocks = [slice(first, first + ENTRIES) for first in range(0, len(server), ENTRIES)]
+    for block in blocks:
+        total += np.bincount(server[block], minlength=size)
+    until = np.concatenate([[0], np.cumsum(total)])
+    entries: NDArray[np.integer] = np.empty(len(server), np.int32 if len(server) < 2**31 else np.int64)
+    free = until[:-1].copy()  # where the next entry of each server goes
+    for block in blocks:
+        part = server[block]
+        order = np.argsort(part, kind="stable")
+        counts = np.bincount(part, minlength=size)
+        shift = free - (np.cumsum(counts) - counts)
+        entries[np.arange(len(part)) + shift[part[order]]] = order + block.start
+        free += counts
+    return entries, until
+
+
+def _lowest(gains: NDArray[np.float64], rows: NDArray[np.int64] | None, floor: float) -> tuple[int, float]:
+    """Return the lowest row (of ``rows``, or of all) whose gain is the best up to rounding, and that gain, at least 0."""
+    found = gains if rows is None else gains[rows]
     top = float(found.max())
-    row = int(rows[int((found >= top - TIE * abs(top) - floor).argmax())])
+    at = int((found >= top - TIE * abs(top) - floor).argmax())
+    row = at if rows is None else int(rows[at])
     return row, max(float(gains[row]), 0.0)
 
 

@@ -99,10 +99,12 @@ def _cover(
     if len(rows) <= exact_rows:
         return _dense(pool.vectors[rows], taken), rows, ()
     rows, graph, notes = neighbours(pool, k, seed)
-    cover = _sparse(graph.index, graph.cosine, taken)
+    near, entries = graph.index.shape[1], _entries(graph.index, graph.cosine)
+    del graph  # half a gigabyte of a million rows, which the entries hold again
+    cover = _sparse(*entries, taken)
     share = _trial(pool.vectors, rows, k, min(budget, TRIAL_PICKS), seed)
     note = (
-        f"approximate: a row is served by its {graph.index.shape[1]} nearest only; on {min(TRIAL, len(rows)):,} rows"
+        f"approximate: a row is served by its {near} nearest only; on {min(TRIAL, len(rows)):,} rows"
         f" drawn, with as many neighbours for their number, this reaches {share:.2%} of what all similarities reach"
     )
     return cover, rows, (*notes, note)
@@ -119,18 +121,25 @@ def _dense(vectors: NDArray, taken: NDArray[np.int64]) -> DenseCover:
     return cover
 
 
-def _sparse(index: NDArray[np.int32], cosine: NDArray[np.float32], taken: NDArray[np.int64]) -> SparseCover:
+def _entries(index: NDArray[np.int32], cosine: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return what can serve each row, itself and its neighbours, and how well: both of shape (M, 1 + k)."""
     size, k = index.shape
-    start = np.arange(size + 1, dtype=np.int64) * (k + 1)
     server, similarity = np.empty((size, k + 1), np.int32), np.empty((size, k + 1), np.float32)
-    server[:, 0], similarity[:, 0] = np.arange(size), 1
-    server[:, 1:], similarity[:, 1:] = index, np.clip(cosine, 0, 1)
+    own = np.arange(size, dtype=np.int32)
+    server[:, 0], similarity[:, 0] = own, 1
+    server[:, 1:] = index
+    np.clip(cosine, 0, 1, out=similarity[:, 1:])
     missing = server < 0  # a graph that found fewer neighbours: the row serves itself, for nothing
-    if missing.any():
-        server[missing] = np.nonzero(missing)[0]
-        similarity[missing] = 0
+    np.copyto(server, own[:, None], where=missing)
+    np.copyto(similarity, 0, where=missing)
+    return server, similarity
+
+
+def _sparse(server: NDArray[np.int32], similarity: NDArray[np.float32], taken: NDArray[np.int64]) -> SparseCover:
+    size, width = server.shape
     open_rows = np.ones(size, bool)
     open_rows[taken] = False
+    start = np.arange(size + 1, dtype=np.int64) * width
     return SparseCover(start, server.ravel(), similarity.ravel(), open_rows, taken)
 
 
@@ -151,7 +160,7 @@ def _trial(vectors: NDArray, rows: NDArray[np.int64], k: int, budget: int, seed:
     np.fill_diagonal(masked, -1)
     index = np.argpartition(-masked, near - 1, axis=1)[:, :near].astype(np.int32)
     cosine = np.take_along_axis(similarity, index, axis=1).astype(np.float32)
-    sparse, _ = greedy(_sparse(index, cosine, none), budget)
+    sparse, _ = greedy(_sparse(*_entries(index, cosine), none), budget)
     dense, _ = greedy(_dense(vectors[drawn], none), budget)
     best = float(similarity[dense].max(axis=0).sum())
     return float(similarity[sparse].max(axis=0).sum()) / best if best > 0 else 1.0

@@ -7,10 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import check
+from curate.selectors.cover import by_server
+from curate.selectors.geometry import spans
 from curate.selectors.graphs import check_neighbours, neighbours
 from curate.selectors.herding import worth
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
+
+BLOCK = 65_536  # rows, or entries, that are looked at in one go
 
 
 @dataclass(frozen=True)
@@ -76,17 +80,34 @@ def _worth(pool: Pool) -> NDArray[np.float64]:
 def edges(
     pool: Pool, k: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32], tuple[str, ...]]:
-    """Return the pairs of neighbours, each from both sides and none twice, sorted: start, other row, cosine; notes."""
+    """Return the pairs of neighbours, each from both sides and none twice, by row: start, other row, cosine; notes."""
     size = len(pool.candidates) + len(pool.labelled)
     if size == 1:
         return np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), ()
     _, graph, notes = neighbours(pool, k, seed)
-    source = np.repeat(np.arange(size, dtype=np.int64), graph.index.shape[1])
-    target = graph.index.ravel().astype(np.int64)
-    found = target >= 0
-    source, target, cosine = source[found], target[found], np.maximum(graph.cosine.ravel()[found], 0)
-    code = np.concatenate([source * size + target, target * size + source])
-    code, first = np.unique(code, return_index=True)
-    cosine = np.concatenate([cosine, cosine])[first]
-    start = np.searchsorted(code // size, np.arange(size + 1))
-    return start, (code % size).astype(np.int32), cosine, notes
+    index, found = graph.index, graph.index >= 0  # (M, k)
+    back = found & ~_mutual(index)  # pairs that the other row does not name
+    source = np.repeat(np.arange(size, dtype=np.int32), back.sum(axis=1))
+    likeness = graph.cosine[back]
+    entry, until = by_server(index[back], size)
+    named = found.sum(axis=1)
+    start = np.concatenate([[0], np.cumsum(named + np.diff(until))])
+    other, cosine = np.empty(start[-1], np.int32), np.empty(start[-1], np.float32)
+    for span in spans(size, BLOCK):  # of each row those that it names, then those that name it
+        here = slice(start[span.start], start[span.stop])
+        counts = np.diff(start[span.start : span.stop + 1])
+        turn = np.arange(here.stop - here.start) - np.repeat(start[span] - here.start, counts)
+        own = turn < np.repeat(named[span], counts)
+        others = entry[until[span.start] : until[span.stop]]
+        other[here][own], other[here][~own] = index[span][found[span]], source[others]
+        cosine[here][own], cosine[here][~own] = graph.cosine[span][found[span]], likeness[others]
+    return start, other, np.maximum(cosine, 0, out=cosine), notes
+
+
+def _mutual(index: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return whether the row that each entry names names its own row as well, shape (M, k); of -1, anything."""
+    found = np.empty(index.shape, bool)
+    for span in spans(len(index), max(1, BLOCK // index.shape[1])):
+        theirs = index[np.maximum(index[span], 0)]  # (B, k, k)
+        found[span] = (theirs == np.arange(span.start, span.stop)[:, None, None]).any(axis=2)
+    return found

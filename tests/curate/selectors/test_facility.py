@@ -1,8 +1,10 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool
+from curate.selectors import Pool, cover
 from curate.selectors.cover import SparseCover, greedy
 from curate.selectors.facility import FacilityLocation, StochasticFacilityLocation
 from scoring.errors import InputError
@@ -103,3 +105,48 @@ def test_gains_of_a_sparse_cover_stay_what_a_fresh_sum_gives():
     for pick, gain in zip(picks, gains, strict=True):
         assert gain == pytest.approx(np.maximum(whole[:, pick] - covered, 0).sum(), abs=1e-12)
         covered = np.maximum(covered, whole[:, pick])
+
+
+def ragged(seed, size=40, most=9):
+    """Rows that several can serve, some one alone: start, server, similarity, and all of it as a matrix."""
+    generator = np.random.default_rng(seed)
+    lists = []
+    for row in range(size):
+        others = np.setdiff1d(generator.choice(size, generator.integers(0, most), replace=False), row)
+        lists.append(np.concatenate([[row], others]))
+    start = np.concatenate([[0], np.cumsum([len(each) for each in lists])])
+    server = np.concatenate(lists).astype(np.int32)
+    similarity = (generator.integers(1, 9, len(server)) / 8).astype(np.float32)
+    whole = np.zeros((size, size))
+    whole[np.repeat(np.arange(size), np.diff(start)), server] = similarity
+    return start, server, similarity, whole
+
+
+@pytest.mark.parametrize("entries", [1, 7, 2_000_000])
+@pytest.mark.parametrize("labelled", [0, 11])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sparse_cover_of_any_shape_is_the_definition_in_blocks_of_any_size(monkeypatch, seed, labelled, entries):
+    monkeypatch.setattr(cover, "ENTRIES", entries)
+    start, server, similarity, whole = ragged(seed)
+    order = np.random.default_rng(seed).permutation(40)
+    taken, candidates = np.sort(order[:labelled]), np.sort(order[labelled:])
+    open_rows = np.isin(np.arange(40), candidates)
+    found, gains = greedy(SparseCover(start, server, similarity, open_rows, taken), len(candidates))
+    pool = Pool(candidates, taken)
+    expected, added = locate(whole, pool, np.arange(40), len(candidates))
+    assert found.tolist() == expected
+    assert gains / 40 == pytest.approx(added, abs=1e-12)
+
+
+def test_building_a_sparse_cover_takes_little_more_than_its_entries(monkeypatch):
+    monkeypatch.setattr(cover, "ENTRIES", 65_536)
+    size, width = 40_000, 65
+    server = np.random.default_rng(0).integers(0, size, (size, width)).astype(np.int32)
+    server[:, 0] = np.arange(size)
+    similarity = np.ones(size * width, np.float32)
+    start = np.arange(size + 1) * width
+    tracemalloc.start()
+    SparseCover(start, server.ravel(), similarity, np.ones(size, bool), np.arange(0, size, 3))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * server.size + 100 * size + 50 * 65_536  # 4 bytes an entry; a sort of all takes 20

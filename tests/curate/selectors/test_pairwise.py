@@ -1,12 +1,16 @@
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool
-from curate.selectors.pairwise import Pairwise
+from curate.selectors import Pool, cover, pairwise
+from curate.selectors.graphs import Neighboured
+from curate.selectors.pairwise import Pairwise, edges
 from scoring.errors import InputError
+from scoring.search.graph import Graph
+from scoring.search.links import Recall
 
 
 def paired(rows, pool, budget, worth, k, alpha):
@@ -65,3 +69,54 @@ def test_one_row_alone_and_a_zero_row_have_no_neighbours():
 def test_a_share_beyond_one_is_refused():
     with pytest.raises(InputError, match=r"alpha must be in \[0, 1\].* got 1.5"):
         Pairwise(alpha=1.5)
+
+
+def pool_with_graph(seed, size, width, lost=0.2):
+    """A pool that brings a graph along in which some rows have fewer neighbours than others."""
+    generator = np.random.default_rng(seed)
+    index = np.stack([np.delete(np.arange(size), row)[generator.permutation(size - 1)[:width]] for row in range(size)])
+    index = np.where(generator.random(index.shape) < lost, -1, index).astype(np.int32)
+    cosine = np.where(index < 0, -np.inf, generator.uniform(-1, 1, index.shape)).astype(np.float32)
+    graph = Graph(index, cosine, Recall.of_everything())
+    return Neighboured(np.arange(size), vectors=np.ones((size, 1), np.float32), graph=graph), graph
+
+
+@pytest.mark.parametrize("block", [1, 5, 65_536])
+@pytest.mark.parametrize("seed", range(3))
+def test_edges_are_the_pairs_of_which_one_names_the_other_from_both_sides(monkeypatch, seed, block):
+    monkeypatch.setattr(pairwise, "BLOCK", block)
+    pool, graph = pool_with_graph(seed, size=30, width=7)
+    expected = {}
+    for row in range(30):
+        for other, cosine in zip(graph.index[row].tolist(), graph.cosine[row].tolist(), strict=True):
+            if other >= 0:
+                expected[row, other] = max(cosine, 0)
+                expected.setdefault((other, row), max(cosine, 0))
+    for row in range(30):  # what a row itself says of a pair counts for it
+        for other, cosine in zip(graph.index[row].tolist(), graph.cosine[row].tolist(), strict=True):
+            if other >= 0:
+                expected[row, other] = max(cosine, 0)
+    start, other, cosine, _ = edges(pool, 7, 0)
+    found = {}
+    for row in range(30):
+        for at in range(start[row], start[row + 1]):
+            assert (row, int(other[at])) not in found
+            found[row, int(other[at])] = float(cosine[at])
+    assert found == expected
+
+
+def test_edges_take_little_more_memory_than_they_are(monkeypatch):
+    monkeypatch.setattr(pairwise, "BLOCK", 4_096)
+    monkeypatch.setattr(cover, "ENTRIES", 65_536)
+    pool, graph = pool_with_graph(0, size=3_000, width=10, lost=0.0)
+    many = np.concatenate([graph.index + 3_000 * block for block in range(20)])  # 60,000 rows
+    cosine = np.tile(graph.cosine, (20, 1))
+    rows = np.arange(len(many))
+    pool = Neighboured(rows, vectors=np.ones((len(many), 1), np.float32), graph=Graph(many, cosine, graph.recall))
+    edges(pool, 10, 0)
+    tracemalloc.start()
+    _, other, found, _ = edges(pool, 10, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(other) == 2 * many.size - sum((graph.index[graph.index[row]] == row).sum() for row in range(3_000)) * 20
+    assert peak < 3 * (other.nbytes + found.nbytes) + 50 * 65_536  # a sort of all pairs takes 8 times
