@@ -94,12 +94,12 @@ def test_a_guarded_loss_counts_from_the_plain_accuracy_without_junk():
         return [{"budgets": [10, 100], "accuracy": [0.5, one], "seed": seed} for seed, one in enumerate(accuracy)]
 
     clean = {"margin": run(0.8, 0.9), "margin + guard k": run(0.79, 0.89)}
-    found = {"margin": run(0.7, 0.8), "margin + guard k": run(0.78, 0.88)}
+    found = {"margin": run(0.7, 0.7), "margin + guard k": run(0.78, 0.88)}
     plain, guarded = study_junk.loss_table(found, clean, ["margin"])[2:]
-    assert plain.split(" | ")[1] == "+10.0 ±0.0"
-    assert guarded.split(" | ")[1:4] == ["+2.0 ±0.0", "20 %", "-1.0 ±0.0"]
+    assert plain.split(" | ")[1] == "+15.0 ±63.5"  # losses of 10 and 20: 12.706 x 7.07 / sqrt 2
+    assert guarded.split(" | ")[1:5] == ["+2.0 ±0.0", "13 %", "-1.0 ±12.7", "-1.0 ±0.0"]  # 2 - 10 / 5 and 2 - 20 / 5
     (said,) = study_junk.junk_advice({**found, "margin + gate k": run(0.6, 0.7)}, clean, ["margin"])
-    assert said.startswith("- `margin` loses 10.0 points to junk, `margin + guard k` 2.0 (20 % of it)")
+    assert said.startswith("- `margin` loses 15.0 points to junk, `margin + guard k` 2.0 (13 % of it)")
     assert said.endswith("worse than no guard: `margin + gate k`.")
 
 
