@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import check
-from curate.selectors.geometry import members, spans, squared_distances, subset, unit
+from curate.selectors.geometry import members, spans, subset, unit
+from curate.selectors.graphs import graph_of_rows
 from curate.selectors.pool import Pool, Selection
+from curate.selectors.typicality import Typicality
 from scoring.errors import InputError
 
 ROUNDS = 25  # iterations of k-means, at most
 PER_CENTROID = 256  # rows that train one centroid, at most
-NEAR = 20  # neighbours that make a row typical
-DOUBLE = 1_024  # rows of one cluster whose distances are measured in float64
-LARGEST = 20_000  # rows of one cluster among which neighbours are looked for
 TINY = 5  # a cluster of so many rows or fewer comes last
 
 
@@ -86,8 +85,9 @@ class TypiClust:
     There are as many clusters as picks and labelled rows together, up to ``most_clusters``. The cluster with the fewest
     labelled or picked rows comes first, of these the largest; clusters of 5 rows or fewer come last. Typicality is 1
     over the mean distance to the nearest 20 unlabelled rows of the cluster, or half of them if that is less; in
-    clusters of more than 20,000, among so many that are drawn. It is measured once a cluster: a second pick from it
-    is its second most typical row. No prefix: another budget makes other clusters.
+    clusters of more than 20,000, among so many that are drawn. A graph of the rows that is brought along has most of
+    these neighbours already. It is measured once a cluster: a second pick from it is its second most typical row. No
+    prefix: another budget makes other clusters.
 
     Source: Hacohen et al. 2022, arXiv:2202.02794, section 3.3; theirs measures a cluster anew after each pick.
     """
@@ -105,16 +105,16 @@ class TypiClust:
         check(pool, budget, self.needs)
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
         typical = np.zeros(len(clusters.rows))
+        free = np.isin(clusters.rows, pool.candidates, assume_unique=True)
+        graph, told = graph_of_rows(pool, clusters.rows)
+        measure = Typicality(vectors, np.where(free, clusters.of_row, -1).astype(np.int32), seed, graph)
 
         def typicality_of(positions: NDArray[np.int32]) -> NDArray[np.float64]:
-            typical[positions] = typicality(vectors[positions], seed)
+            typical[positions] = measure(positions)
             return typical[positions]
 
         picks, notes = _visit(pool, clusters, budget, typicality_of, clusters.sizes <= TINY)
-        large = clusters.sizes[clusters.of_row[picks]] > LARGEST
-        if large.any():
-            notes += (f"approximate: neighbours in {len(np.unique(clusters.of_row[picks][large]))} clusters drawn",)
-        return Selection(clusters.rows[picks], typical[picks], notes=notes)
+        return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *measure.notes, *told))
 
 
 def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
@@ -133,36 +133,6 @@ def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
     taken = np.isin(rows, pool.labelled, assume_unique=True)
     sizes = np.bincount(of_row, minlength=k + 1)
     return Clusters(rows, of_row, centroids, sizes, np.bincount(of_row[taken], minlength=k + 1)), vectors
-
-
-def typicality(vectors: NDArray, seed: int = 0) -> NDArray[np.float64]:
-    """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5); higher lies denser.
-
-    Args:
-        vectors: rows of one cluster, shape (n, D).
-        seed: of the 20,000 rows among which neighbours are looked for where there are more.
-    """
-    count = len(vectors)
-    precision = np.float64 if count <= DOUBLE else np.float32
-    rows = unit(vectors, precision) if count <= LARGEST else None
-    drawn = np.arange(count)
-    if rows is None:
-        drawn = np.sort(np.random.default_rng(seed).choice(count, LARGEST, replace=False))
-    others = rows if rows is not None else unit(vectors[drawn], np.float32)
-    near = min(NEAR, max(1, len(others) // 2))
-    found = np.zeros(count)
-    if count == 1:
-        return found + 1e5
-    for span in spans(count, 512):
-        block = rows[span] if rows is not None else unit(vectors[span], np.float32)
-        gaps = squared_distances(block, others)  # (B, n)
-        positions = np.arange(span.start, span.stop)
-        at = np.searchsorted(drawn, positions).clip(max=len(drawn) - 1)
-        own = drawn[at] == positions
-        gaps[np.flatnonzero(own), at[own]] = np.inf
-        gaps.partition(near - 1, axis=1)
-        found[span] = np.sqrt(gaps[:, :near]).mean(axis=1, dtype=np.float64)
-    return 1 / (found + 1e-5)
 
 
 def _check_clusters(most: int) -> None:

@@ -80,11 +80,30 @@ def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph
             return rows, graph, (f"approximate: {lost:.2%} of the neighbours that the graph names are left out rows",)
     else:
         graph = knn_graph(subset(pool.vectors, rows), k, seed=seed)
-    if graph.recall.exact:
-        return rows, graph, ()
+    return rows, graph, _worth(graph)
+
+
+def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", tuple[str, ...]]:
+    """Return the graph that a pool brings along, among some of its rows, and what it is worth; None without one.
+
+    Args:
+        pool: of any kind.
+        rows: of the pool, ascending, shape (M,); indices of the graph are positions among them.
+    """
+    if not isinstance(pool, Neighboured) or pool.graph is None:
+        return None, ()
+    graph = pool.graph
+    if len(rows) < len(graph.index):
+        graph = _among(graph, rows, graph.index.shape[1])
+    return graph, _worth(graph)
+
+
+def _worth(graph: "Graph") -> tuple[str, ...]:
     recall = graph.recall
+    if recall.exact:
+        return ()
     found = f"{recall.estimate:.2%} of the nearest neighbours ({recall.low:.2%} to {recall.high:.2%})"
-    return rows, graph, (f"approximate: the graph has {found}",)
+    return (f"approximate: the graph has {found}",)
 
 
 def _among(graph: "Graph", rows: NDArray[np.int64], k: int) -> "Graph":

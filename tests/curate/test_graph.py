@@ -12,7 +12,7 @@ from choosing import columns_of, csv, write
 from curate.choice.run import choose_table
 from curate.graph import stored_graph
 from curate.selectors import SELECTORS, Pool
-from curate.selectors.graphs import Neighboured, neighbours
+from curate.selectors.graphs import Neighboured, computes_graph, neighbours, uses_graph
 from curate.vector_hashes import vector_hashes
 from curate.verify import verify
 from scoring.errors import InputError
@@ -23,6 +23,7 @@ SPARSE = {
     "facility-location": {"exact_rows": "1", "neighbours": "6"},
     "facility-location-stochastic": {"exact_rows": "1", "neighbours": "6"},
     "pairwise": {"neighbours": "6"},
+    "typiclust": {"most_clusters": "4"},
 }
 
 
@@ -195,6 +196,17 @@ def test_vectors_of_other_types_signs_or_widths_have_other_hashes():
     others = [swapped, negated, two, rows.astype(np.float16), np.pad(rows, ((0, 0), (0, 2))), rows[:, :5]]
     for other in others:
         assert not (vector_hashes(rows) == vector_hashes(other)).any()
+
+
+def test_what_uses_a_graph_and_what_computes_one_of_its_own():
+    def of(name, n):
+        selector = SELECTORS[name]()
+        return uses_graph(name, selector), computes_graph(name, selector, n)
+
+    assert {name for name in SELECTORS if of(name, 1)[0]} == set(SPARSE)
+    assert {name for name in SELECTORS if of(name, 5_000)[1]} == {"pairwise"}
+    assert {name for name in SELECTORS if of(name, 5_001)[1]} == set(SPARSE) - {"typiclust"}
+    assert uses_graph("mixed", SELECTORS["mixed"](coverage="typiclust"))
 
 
 def changed(path, tell=None, **metadata):
