@@ -93,8 +93,8 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path} is not JSON; expected a receipt that curate wrote") from None
     if isinstance(receipt, dict) and receipt.get("kind") == ROUND_KIND:
         raise InputError(
-            f"{path} is the receipt of a round, not of a subset; `curate round status FOLDER` says whether the files "
-            "of its rounds are as they were written"
+            f"{path} is the receipt of a round, not of a subset, and a round is derived from what lies around it; give "
+            "the folder of the rounds"
         )
     if not isinstance(receipt, dict) or receipt.get("kind") != KIND:
         raise InputError(f"{path} is not a receipt; expected a NAME.receipt.json that curate wrote")

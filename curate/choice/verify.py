@@ -76,7 +76,7 @@ def compare_batch(source: Table, picked: Picked, batch: Table, differ: Tell, pro
         if row not in (-1, at):
             differ(f"{_name(keys[at])}: now number {row + 1:,}, then number {at + 1:,}")
     for name in told.schema.names:
-        wrong = _unlike(told.column(name), noted.column(name), np.array(rows, np.int64))
+        wrong = unlike(told.column(name), noted.column(name), np.array(rows, np.int64))
         for at in wrong.tolist():
             differ(f"{_name(keys[at])}: column {name!r} differs from the batch")
     _compare_own(source, picked, batch, [field.name for field in own], differ)
@@ -86,8 +86,14 @@ def _name(key: bytes) -> str:
     return key.decode("utf-8", "replace")
 
 
-def _unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of a batch whose value is not that of their row now; numbers may differ by rounding."""
+def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows of a batch whose value is not that of their row now; numbers may differ by rounding.
+
+    Args:
+        now: a column as derived.
+        then: the same, as written, shape (M,).
+        rows: the row of ``now`` of each of ``then``, shape (M,); -1 where there is none, which is not looked at.
+    """
     found = np.flatnonzero(rows >= 0)
     mine, theirs = now.take(pa.array(rows[found])), then.take(pa.array(found))
     if pa.types.is_floating(now.type):

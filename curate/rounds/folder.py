@@ -65,6 +65,14 @@ class Round:
         found: list[str] = self.batch["key"].to_pylist()
         return found
 
+    def changed(self) -> list[str]:
+        """Return the names of files that are not what the state says; none is looked for outside of the folder."""
+        return [
+            file
+            for file, digest in self.state["files"].items()
+            if Path(file).name != file or sha256_of(self.folder / file) != digest
+        ]
+
 
 def label_paths(folder: Path) -> list[Path]:
     """Return the files of labels in the folder of a round, in the order imported."""
@@ -140,9 +148,7 @@ class Folder:
             name = self.name(each.folder)
             if each.state.get("parent") != before:
                 found.append(f"what was before {name}/{STATE} is not what it was")
-            for file, digest in each.state["files"].items():
-                if Path(file).name != file or sha256_of(each.folder / file) != digest:
-                    found.append(f"{name}/{file} is not what {name}/{STATE} says")
+            found += [f"{name}/{file} is not what {name}/{STATE} says" for file in each.changed()]
             for file, content in each.state["labels"].items():
                 if contents.get(file) != content:
                     found.append(f"{file} is not what {name}/{STATE} says")
@@ -184,11 +190,25 @@ def open_folder(path: str | Path) -> Folder:
     for number, folder in enumerate(_round_folders(path), 1):
         if int(folder.name) != number:
             raise ChangedError(f"{path} has no round {number} and has round {int(folder.name)}; take it from a copy")
-        state = read_sealed(folder / STATE, "round")
-        if state.get("number") != number or not all(isinstance(state.get(name), dict) for name in _PARTS):
-            raise ChangedError(f"{folder / STATE} is not what curate round writes; take it from a copy")
-        rounds.append(Round(number, folder, state))
+        rounds.append(open_round(folder, number))
     return Folder(path, settings, tuple(rounds))
+
+
+def open_round(folder: Path, number: int) -> Round:
+    """Open one round; its state is read.
+
+    Raises:
+        InputError: if the state is missing, damaged, changed or of another round.
+    """
+    state = read_sealed(folder / STATE, "round")
+    if state.get("number") != number or not all(isinstance(state.get(name), dict) for name in _PARTS):
+        raise ChangedError(f"{folder / STATE} is not what curate round writes; take it from a copy")
+    return Round(number, folder, state)
+
+
+def numbered_folders(path: Path) -> list[str]:
+    """Return the names of the rounds of a folder that are there, in order."""
+    return [one.name for one in _round_folders(path) if one.name == f"{int(one.name):04}"]
 
 
 def _round_folders(path: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from curate.neighbour_probe import fit_neighbour_probe
 from curate.probe import Probe, Spread, fit_linear_probe, spread_of
 from curate.rounds.pool import Places, TableRows
 from curate.rounds.votes import LABELLED, Consensus
+from scoring.errors import InputError
 from scoring.metrics.proportions import wilson
 
 NO_CLASS = -1
@@ -48,11 +49,17 @@ def known_rows(
         consensus: of every key that came back.
         given: key -> class, known from the start.
         classes: all of them; None for those that are seen.
+
+    Raises:
+        InputError: for a class that is not among them.
     """
     said = {**given, **{key: one.label for key, one in consensus.items() if one.state == LABELLED and one.label}}
     said = {key: label for key, label in said.items() if key not in consensus or consensus[key].state == LABELLED}
     names = tuple(sorted(set(said.values()))) if classes is None else tuple(classes)
     place = {name: number for number, name in enumerate(names)}
+    strange = [label for label in said.values() if label not in place]
+    if strange:
+        raise InputError(f"expected the classes {', '.join(names)} in the labels of these rounds, got {strange[0]!r}")
     rows = found.find(said)
     labels = np.array([place[label] for label in said.values()], np.int64)
     order = np.argsort(rows)

@@ -41,10 +41,16 @@ class Progress:
 
 def progress_of(folder: Folder) -> Progress:
     """Return what came back so far."""
-    votes, table = folder.votes, folder.holdout
+    votes = folder.votes
+    held_out, given = held_out_keys(folder)
+    return Progress(votes, votes.consensus(), given, held_out, folder.arms)
+
+
+def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the keys that are held out, and the classes that were known from the start."""
+    table = folder.holdout
     keys, labels = table["key"].to_pylist(), table["label"].to_pylist()
-    given = {key: label for key, label in zip(keys, labels, strict=True) if label is not None}
-    return Progress(votes, votes.consensus(), given, tuple(keys), folder.arms)
+    return tuple(keys), {key: label for key, label in zip(keys, labels, strict=True) if label is not None}
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def start(
         guard=guard,
         **{"skip": tuple(one for one in (SKIP,) if one not in (classes or ())), **asked},
     )
-    held_out = _draw(found, settings)
+    held_out = held_out_rows(found, settings)
     labels = _labels(found, held_out, holdout_labels, settings)
     _refuse_foreign(path)
     with HeldFolder(path):
@@ -130,7 +130,7 @@ def _n_holdout(text: str | None, n: int) -> int:
     return wanted.of(n, up=False)
 
 
-def _draw(found: TableRows, settings: Settings) -> NDArray[np.int64]:
+def held_out_rows(found: TableRows, settings: Settings) -> NDArray[np.int64]:
     """Return the rows that are held out: random, and the same for the same seed whatever the order of the table."""
     generator = np.random.default_rng([settings.seed, 0])
     usable = np.flatnonzero(found.usable)

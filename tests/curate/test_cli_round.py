@@ -82,12 +82,21 @@ def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_p
         assert Path("r/rounds/0001/export/train", name).read_bytes() == picture[key]
 
 
-def test_verify_says_who_knows_about_the_receipt_of_a_round(truth):
+def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_each(truth):
     run("init r t.parquet --batch 5 --holdout 0")
     run("next r")
-    told = CliRunner().invoke(app, ["verify", "r/rounds/0001/receipt.json"])
-    assert (told.exit_code, told.stdout) == (1, "")
-    assert "receipt of a round, not of a subset; `curate round status FOLDER`" in told.stderr
+    run("next r --partial")
+    same = ["round 1: ok, all 5 rows were chosen again", "round 2: ok, all 5 rows were chosen again"]
+    for path, lines in (("r", same), ("r/rounds/0002", same[1:]), ("r/rounds/0001/receipt.json", same[:1])):
+        told = CliRunner().invoke(app, ["verify", path])
+        assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (0, "", lines)
+    pq.write_table(pq.read_table("r/rounds/0002/batch.parquet").slice(1), "r/rounds/0002/batch.parquet")
+    told = CliRunner().invoke(app, ["verify", "r"])
+    assert told.exit_code == 1
+    assert told.stderr.splitlines()[0] == same[0]
+    assert "round 2: NOT THE SAME: rounds/0002/batch.parquet is not what" in told.stderr
+    found = json.loads(CliRunner().invoke(app, ["verify", "r", "--json"]).stdout)
+    assert (found["identical"], [one["identical"] for one in found["rounds"]]) == (False, [True, False])
 
 
 def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):

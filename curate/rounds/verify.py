@@ -1,0 +1,294 @@
+"""Every round of a folder derived again from what was known before it, and compared with what is on disk."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate import __version__
+from curate.export.labels import shown
+from curate.rounds.comparison import compare_batches
+from curate.rounds.derived import Derived, derive
+from curate.rounds.folder import (
+    BATCH,
+    CONFIG,
+    HOLDOUT,
+    RECEIPT,
+    ROUNDS,
+    STATE,
+    Folder,
+    Round,
+    label_paths,
+    numbered_folders,
+    open_round,
+)
+from curate.rounds.label_files import LabelFile, read_label_file
+from curate.rounds.pool import TableRows, table_of
+from curate.rounds.sealed import read_sealed, sha256_of
+from curate.rounds.settings import KIND, Settings
+from curate.rounds.standing import Progress, held_out_keys, stand
+from curate.rounds.start import held_out_rows
+from curate.rounds.votes import Votes
+from scoring.errors import InputError
+
+N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
+
+
+@dataclass
+class RoundCheck:
+    """What came of deriving one round again.
+
+    Attributes:
+        number: of the round.
+        n_rows: rows of its batch, as derived; 0 where it could not be.
+        n_different: rows of the batch that are not as derived.
+        different: the first of them, in words.
+        problems: what else is not as it was, or why it could not be derived.
+    """
+
+    number: int
+    n_rows: int = 0
+    n_different: int = 0
+    different: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def identical(self) -> bool:
+        """Whether the batch was derived, and nothing differs."""
+        return not self.n_different and not self.problems
+
+    def __str__(self) -> str:
+        if self.identical:
+            return f"round {self.number}: ok, all {self.n_rows:,} rows were chosen again"
+        found = list(self.problems)
+        if self.n_different:
+            named = "; ".join(self.different[:N_SHOWN]) + ("; ..." if self.n_different > N_SHOWN else "")
+            found.append(f"{self.n_different:,} of {self.n_rows:,} rows differ ({named})")
+        return f"round {self.number}: NOT THE SAME: {'; '.join(found)}"
+
+
+@dataclass
+class RoundsCheck:
+    """What came of deriving the rounds of a folder again.
+
+    Attributes:
+        path: of the folder.
+        rounds: one after another.
+        problems: what is not as it was and belongs to no round that was derived.
+    """
+
+    path: Path
+    rounds: list[RoundCheck] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return not self.problems and all(each.identical for each in self.rounds)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        rounds = [{"identical": each.identical, **asdict(each)} for each in self.rounds]
+        return {"identical": self.identical, "path": str(self.path), "rounds": rounds, "problems": self.problems}
+
+
+def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
+    """Return the folder of rounds that a path means, and the number of the one round that it means.
+
+    Args:
+        path: of a folder of rounds, of one round in it, or of the receipt of one.
+
+    Returns:
+        the folder, and a number or None for all rounds; None where the path means something else.
+    """
+    path = Path(path)
+    if (path / CONFIG).is_file():
+        return path, None
+    place = (path.parent if path.name == RECEIPT else path).absolute()
+    folder = place.parent.parent
+    if place.parent.name == ROUNDS and place.name in numbered_folders(folder) and (folder / CONFIG).is_file():
+        return folder, int(place.name)
+    return None
+
+
+def verify_rounds(
+    folder: str | Path,
+    table: str | Path | None = None,
+    *,
+    only: int | None = None,
+    report: Callable[[RoundCheck], None] | None = None,
+) -> RoundsCheck:
+    """Derive every batch of a folder again from what was known before its round, and compare.
+
+    A round goes by the table, the settings, the images asked before, and the labels that its state names. What came
+    back later is none of its concern. Where the batch of an earlier round is not as it was written, what is derived
+    in its stead counts as asked, so that one edit is found in one round.
+
+    Args:
+        folder: of `curate round init`; it is read, and nothing is held.
+        table: where the table is now, if it was moved.
+        only: the number of one round, to check no other.
+        report: called with each round, as soon as it is known.
+
+    Raises:
+        InputError: if the folder is none, its settings were changed, or the table is not there or another one.
+    """
+    path = Path(folder)
+    settings = Settings.from_json(read_sealed(path / CONFIG, KIND))
+    found = table_of(settings, path, table)
+    result = RoundsCheck(path)
+    past = _Past(path, settings, found)
+    result.problems += past.check_holdout()
+    names = numbered_folders(path)
+    last = int(names[-1]) if names else 0
+    if only is not None and only > last:
+        raise InputError(f"expected a round from 1 to {last} of {path}, got {only}; name one of them")
+    number = 0
+    while number < last:
+        number += 1
+        if f"{number:04}" not in names:
+            there = min(int(name) for name in names if int(name) > number)
+            check = past.lost(number, there - 1)
+            number = there - 1
+        else:
+            check = past.check(number, derive_anyway=only in (None, number))
+        if only in (None, check.number):
+            result.rounds.append(check)
+            if report is not None:
+                report(check)
+    if only is None:
+        result.problems += past.leftover()
+    return result
+
+
+class _Past:
+    """What was known before a round, from the first one on."""
+
+    def __init__(self, path: Path, settings: Settings, found: TableRows) -> None:
+        self.folder, self.found = Folder(path, settings, ()), found
+        self.arms: dict[str, str] = {}  # every key that was asked -> why
+        self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
+        self.before: str | None = sha256_of(path / CONFIG)  # digest of the last thing written; None where it is lost
+        self.lacking: str | None = None  # why no round from here on can be derived
+        self.told: set[str] = set()  # imports that a round named
+        self.loose: list[str] = []  # what no round is to blame for
+
+    def check_holdout(self) -> list[str]:
+        """Return what is wrong with the rows held out; without them no round can be derived."""
+        path, settings = self.folder.path, self.folder.settings
+        self.given: dict[str, str] = {}
+        self.held_out: tuple[str, ...] = ()
+        if sha256_of(path / HOLDOUT) != settings.holdout_sha256:
+            self.lacking = f"{HOLDOUT} is not what {CONFIG} says"
+            return []
+        self.held_out, self.given = held_out_keys(self.folder)
+        drawn = self.found.keys(held_out_rows(self.found, settings))
+        other = sorted(set(drawn) ^ set(self.held_out))
+        if other:
+            named = ", ".join(shown(key) for key in other[:N_SHOWN])
+            return [f"{len(other):,} images are held out now or were then, not both: {named}"]
+        return []
+
+    def lost(self, number: int, to: int) -> RoundCheck:
+        """Return what is to be said of rounds that are not there."""
+        which = f"{ROUNDS}/{number:04}" + (f" to {to:04}" if to > number else "")
+        self.lacking, self.before = self.lacking or f"{which} is not there", None
+        return RoundCheck(number, problems=[f"{which} is not there; take it from a copy"])
+
+    def check(self, number: int, *, derive_anyway: bool) -> RoundCheck:
+        """Derive one round and compare it; then it is part of the past.
+
+        Args:
+            number: of the next round.
+            derive_anyway: also where its batch is as it was written, so that nothing later needs it.
+        """
+        check = RoundCheck(number)
+        place = self.folder.of_round(number)
+        try:
+            round_: Round | None = open_round(place, number)
+        except InputError as error:
+            round_ = None
+            check.problems.append(str(error))
+        as_written = round_ is not None and self._check_files(round_, check)
+        votes = self._votes(round_, check)
+        derived = self._derive(number, votes, check) if derive_anyway or not as_written else None
+        batch = None
+        try:
+            batch = Round(number, place, {}).batch
+        except InputError as error:
+            check.problems.append(str(error))
+        if derived is not None and batch is not None:
+            differing, odd = compare_batches(derived.batch, batch, as_written=as_written)
+            check.problems += odd
+            check.n_rows, check.n_different, check.different = len(batch), len(differing), differing[:N_NAMED]
+            if differing and round_ is not None and round_.state.get("curate") != __version__:
+                check.problems.append(f"it was drawn by version {round_.state.get('curate')}, this is {__version__}")
+        self._go_on(number, place, round_, derived, batch if as_written else None)
+        return check
+
+    def _check_files(self, round_: Round, check: RoundCheck) -> bool:
+        """Name files that are not as the state says; return whether the batch is."""
+        name = self.folder.name(round_.folder)
+        if self.before is not None and round_.state.get("parent") != self.before:
+            check.problems.append(f"what was before {name}/{STATE} is not what it was")
+        for finding in round_.changed():
+            check.problems.append(f"{name}/{finding} is not what {name}/{STATE} says")
+        return BATCH in round_.state["files"] and BATCH not in round_.changed()
+
+    def _votes(self, round_: Round | None, check: RoundCheck) -> Votes | None:
+        """Return what had been said before a round; None where that is not known any more, which is told."""
+        wanted = list(self.labels) if round_ is None else list(round_.state["labels"])
+        lacking = [] if self.lacking is None else [self.lacking]
+        for name in wanted:
+            file = self.labels.get(name)
+            if not isinstance(file, LabelFile):
+                lacking.append(file or f"{name} is not there")
+                self.told.add(name)
+            elif round_ is not None and round_.state["labels"][name] != file.content:
+                check.problems.append(f"{name} is not what {self.folder.name(round_.folder)}/{STATE} says")
+                self.told.add(name)
+        for name in self.labels:
+            if name not in wanted:
+                check.problems.append(f"{name} is there now and was not then")
+                self.told.add(name)
+        if lacking:
+            check.problems.append(f"cannot be chosen again: {'; '.join(lacking)}")
+            return None
+        files = [file for name, file in self.labels.items() if name in wanted and isinstance(file, LabelFile)]
+        return Votes([file.votes for file in files])
+
+    def _derive(self, number: int, votes: Votes | None, check: RoundCheck) -> Derived | None:
+        if votes is None:
+            return None
+        progress = Progress(votes, votes.consensus(), self.given, self.held_out, self.arms)
+        try:
+            where = stand(self.folder, self.found, progress)
+            return derive(self.found, self.folder.settings, where, number)
+        except InputError as error:
+            check.problems.append(f"cannot be chosen again: {error}")
+            return None
+
+    def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
+        """Let a round be part of the past: what it asked, and what came back after it."""
+        asked = batch if batch is not None else None if derived is None else derived.batch
+        if asked is not None:
+            self.arms = self.arms | dict(zip(asked["key"].to_pylist(), asked["arm"].to_pylist(), strict=True))
+        elif self.lacking is None:
+            self.lacking = f"what round {number} asked is not known any more"
+        self.before = None if round_ is None else sha256_of(place / STATE)
+        for path in label_paths(place):
+            name = self.folder.name(path)
+            try:
+                file = read_label_file(path)
+            except InputError as error:
+                self.labels[name], self.before = str(error), None
+                continue
+            self.labels[name] = file
+            if self.before is not None and file.parent != self.before:
+                self.loose.append(f"what was before {name} is not what it was")
+            self.before = file.content
+
+    def leftover(self) -> list[str]:
+        """Return what is wrong with labels and was not told of a round: none went by them, or all the same."""
+        unread = [text for name, text in self.labels.items() if isinstance(text, str) and name not in self.told]
+        return [*self.loose, *unread]

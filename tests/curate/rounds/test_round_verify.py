@@ -1,0 +1,279 @@
+"""Rounds derived again: what was known then decides, what came back later does not, and each change is named."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rounds_table import CLASSES, answer, sheet, table
+from test_round_folder import edit_state
+
+from curate.rounds.import_labels import import_labels
+from curate.rounds.label_files import read_label_file, write_labels
+from curate.rounds.next import next_round
+from curate.rounds.start import start
+from curate.rounds.verify import rounds_at, verify_rounds
+from curate.rounds.votes import Vote
+from curate.verify import verify
+from scoring.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Three rounds of ten; the first two labelled, the second in two imports, one of which corrects the first round."""
+    place = tmp_path_factory.mktemp("made")
+    truth = table(place / "t.parquet")
+    path = place / "r"
+    start(path, place / "t.parquet", classes=CLASSES, batch=10, holdout="10", control=0.2)
+    import_labels(path, answer(next_round(path), truth, place / "1.csv"))
+    second = next_round(path)
+    first_keys = keys_of(path, 1)
+    import_labels(path, answer(second, truth, place / "2.csv"))
+    wrong = next(name for name in CLASSES if name != truth[first_keys[0]])
+    import_labels(path, sheet(place / "3.csv", [(first_keys[0], wrong, "ann")]))
+    next_round(path)
+    return path
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A copy of it that may be changed."""
+    shutil.copytree(made, tmp_path / "r")
+    return tmp_path / "r"
+
+
+def keys_of(path, number):
+    return pq.read_table(path / "rounds" / f"{number:04}" / "batch.parquet")["key"].to_pylist()
+
+
+def rewrite(path, change):
+    """Write a table with other rows or values in place of one."""
+    found = pq.read_table(path)
+    pq.write_table(change(found), path)
+
+
+def replaced(found, name, row, value):
+    values = found[name].to_pylist()
+    values[row] = value
+    return found.set_column(
+        found.schema.get_field_index(name), found.schema.field(name), pa.array(values, found[name].type)
+    )
+
+
+def said(folder, **more):
+    """The lines, one a round, and what belongs to none."""
+    result = verify_rounds(folder, **more)
+    return [str(each) for each in result.rounds], result.problems, result.identical
+
+
+def ok(number, n=10):
+    return f"round {number}: ok, all {n} rows were chosen again"
+
+
+def test_rounds_that_nobody_touched_are_the_same_and_nothing_is_written(folder):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert said(folder) == ([ok(1, 20), ok(2), ok(3)], [], True)  # ten of the first batch are held out
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_labels_that_came_after_a_round_do_not_matter_to_it(folder):
+    first = keys_of(folder, 1)
+    rows = [(key, CLASSES[at % 3], "late") for at, key in enumerate([*first, *keys_of(folder, 2), *keys_of(folder, 3)])]
+    import_labels(folder, sheet(folder.parent / "late.csv", rows))
+    assert said(folder) == ([ok(1, 20), ok(2), ok(3)], [], True)
+
+
+def test_a_table_in_another_order_and_place_gives_the_same_rounds(folder, made, tmp_path):
+    whole = pq.read_table(made.parent / "t.parquet")
+    moved = replaced(whole.take(pa.array(range(whole.num_rows - 1, -1, -1))), "uri", 5, "elsewhere.png")
+    pq.write_table(moved, tmp_path / "moved.parquet")
+    assert said(folder, table=tmp_path / "moved.parquet")[2]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("arm", "control", "another arm"),
+        ("gain", 7.5, "another gain"),
+        ("predicted", "cow", "another predicted"),
+        ("uri", "mine.png", "another uri"),
+        ("key", "set/no.png", "not chosen now"),
+    ],
+)
+def test_a_changed_batch_is_named_by_row_and_the_rounds_after_it_are_the_same(folder, column, value, text):
+    path = folder / "rounds" / "0002" / "batch.parquet"
+    old = pq.read_table(path)
+    row = next(at for at, other in enumerate(old[column].to_pylist()) if other != value)
+    rewrite(path, lambda found: replaced(found, column, row, value))
+    lines, problems, identical = said(folder)
+    assert (lines[0], lines[2], problems, identical) == (ok(1, 20), ok(3), [], False)
+    assert "rounds/0002/batch.parquet is not what rounds/0002/state.json says" in lines[1]
+    key = value if column == "key" else old["key"][row].as_py()
+    assert f"{key}: {text}" in lines[1]
+    assert f"{2 if column == 'key' else 1} of 10 rows differ" in lines[1]
+
+
+def test_rows_that_changed_places_are_named_with_both(folder):
+    rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda found: found.take(pa.array([1, 0, *range(2, 20)])))
+    keys = keys_of(folder, 1)
+    check = verify_rounds(folder).rounds[0]
+    assert check.n_different == 2
+    assert set(check.different) == {
+        f"{keys[0]}: number 2 now, number 1 then",
+        f"{keys[1]}: number 1 now, number 2 then",
+    }
+
+
+def test_a_batch_that_is_lost_or_damaged_is_named_and_what_is_derived_stands_in(folder):
+    path = folder / "rounds" / "0001" / "batch.parquet"
+    data = bytearray(path.read_bytes())
+    for at in range(200, 300):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+    lines, _, identical = said(folder)
+    assert "rounds/0001/batch.parquet is not what" in lines[0]
+    assert lines[1:] == [ok(2), ok(3)]
+    path.unlink()
+    lines, _, identical = said(folder)
+    assert "batch.parquet, which is not there" in lines[0]
+    assert (lines[1:], identical) == ([ok(2), ok(3)], False)
+
+
+def test_changed_labels_are_named_by_the_rounds_that_went_by_them_and_by_no_other(folder):
+    rewrite(folder / "rounds" / "0002" / "labels-0001.parquet", lambda found: replaced(found, "label", 0, "ant2"))
+    lines, problems, _ = said(folder)
+    assert (lines[:2], problems) == ([ok(1, 20), ok(2)], [])
+    assert "cannot be chosen again: " in lines[2]
+    assert "rounds/0002/labels-0001.parquet was changed since it was written" in lines[2]
+
+
+def test_labels_of_the_last_round_that_were_changed_are_named_though_no_round_went_by_them(folder):
+    import_labels(folder, sheet(folder.parent / "last.csv", [(keys_of(folder, 3)[0], "ant", "ann")]))
+    rewrite(folder / "rounds" / "0003" / "labels-0001.parquet", lambda found: replaced(found, "label", 0, "bee"))
+    lines, problems, identical = said(folder)
+    assert (lines, identical) == ([ok(1, 20), ok(2), ok(3)], False)
+    assert len(problems) == 1
+    assert "rounds/0003/labels-0001.parquet was changed" in problems[0]
+
+
+def test_labels_that_were_changed_with_their_own_digest_are_named_and_so_are_the_rows_they_would_give(folder):
+    path = folder / "rounds" / "0001" / "labels-0001.parquet"
+    old = read_label_file(path)
+    path.unlink()
+    other = dict(zip(CLASSES, (*CLASSES[1:], CLASSES[0]), strict=True))
+    votes = [Vote(vote.key, other[vote.label] if at % 2 else vote.label, "ann") for at, vote in enumerate(old.votes)]
+    write_labels(path, votes, old.source, old.parent)
+    lines, _, _ = said(folder)
+    assert lines[0] == ok(1, 20)
+    assert "rounds/0001/labels-0001.parquet is not what rounds/0002/state.json says" in lines[1]
+    assert "of 10 rows differ (" in lines[1]
+    assert "rounds/0001/labels-0001.parquet is not what rounds/0003/state.json says" in lines[2]
+
+
+def test_labels_that_are_lost_or_brought_from_elsewhere_are_named(folder):
+    (folder / "rounds" / "0002" / "labels-0001.parquet").rename(folder / "rounds" / "0001" / "labels-0002.parquet")
+    lines, _, _ = said(folder)
+    assert lines[0] == ok(1, 20)
+    assert "what was before rounds/0001/labels-0002.parquet" not in lines[0]
+    assert "rounds/0001/labels-0002.parquet is there now and was not then" in lines[1]
+    assert "cannot be chosen again: rounds/0002/labels-0001.parquet is not there" in lines[2]
+
+
+def test_a_round_that_is_missing_is_named_and_so_are_those_that_need_it(folder):
+    shutil.rmtree(folder / "rounds" / "0002")
+    lines, _, identical = said(folder)
+    assert (lines[0], identical) == (ok(1, 20), False)
+    assert lines[1] == "round 2: NOT THE SAME: rounds/0002 is not there; take it from a copy"
+    assert "cannot be chosen again: rounds/0002 is not there" in lines[2]
+
+
+def test_a_number_far_away_is_told_at_once(folder):
+    (folder / "rounds" / "0003").rename(folder / "rounds" / "99999999999999")
+    lines, _, _ = said(folder)
+    assert lines[2] == "round 3: NOT THE SAME: rounds/0003 to 99999999999998 is not there; take it from a copy"
+    assert len(lines) == 4
+
+
+def test_a_state_that_was_changed_is_named_and_the_batch_still_compared(folder):
+    path = folder / "rounds" / "0002" / "state.json"
+    path.write_text(path.read_text().replace('"curate": "', '"curate": "1'))
+    lines, problems, _ = said(folder)
+    assert (lines[0], lines[2], problems) == (ok(1, 20), ok(3), [])
+    assert lines[1].startswith("round 2: NOT THE SAME: ")
+    assert "0002/state.json was changed since it was written" in lines[1]
+    assert "differ" not in lines[1]
+
+
+def test_a_state_changed_with_its_own_digest_breaks_the_chain(folder):
+    edit_state(folder / "rounds" / "0001" / "state.json", wall_s=99.0)
+    lines, problems, identical = said(folder)
+    assert (lines, identical) == ([ok(1, 20), ok(2), ok(3)], False)
+    assert problems == ["what was before rounds/0001/labels-0001.parquet is not what it was"]
+
+
+def test_another_seed_gives_other_rows_in_every_round(folder):
+    edit_state(folder / "round.json", seed=5)
+    lines, problems, _ = said(folder)
+    assert "images are held out now or were then, not both" in problems[0]
+    assert "what was before rounds/0001/state.json is not what it was" in lines[0]
+    assert all("rows differ" in line for line in lines)
+
+
+def test_without_the_rows_held_out_no_round_is_derived(folder):
+    rewrite(folder / "holdout.parquet", lambda found: found.slice(1))
+    lines, _, _ = said(folder)
+    assert all("cannot be chosen again: holdout.parquet is not what round.json says" in line for line in lines)
+
+
+def test_one_round_is_checked_by_itself(folder):
+    rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda found: replaced(found, "arm", 3, "other"))
+    assert said(folder, only=2) == ([ok(2)], [], True)
+    assert "set/" in said(folder, only=1)[0][0]
+    with pytest.raises(InputError, match="a round from 1 to 3"):
+        verify_rounds(folder, only=4)
+
+
+def test_what_a_path_means(folder, monkeypatch):
+    assert rounds_at(folder) == (folder, None)
+    assert rounds_at(folder / "rounds" / "0002") == (folder, 2)
+    assert rounds_at(folder / "rounds" / "0002" / "receipt.json") == (folder, 2)
+    assert rounds_at(folder / "rounds" / "0009") is None
+    assert rounds_at(folder / "rounds" / "0001" / "state.json") is None
+    monkeypatch.chdir(folder / "rounds" / "0003")
+    assert rounds_at("receipt.json") == (folder, 3)
+    shutil.copy("receipt.json", folder.parent / "receipt.json")
+    assert rounds_at(folder.parent / "receipt.json") is None
+    with pytest.raises(InputError, match=r"is the receipt of a round, .* give the folder of the rounds"):
+        verify(folder.parent / "receipt.json")
+
+
+def test_a_folder_without_rounds_is_the_same(tmp_path):
+    table(tmp_path / "t.parquet")
+    start(tmp_path / "r", tmp_path / "t.parquet")
+    assert said(tmp_path / "r") == ([], [], True)
+    table(tmp_path / "u.parquet", seed=3)
+    with pytest.raises(InputError, match="other keys or embeddings"):
+        verify_rounds(tmp_path / "r", tmp_path / "u.parquet")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"probe": "knn", "strategy": "margin"},
+        {"strategy": "badge"},
+        {"strategy": "typiclust", "control": 0.0, "holdout": "0"},
+        {"strategy": "score", "guard": {"score": "kappa_x", "quality": "kappa_x", "noise_guard": True}},
+    ],
+)
+def test_every_way_to_choose_is_derived_again(tmp_path, asked):
+    truth = table(tmp_path / "t.parquet")
+    path = tmp_path / "r"
+    start(path, tmp_path / "t.parquet", batch=8, **{"holdout": "8", **asked})
+    import_labels(path, answer(next_round(path), truth, tmp_path / "1.csv"))
+    made = next_round(path)
+    import_labels(path, sheet(tmp_path / "2.csv", [(key, truth[key], "") for key in keys_of(path, 2)[:3]]))
+    next_round(path, partial=True)
+    result = verify_rounds(path)
+    assert [(each.identical, each.n_rows) for each in result.rounds][1:] == [(True, 8), (True, 8)], made
+    assert json.loads(json.dumps(result.to_json()))["identical"] is True
