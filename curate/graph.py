@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.dedup.vectors import space
+from curate.dedup.vectors import rows_of
 from curate.table import Table, TableWriter, open_table
 from curate.vector_hashes import vector_hashes
 from scoring.errors import InputError
@@ -84,8 +84,8 @@ def stored_graph(
     if write and not path.parent.is_dir():
         raise InputError(f"cannot write {path}: its folder does not exist; create it first")
     order = np.argsort(hashes, kind="stable")
-    found = knn_graph(_sorted(vectors, order), max(1, min(MOST_NEIGHBOURS, len(hashes) - 1)))
-    digest, notes = "", ()
+    found = knn_graph(rows_of(vectors, order), max(1, min(MOST_NEIGHBOURS, len(hashes) - 1)))
+    digest, notes = "", tuple[str, ...]()
     if write:
         _write(path, hashes[order], vector_hashes(vectors)[order], found, model)
         digest, notes = file_digest(path), (f"{path}: the graph of {len(hashes):,} rows, to be used again",)
@@ -99,16 +99,6 @@ def file_digest(path: Path) -> str:
     """Return the hex SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sorted(vectors: NDArray, order: NDArray[np.int64]) -> NDArray:
-    """Return rows in an order, without a copy where that is the one they have."""
-    if np.array_equal(order, np.arange(len(order))):
-        return vectors
-    found = space(*vectors.shape, vectors.dtype)
-    for start in range(0, len(order), BLOCK):
-        found[start : start + BLOCK] = vectors[order[start : start + BLOCK]]
-    return found
 
 
 def _room(n: int, width: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
@@ -165,10 +155,10 @@ def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str
     for theirs, alike in _neighbours(table, width, n):
         rows = place[start : start + len(theirs)]
         start += len(theirs)
-        theirs, alike, rows = theirs[rows >= 0], alike[rows >= 0], rows[rows >= 0].astype(np.int64)
+        theirs, alike, to = theirs[rows >= 0], alike[rows >= 0], rows[rows >= 0].astype(np.int64)
         named += int((theirs >= 0).sum())
-        reach[rows] = _reach(theirs, alike, n)
-        _place(index, cosine, theirs, alike, rows, place)
+        reach[to] = _reach(theirs, alike, n)
+        _place(index, cosine, theirs, alike, to, place)
     if start != n:
         raise InputError(f"{table.path} is damaged: it changed while it was being read; {AGAIN}")
     note = f"{table.path}: the graph of {n:,} rows is used again"

@@ -150,9 +150,24 @@ def _deduplicate_again(source: Table, policy: list[Any], folder: Path) -> _Again
                 f"the other table {against['path']} is no longer there; put it back, or beside the receipt"
             )
         other = open_table(path, require=[KEY])
-    found = decide_duplicates(source, request, parse_keep(request.keep, source, label=request.label), other)
-    others = ((f"{other.path}", found.other_digest, str(against.get("digest"))),) if other and against else ()
-    return _Again(found.outcome, found.rows.ties, found.rows.digest, others)
+    criteria = parse_keep(request.keep, source, label=request.label)
+    graph = _graph_of(policy[0], folder)
+    found = decide_duplicates(source, request, criteria, other, graph=graph[0] if graph else None)
+    others = [(f"{other.path}", found.other_digest, str(against.get("digest")))] if other and against else []
+    if graph:
+        others.append((str(graph[0]), found.graph["digest"], graph[1]))
+    return _Again(found.outcome, found.rows.ties, found.rows.digest, tuple(others))
+
+
+def _graph_of(rule: dict[str, Any], folder: Path) -> tuple[Path, str] | None:
+    """The graph of neighbours that a deduplication went by, or None, and its digest then; it need not be there."""
+    noted = rule.get("graph")
+    if noted is None:
+        return None
+    if not (isinstance(noted, dict) and isinstance(noted.get("path"), str)):
+        raise InputError("expected the path of the graph in the receipt of a deduplication; take a copy")
+    path = Path(noted["path"])
+    return _there_or_beside(path, folder) or path, str(noted.get("digest"))
 
 
 def _choose_again(source: Table, policy: list[Any], folder: Path) -> _Again:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, STATUS
 from curate.decisions import is_ok
-from curate.dedup.rows import space
+from curate.dedup.vectors import shortened, space
 from curate.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
 from curate.gather import check_unique
 from curate.models import model_of
@@ -212,4 +212,4 @@ def _add_vectors(table: Table, rows: Rows, to: NDArray[np.int64], column: pa.Arr
     rows.odd[to] = np.where(wild, 1, np.where(matrix.any(1), 0, 2))
     if wild.any():
         matrix = np.where(wild[:, None], 0, matrix)
-    rows.vectors[to] = matrix
+    rows.vectors[to] = matrix if matrix.itemsize < 8 else shortened(matrix)

@@ -72,6 +72,13 @@ def run(
     kappa: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)
     ] = None,
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            help="Nearest neighbours, for --finder embedding: read from this file, or computed and written there.",
+            show_default=False,
+        ),
+    ] = None,
     estimate_recall: Annotated[
         int | None,
         typer.Option(
@@ -146,6 +153,7 @@ def run(
             out,
             finders_in_order(typed(ctx)),
             against=against,
+            graph=graph,
             dry_run=dry_run,
             overwrite=overwrite,
             mirrored=mirrored,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,13 @@ from curate.dedup.finders import Options, build
 from curate.dedup.keep import Criterion, keep_order
 from curate.dedup.other import find_outside
 from curate.dedup.pixels import add_pixels
-from curate.dedup.request import CHAIN, Request
+from curate.dedup.request import CHAIN, Request, refuse_graph
 from curate.dedup.rows import Rows, read_rows
 from curate.dedup.searches import Search
 from curate.dedup.stars import Stars, find_stars
+from curate.dedup.vectors import rows_of
 from curate.gather import check_unique
+from curate.graph import Stored, stored_graph
 from curate.models import same_model, same_signature
 from curate.outcomes import DROP, FAILED, KEEP
 from curate.table import Table
@@ -35,6 +38,7 @@ class Found:
             for another of their own table.
         outcome: shape (N,) uint8.
         other_digest: of the other table, or empty.
+        graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
     """
 
     rows: Rows
@@ -45,6 +49,7 @@ class Found:
     leaks: NDArray[np.bool_]
     outcome: NDArray[np.uint8]
     other_digest: str = ""
+    graph: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -53,8 +58,19 @@ def decide_duplicates(
     request: Request,
     criteria: Sequence[Criterion],
     other: Table | None = None,
+    *,
+    graph: str | Path | None = None,
+    write_graph: bool = False,
 ) -> Found:
-    """Find what is the same and decide who stays; nothing is written.
+    """Find what is the same and decide who stays; nothing is written but the graph.
+
+    Args:
+        table: to deduplicate.
+        request: what is asked.
+        criteria: who stays.
+        other: table whose rows are there already.
+        graph: file of the graph of nearest neighbours, of this table or one that has its rows.
+        write_graph: whether a graph that is not there yet gets its file.
 
     Raises:
         InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
@@ -75,7 +91,8 @@ def decide_duplicates(
             tables.append((other, theirs, others))
         read_again = add_pixels(tables)
     order = keep_order(rows, criteria)
-    searches = build(rows, request.thresholds, Options(request.views(), request.kappa))
+    stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
+    searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
     open_rows = rows.ok.copy()
     stars = Stars.empty(len(rows), tuple(searches))
     if theirs is not None:
@@ -96,8 +113,17 @@ def decide_duplicates(
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
     digest = theirs.digest if theirs is not None else ""
-    notes = [*read_again, *_notes(rows, searches)]
-    return Found(rows, order, searches, stars, outside, leaks, outcome, digest, notes)
+    notes = [*read_again, *(stored.notes if stored else ()), *_notes(rows, searches)]
+    read = {"path": stored.path, "digest": stored.digest} if stored else {}
+    return Found(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
+
+
+def _graph(rows: Rows, request: Request, path: str | Path, *, write: bool) -> Stored:
+    refuse_graph(request)
+    if rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    at = rows.compared()
+    return stored_graph(path, rows.ties[at], rows_of(rows.embedding, at), rows.model, write=write)
 
 
 def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:

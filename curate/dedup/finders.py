@@ -11,18 +11,27 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.dedup.crops import PartOf
+from curate.dedup.neighboured import NearGraph
 from curate.dedup.rows import Rows
 from curate.dedup.searches import ONE_VIEW, NearDistribution, NearHash, NearVector, SameText, Search, Views
+from curate.graph import Stored
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
 
 @dataclass(frozen=True)
 class Options:
-    """What finders are built with, besides rows and threshold: views of a picture, and the kappa column for ``elk``."""
+    """What finders are built with, besides rows and threshold.
+
+    Attributes:
+        views: of a picture.
+        kappa: column, for ``elk``; or None.
+        graph: of the embeddings of rows that can be compared, in their order; or None.
+    """
 
     views: Views = ONE_VIEW
     kappa: str | None = None
+    graph: Stored | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,8 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
         raise ValueError("rows were read without embedding")
     if options.kappa is not None:
         return NearDistribution(rows, threshold, options.kappa)
+    if options.graph is not None:
+        return NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.ties)
     return NearVector(rows.embedding, threshold, "embedding", ties=rows.ties)
 
 

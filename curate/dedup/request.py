@@ -205,6 +205,23 @@ def make_request(
     return request, parse_keep(keep, table, label=label), notes
 
 
+def refuse_graph(request: Request) -> None:
+    """Refuse a graph of nearest neighbours where nothing is compared that it could know.
+
+    Raises:
+        InputError: where embeddings are not compared, or by another measure than the cosine.
+    """
+    if "embedding" not in request.thresholds:
+        raise InputError(
+            f"--graph is for the finder embedding, got {', '.join(request.thresholds)}; add --finder embedding, or "
+            "leave --graph out"
+        )
+    if request.similarity != COSINE:
+        raise InputError(
+            f"--graph knows neighbours by the cosine, got --similarity {request.similarity}; leave --graph out"
+        )
+
+
 def _default_finders(table: Table, notes: list[str]) -> tuple[str, ...]:
     able = _able(table)
     if "signature" in able:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.dedup.neighboured import NearGraph
 from curate.dedup.recall import RecallReport
 from curate.dedup.searches import Search
 
@@ -75,6 +76,8 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
         recall = search.recall
         if recall is None or recall.exact:
             lines.append(f"{name}: {search.extent}")
+        elif isinstance(search, NearGraph):
+            lines.append(f"{name}: {search.words}")
         elif not recall.n_pairs:
             lines.append(f"{name}: searched in clusters; the sampled rows have no pair to measure by")
         else:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.decisions import is_ok
-from curate.dedup.vectors import Embeddings, space
+from curate.dedup.vectors import BLOCK, Embeddings, space
 from curate.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
 from curate.models import model_of, signature_of
 from curate.signatures import signature_matrix
@@ -55,6 +55,15 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.ok)
+
+    def compared(self) -> NDArray[np.int64]:
+        """Return the rows whose embeddings can be compared: of scored images, and not zero; ascending."""
+        if self.embedding is None:
+            raise ValueError("rows were read without embedding")
+        has = np.zeros(len(self), bool)
+        for start in range(0, len(self), BLOCK):
+            has[start : start + BLOCK] = self.embedding[start : start + BLOCK].any(1)
+        return np.flatnonzero(has & self.ok)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from curate.dedup.groups import MEANINGS as GROUP_MEANINGS
 from curate.dedup.groups import Members, group_rows, keys_at
 from curate.dedup.originals import require_images
 from curate.dedup.recall import RecallSettings
-from curate.dedup.request import Request, make_request
+from curate.dedup.request import Request, make_request, refuse_graph
 from curate.dedup.result import DedupResult, recall_lines
 from curate.dedup.words import MEANINGS, SCHEMA, Told, rule_text
 from curate.outcomes import DROP
@@ -34,6 +34,7 @@ def dedup_table(
     finders: Mapping[str, float | None] | Sequence[str] | None = None,
     *,
     against: str | Path | None = None,
+    graph: str | Path | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
     plant: RecallSettings | None = None,
@@ -51,6 +52,7 @@ def dedup_table(
         finders: name -> threshold in the finder's unit (None for its own), or names; by default ``bytes`` and
             ``signature``.
         against: another table: rows that it has already go. Its rows are not compared with one another.
+        graph: file of the graph of nearest neighbours, for the finder ``embedding``: read, or computed and written.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
         plant: also edit copies of the table's own images, and say how many are found again.
@@ -83,9 +85,11 @@ def dedup_table(
         raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
     if plant is not None or audit is not None:
         require_images(opened, request.source)
-    outputs = None if dry_run else _outputs(opened, other, out, audit=audit is not None, overwrite=overwrite)
+    if graph is not None:
+        refuse_graph(request)
+    outputs = None if dry_run else _outputs(opened, other, out, graph, audit=audit is not None, overwrite=overwrite)
     before, before_other = state_of(opened), state_of(other) if other else []
-    found = decide_duplicates(opened, request, criteria, other)
+    found = decide_duplicates(opened, request, criteria, other, graph=graph, write_graph=outputs is not None)
     decided, members = _decided(opened, request, found, other, before)
     result = _summary(request, found, decided, members, [*notes, *found.notes])
     if plant is not None:
@@ -117,12 +121,22 @@ def dedup_table(
     )
 
 
-def _outputs(table: Table, other: Table | None, out: str | Path | None, *, audit: bool, overwrite: bool) -> Outputs:
+def _outputs(
+    table: Table,
+    other: Table | None,
+    out: str | Path | None,
+    graph: str | Path | None,
+    *,
+    audit: bool,
+    overwrite: bool,
+) -> Outputs:
     """The names of what is written, refused before any work where they cannot be."""
     inputs = [table, *([other] if other else [])]
     outputs = outputs_for(inputs, out, ("groups",), (ANSWERS, PAGE) if audit else (), overwrite=overwrite)
     if audit:
         refuse_answers(outputs.texts[ANSWERS])
+    if graph is not None and Path(graph).resolve() in {path.resolve() for path in outputs.paths.values()}:
+        raise InputError(f"{graph} is named by --graph and would be written over; choose another name with -o")
     return outputs
 
 
@@ -150,6 +164,8 @@ def _decided(
     rule = request.to_json()
     if other is not None:
         rule["against"] = {"path": str(other.path.resolve()), "digest": found.other_digest}
+    if found.graph:
+        rule["graph"] = {**found.graph, "path": str(Path(found.graph["path"]).resolve())}
     groups = members.table(
         table,
         request,

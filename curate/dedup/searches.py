@@ -1,6 +1,7 @@
 """Finders at work: each answers for some of the rows at a time, so that nobody ever holds all pairs."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -187,8 +188,13 @@ class NearVector:
         ties: NDArray[np.uint64] | None = None,
     ) -> None:
         self.vectors, self.name, self.views = vectors, name, views
-        order = None if ties is None else np.argsort(ties, kind="stable")  # what is found must not depend on the place
-        self.index = CosineIndex(vectors, threshold, order=order)
+        self.threshold, self.ties = threshold, ties
+
+    @cached_property
+    def index(self) -> CosineIndex:
+        """Of all rows; what is found must not depend on their place."""
+        order = None if self.ties is None else np.argsort(self.ties, kind="stable")
+        return CosineIndex(self.vectors, self.threshold, order=order)
 
     @property
     def recall(self) -> Recall | None:

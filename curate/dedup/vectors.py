@@ -42,6 +42,21 @@ def _take_room(handle: int, size: int) -> None:
         ) from None
 
 
+def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
+    """Return some rows, in the order given, moved together in blocks; no copy where they are all, in their order.
+
+    Args:
+        vectors: shape (N, D).
+        rows: shape (M,).
+    """
+    if np.array_equal(rows, np.arange(len(vectors))):
+        return vectors
+    found = space(len(rows), vectors.shape[1], vectors.dtype)
+    for start in range(0, len(rows), BLOCK):
+        found[start : start + BLOCK] = vectors[rows[start : start + BLOCK]]
+    return found
+
+
 class Embeddings:
     """Embeddings under construction, a batch at a time; how long they are the first of them tells.
 
@@ -74,7 +89,7 @@ class Embeddings:
                 f"expected embeddings of one length in {self.path}, got {self.matrix.shape[1]} and {width}; score all "
                 "rows with one model"
             )
-        self.matrix[here] = part if part.itemsize < 8 else _shortened(part)
+        self.matrix[here] = part if part.itemsize < 8 else shortened(part)
 
     def done(self, ok: NDArray[np.bool_]) -> tuple[NDArray[np.floating], dict[str, int]]:
         """Return the embeddings, zero where there is none to compare, and how many of those ``ok`` marks are so."""
@@ -91,7 +106,7 @@ class Embeddings:
         return matrix, {what: n for what, n in odd.items() if n}
 
 
-def _shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
+def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
     """Rows in float32, whose range is smaller: divided by their largest number, for only directions count."""
     largest = np.abs(matrix).max(1, keepdims=True)
     short = np.divide(matrix, largest, out=matrix.copy(), where=np.isfinite(largest) & (largest > 0))

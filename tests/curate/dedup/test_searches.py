@@ -11,11 +11,14 @@ from test_stars import cosines
 from curate.dedup.crops import PartOf
 from curate.dedup.finders import FINDERS, threshold_of
 from curate.dedup.links import Links, best_of, first_of
+from curate.dedup.neighboured import NearGraph
 from curate.dedup.searches import NearDistribution, NearHash, NearVector, SameText
+from curate.graph import Stored
 from scoring.errors import InputError
 from scoring.images.phash import perceptual_hash
 from scoring.images.signature import signature
 from scoring.images.views import views
+from scoring.search.graph import knn_graph
 
 N, M = 70, 50
 PART = 0.985
@@ -98,6 +101,32 @@ def near_embedding(generator):
     return NearVector(mine, 0.95, "embedding"), theirs, cosine, [c >= 0.95 for c in cosine]
 
 
+def near_graph(generator):
+    """Groups of 3 to 11 rows and a graph of 5 neighbours: some rows have more links than it lists, some have not."""
+    base = generator.normal(size=(12, 16))
+    sizes = np.repeat(range(12), [3, 3, 4, 4, 5, 5, 5, 6, 6, 8, 10, 11])
+    mine, others = (
+        (base[group] + generator.normal(0, 0.2, (len(group), 16))).astype(np.float32)
+        for group in (generator.permutation(sizes)[:N], np.arange(M) % 12)
+    )
+    mine[[0, 40]] = others[3] = 0
+    rows = plain_rows(n=N, embedding=mine)
+    rows.ok[7] = False
+    at = rows.compared()
+    whole = knn_graph(mine[at], 5)
+    search = NearGraph(mine, 0.95, Stored(whole, whole.cosine[:, -1], "g.parquet", "", ()), at, rows.ties)
+    assert 10 < len(search.many) < 60
+    assert search.notes == (
+        f"{len(search.many)} rows may have more links than g.parquet lists neighbours: pairs of two such rows are "
+        "searched for",
+    )
+    cosine = [cosines(np.concatenate([side, mine]))[: len(side), len(side) :] for side in (mine, others)]
+    linked = [c >= 0.95 for c in cosine]
+    linked[0][7] = linked[0][:, 7] = False
+    theirs = plain_rows(n=M, embedding=others)
+    return search, theirs, cosine, linked
+
+
 def near_distribution(generator):
     base = generator.normal(size=(12, 16))
     mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.1, (n, 16))).astype(np.float32) for n in (N, M))
@@ -113,7 +142,7 @@ def near_distribution(generator):
     return search, theirs, alike, [a >= 0.97 for a in alike]
 
 
-KINDS = [same_text, near_hash, near_signature, part_of, near_embedding, near_distribution]
+KINDS = [same_text, near_hash, near_signature, part_of, near_embedding, near_graph, near_distribution]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
