@@ -13,9 +13,11 @@ from curate.choice.prepare import prepare
 from curate.columns import KEY, URI
 from curate.probe import Probe
 from curate.rounds.folder import CONTROL, HELD_OUT, STRATEGY
+from curate.rounds.graph import PoolGraph
 from curate.rounds.light import Known
 from curate.rounds.pool import Places, TableRows, signals_of
 from curate.rounds.settings import Settings
+from curate.selectors.graphs import computes_graph
 
 FIRST = "auto"  # what picks before there are labels, where the strategy needs some
 
@@ -67,7 +69,13 @@ class Picked:
 
 
 def pick_batch(
-    found: TableRows, settings: Settings, standing: Standing, number: int, ask: Places, probe: Probe | None
+    found: TableRows,
+    settings: Settings,
+    standing: Standing,
+    number: int,
+    ask: Places,
+    probe: Probe | None,
+    graph: PoolGraph | None = None,
 ) -> Picked:
     """Pick the batch of a round; the same folder and table give the same batch.
 
@@ -81,6 +89,7 @@ def pick_batch(
         number: of the round, from 1.
         ask: rows held out that are to be asked now.
         probe: the light model, for other kinds than the linear one.
+        graph: of the rows that can be asked, for strategies that look at one; None to compute it.
     """
     taken = np.zeros(len(found.rows), bool)
     taken[standing.holdout] = taken[standing.asked] = True
@@ -88,7 +97,7 @@ def pick_batch(
     size = min(settings.batch, len(free))
     generator = np.random.default_rng([settings.seed, 2, number])
     control = generator.permutation(free)[: min(settings.n_control, size - 1 if size > 1 else 0)]
-    chosen, at, used = _by_strategy(found, settings, standing, number, control, size - len(control), probe)
+    chosen, at, used = _by_strategy(found, settings, standing, number, control, size - len(control), probe, graph)
     rows = np.concatenate([at, control, ask])
     arms = [*[STRATEGY] * len(at), *[CONTROL] * len(control), *[HELD_OUT] * len(ask)]
     picks = [*range(len(at)), *range(len(control)), *range(len(ask))]
@@ -116,6 +125,7 @@ def _by_strategy(
     control: Places,
     budget: int,
     probe: Probe | None,
+    graph: PoolGraph | None,
 ) -> tuple[Chosen, Places, dict[str, Any]]:
     """Return the strategy's picks, their rows of the table, and what picked."""
     nothing = np.zeros(0)
@@ -144,6 +154,10 @@ def _by_strategy(
     pool = ready.pool
     if settings.probe != "linear" and probe is not None and pool.probabilities is not None and pool.vectors is not None:
         pool = replace(pool, probabilities=probe.predict(pool.vectors))
+    if graph is not None and computes_graph(plan.selector(), len(pool.candidates) + len(pool.labelled)):
+        inside = ~np.isin(ready.at, standing.holdout)
+        pool, told = graph.given_to(pool, found.rows.hashes[ready.at], inside, found.rows.model)
+        notes += told
     chosen = choose(pool, plan)
     used = {"name": plan.strategy, "parameters": dict(plan.settings), "seed": plan.seed}
     return replace(chosen, notes=(*notes, *chosen.notes)), ready.at[chosen.rows], used

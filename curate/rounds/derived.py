@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from curate.probe import Probe, spread_of
 from curate.rounds.batch import Picked, batch_table, pick_batch
+from curate.rounds.graph import PoolGraph
 from curate.rounds.light import Known, fit
 from curate.rounds.pool import TableRows
 from curate.rounds.settings import Settings
@@ -29,7 +30,7 @@ class Derived:
     batch: pa.Table
 
 
-def derive(found: TableRows, settings: Settings, where: Stand, number: int) -> Derived:
+def derive(found: TableRows, settings: Settings, where: Stand, number: int, graph: PoolGraph | None = None) -> Derived:
     """Fit the light model on what is known, and pick the batch of a round.
 
     The same table, settings, standing and number give the same batch, whatever came back since.
@@ -39,13 +40,14 @@ def derive(found: TableRows, settings: Settings, where: Stand, number: int) -> D
         settings: of the folder.
         where: how things stood before the round.
         number: of the round, from 1.
+        graph: of the rows that can be asked, for strategies that look at one; None to compute it.
 
     Raises:
         InputError: if nothing is left to ask.
     """
     probe = _fit(found, settings, where.standing.known)
     ask = where.ask if number == 1 else np.zeros(0, np.int64)
-    picked = pick_batch(found, settings, where.standing, number, ask, probe)
+    picked = pick_batch(found, settings, where.standing, number, ask, probe, graph)
     if not len(picked.rows):
         raise InputError(f"nothing is left to ask in {found.table.path}: every row is labelled, asked or held out")
     return Derived(probe, picked, batch_table(found, picked, number, probe, where.standing.known))

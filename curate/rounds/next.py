@@ -21,6 +21,7 @@ from curate.rounds.batch import Picked
 from curate.rounds.coverage import coverage, sample_of
 from curate.rounds.derived import derive
 from curate.rounds.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
+from curate.rounds.graph import GRAPH, PoolGraph
 from curate.rounds.light import accuracy, entropy_share
 from curate.rounds.pool import TableRows, table_of
 from curate.rounds.sealed import sha256_of, write_sealed
@@ -105,7 +106,8 @@ def _write(
     images: Callable[[pa.Table], ImageReader] | None,
 ) -> NextResult:
     settings, number = folder.settings, len(folder.rounds) + 1
-    derived = derive(found, settings, where, number)
+    graph = PoolGraph.of_folder(folder)
+    derived = derive(found, settings, where, number, graph)
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
         _write_table(place / BATCH, batch, "batch", number)
@@ -116,13 +118,14 @@ def _write(
             model, stop = _measure(found, where, folder, probe)
             _write_table(place / STOP, stop, "stop set", number)
             files[STOP] = sha256_of(place / STOP)
-        receipt = _receipt(folder, found, picked, number, files)
+        receipt = _receipt(folder, picked, number, files, graph)
         with AtomicFile(place / RECEIPT) as file:
             file.write(receipt)
         files[RECEIPT] = sha256_of(place / RECEIPT)
         state = _state(folder, found, progress, where, picked, number)
         state |= {
             "model": model,
+            "graph": {"file": GRAPH, "sha256": graph.digest} if graph.digest else None,
             "export": {"format": settings.format, "file": export},
             "notes": [*picked.notes, *notes],
             "files": files,
@@ -186,7 +189,7 @@ def _state(
     }
 
 
-def _receipt(folder: Folder, found: TableRows, picked: Picked, number: int, files: dict[str, str]) -> bytes:
+def _receipt(folder: Folder, picked: Picked, number: int, files: dict[str, str], graph: PoolGraph) -> bytes:
     """Return what went in, what was asked and what came out as JSON; equal inputs give equal receipts."""
     settings = folder.settings
     receipt = {
@@ -206,6 +209,7 @@ def _receipt(folder: Folder, found: TableRows, picked: Picked, number: int, file
             "seed": settings.seed,
         },
         "outputs": files,
+        **({"graph": graph.digest} if graph.digest else {}),
         "environment": environment(),
     }
     return (json.dumps(receipt, indent=1, ensure_ascii=True, sort_keys=True) + "\n").encode()

@@ -22,6 +22,7 @@ from curate.rounds.folder import (
     numbered_folders,
     open_round,
 )
+from curate.rounds.graph import PoolGraph
 from curate.rounds.label_files import LabelFile, read_label_file
 from curate.rounds.pool import TableRows, table_of
 from curate.rounds.sealed import read_sealed, sha256_of
@@ -166,6 +167,7 @@ class _Past:
 
     def __init__(self, path: Path, settings: Settings, found: TableRows) -> None:
         self.folder, self.found = Folder(path, settings, ()), found
+        self.graph = PoolGraph(path)
         self.arms: dict[str, str] = {}  # every key that was asked -> why
         self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
         self.before: str | None = sha256_of(path / CONFIG)  # digest of the last thing written; None where it is lost
@@ -263,7 +265,7 @@ class _Past:
         progress = Progress(votes, votes.consensus(), self.given, self.held_out, self.arms)
         try:
             where = stand(self.folder, self.found, progress)
-            return derive(self.found, self.folder.settings, where, number)
+            return derive(self.found, self.folder.settings, where, number, self.graph)
         except InputError as error:
             check.problems.append(f"cannot be chosen again: {error}")
             return None

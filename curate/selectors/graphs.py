@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 MOST = 64  # neighbours that a graph holds at most
-SPARSE = ("prob-cover", "facility-location", "facility-location-stochastic", "pairwise")  # compute one if there is none
-USERS = ("typiclust", *SPARSE)
+USERS = ("prob-cover", "facility-location", "facility-location-stochastic", "pairwise", "typiclust")
 
 
 def check_neighbours(k: int) -> None:
@@ -46,9 +45,10 @@ def uses_graph(strategy: str, selector: object) -> bool:
     return strategy in USERS or (isinstance(selector, Mixed) and bool({selector.score, selector.coverage} & set(USERS)))
 
 
-def computes_graph(strategy: str, selector: object, n_rows: int) -> bool:
-    """Return whether a strategy computes the graph of a pool of so many rows where none is brought along."""
-    return strategy in SPARSE and n_rows > getattr(selector, "exact_rows", 0)
+def computes_graph(selector: object, n_rows: int) -> bool:
+    """Return whether a selector computes the graph of a pool of so many rows where none is brought along."""
+    inner = getattr(selector, "selector", selector)  # inside a gate
+    return hasattr(inner, "neighbours") and n_rows > getattr(inner, "exact_rows", 0)
 
 
 def with_graph(pool: Pool, graph: "Graph") -> Neighboured:

@@ -13,6 +13,7 @@ from curate.choice.run import choose_table
 from curate.graph import stored_graph
 from curate.selectors import SELECTORS, Pool
 from curate.selectors.graphs import Neighboured, computes_graph, neighbours, uses_graph
+from curate.selectors.mixing import Gated
 from curate.vector_hashes import vector_hashes
 from curate.verify import verify
 from scoring.errors import InputError
@@ -201,11 +202,12 @@ def test_vectors_of_other_types_signs_or_widths_have_other_hashes():
 def test_what_uses_a_graph_and_what_computes_one_of_its_own():
     def of(name, n):
         selector = SELECTORS[name]()
-        return uses_graph(name, selector), computes_graph(name, selector, n)
+        return uses_graph(name, selector), computes_graph(selector, n)
 
     assert {name for name in SELECTORS if of(name, 1)[0]} == set(SPARSE)
     assert {name for name in SELECTORS if of(name, 5_000)[1]} == {"pairwise"}
     assert {name for name in SELECTORS if of(name, 5_001)[1]} == set(SPARSE) - {"typiclust"}
+    assert computes_graph(Gated(SELECTORS["pairwise"](), 0.2), 1)
     assert uses_graph("mixed", SELECTORS["mixed"](coverage="typiclust"))
 
 

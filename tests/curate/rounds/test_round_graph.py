@@ -1,0 +1,124 @@
+"""The graph of neighbours in a folder of rounds: made once, used by every round, and never trusted blindly."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rounds_table import CLASSES, answer, table
+
+from curate.rounds import batch
+from curate.rounds.folder import open_folder
+from curate.rounds.import_labels import import_labels
+from curate.rounds.next import next_round
+from curate.rounds.start import start
+from curate.rounds.verify import verify_rounds
+from curate.table import open_table
+from scoring.errors import InputError
+
+SPARSE = [
+    ("pairwise", {"neighbours": "6"}),
+    ("prob-cover", {"exact_rows": "1", "neighbours": "6"}),
+    ("facility-location", {"exact_rows": "1", "neighbours": "20"}),
+]
+
+
+@pytest.fixture
+def truth(tmp_path):
+    return table(tmp_path / "t.parquet")
+
+
+def begin(tmp_path, name="r", strategy="pairwise", parameters=None, **asked):
+    given = {"classes": CLASSES, "batch": 10, "holdout": "20", **asked}
+    start(tmp_path / name, tmp_path / "t.parquet", strategy=strategy, parameters=parameters or {}, **given)
+    return tmp_path / name
+
+
+def whole_round(folder, truth, tmp_path):
+    made = next_round(folder)
+    import_labels(folder, answer(made, truth, tmp_path / f"{folder.name}-{made.number}.csv"))
+    return made
+
+
+def keys(made):
+    return pq.read_table(made.folder / "batch.parquet")["key"].to_pylist()
+
+
+@pytest.mark.parametrize(("strategy", "parameters"), SPARSE)
+def test_rounds_with_the_file_ask_what_rounds_without_ask(tmp_path, truth, monkeypatch, strategy, parameters):
+    folder = begin(tmp_path, "a", strategy, parameters)
+    with_file = [keys(whole_round(folder, truth, tmp_path)) for _ in range(3)]
+    assert (folder / "graph.parquet").is_file()
+    monkeypatch.setattr(batch, "computes_graph", lambda selector, n: False)
+    plain = begin(tmp_path, "b", strategy, parameters)
+    assert [keys(whole_round(plain, truth, tmp_path)) for _ in range(3)] == with_file
+    assert not (plain / "graph.parquet").exists()
+
+
+def test_the_graph_is_computed_once_of_all_rows_but_the_held_out_ones(tmp_path, truth, monkeypatch):
+    folder = begin(tmp_path)
+    first = whole_round(folder, truth, tmp_path)
+    assert open_table(folder / "graph.parquet").n_rows == 100
+    assert first.state["graph"]["file"] == "graph.parquet"
+    assert any(note.startswith("graph.parquet: the graph of 100 rows, to be used again") for note in first.notes)
+    for name in ("curate.graph.knn_graph", "scoring.search.graph.knn_graph"):
+        monkeypatch.setattr(name, None)
+    second = whole_round(folder, truth, tmp_path)
+    assert second.state["graph"] == first.state["graph"]
+    assert any("graph.parquet: the graph of 100 rows is used again" in note for note in second.notes)
+    receipt = json.loads((second.folder / "receipt.json").read_text())
+    assert receipt["graph"] == first.state["graph"]["sha256"]
+    assert verify_rounds(folder).identical
+
+
+def test_a_graph_that_was_deleted_is_made_again(tmp_path, truth):
+    folder = begin(tmp_path)
+    whole_round(folder, truth, tmp_path)
+    before = (folder / "graph.parquet").read_bytes()
+    (folder / "graph.parquet").unlink()
+    assert not open_folder(folder).changed()
+    assert verify_rounds(folder).identical
+    assert not (folder / "graph.parquet").exists()  # a verification writes nothing
+    whole_round(folder, truth, tmp_path)
+    assert (folder / "graph.parquet").read_bytes() == before
+    assert verify_rounds(folder).identical
+
+
+def test_a_graph_that_was_damaged_or_swapped_is_one_line_and_makes_no_round(tmp_path, truth):
+    folder = begin(tmp_path)
+    path = folder / "graph.parquet"
+    path.write_bytes(b"not a table")
+    with pytest.raises(InputError, match=r"graph.parquet is not a Parquet file"):
+        next_round(folder)
+    path.unlink()
+    whole_round(folder, truth, tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[:3000] + bytes([data[3000] ^ 1]) + data[3001:])
+    with pytest.raises(InputError, match=r"graph.parquet is not what the last round went by; delete it, and it is"):
+        next_round(folder)
+    other = begin(tmp_path, "other", holdout="0")
+    next_round(other)
+    path.write_bytes((other / "graph.parquet").read_bytes())
+    with pytest.raises(InputError, match=r"graph.parquet is not what the last round went by; delete it, and it is"):
+        next_round(folder)
+    assert len(open_folder(folder).rounds) == 1
+    path.unlink()
+    assert next_round(folder).number == 2
+
+
+def test_strategies_that_need_no_graph_make_none(tmp_path, truth):
+    for name, strategy in (("a", "auto"), ("b", "typiclust"), ("c", "prob-cover"), ("d", "random")):
+        made = next_round(begin(tmp_path, name, strategy))
+        assert made.state["graph"] is None
+        assert not (tmp_path / name / "graph.parquet").exists()
+
+
+def test_images_that_are_skipped_leave_the_graph_as_it_is(tmp_path, truth, monkeypatch):
+    folder = begin(tmp_path, batch=12, control=0.0, holdout="0")
+    made = next_round(folder)
+    skipped = keys(made)[:4]
+    import_labels(folder, answer(made, truth | dict.fromkeys(skipped, "skip"), tmp_path / "s.csv"))
+    monkeypatch.setattr("curate.graph.knn_graph", None)
+    second = next_round(folder)
+    assert not set(skipped) & set(keys(second))
+    assert np.isfinite(pq.read_table(second.folder / "batch.parquet")["gain"].to_numpy()).all()
