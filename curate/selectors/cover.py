@@ -222,7 +222,7 @@ def by_server(server: NDArray[np.int32], size: int) -> tuple[NDArray[np.integer]
 
 
 def _lowest(gains: NDArray[np.float64], rows: NDArray[np.int64] | None, floor: float) -> tuple[int, float]:
-    """Return the lowest row (of ``rows``, or of all) whose gain is the best up to rounding, and that gain, at least 0."""
+    """Return the lowest row, of ``rows`` or of all, whose gain is the best but for rounding; and that gain, >= 0."""
     found = gains if rows is None else gains[rows]
     top = float(found.max())
     at = int((found >= top - TIE * abs(top) - floor).argmax())

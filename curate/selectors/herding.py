@@ -1,6 +1,5 @@
 """Coverage by a smooth kernel: MaxHerding, and the default, which weighs it by what is not yet known."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,9 +13,8 @@ from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
 LIKELY = 4_096  # candidates that are held against labelled rows at once, for they may be picked
+TOGETHER = 512  # rows at least that are held against all that was done before
 STAGE = 1000  # picks between two drawings of references, when not all rows are looked at
-
-Kernel = Callable[[NDArray, NDArray], NDArray]  # rows (A, D), rows (B, D) -> (A, B)
 
 
 @dataclass(frozen=True)
@@ -107,27 +105,24 @@ def _herd(self: MaxHerding | Auto, pool: Pool, weights: NDArray[np.float32], bud
     if pool.vectors is None:
         raise ValueError("a pool that was checked has vectors")
 
-    def kernel(first: NDArray, second: NDArray) -> NDArray:
-        return rbf(first, second, self.bandwidth)
-
     parts = {"weight": weights}
     if len(pool.candidates) <= self.exact_rows:
-        picks, gains = _exact(pool, pool.vectors, weights, kernel, budget)
+        picks, gains = _exact(pool, pool.vectors, weights, self.bandwidth, budget)
         notes: tuple[str, ...] = ()
     else:
-        picks, gains, notes = _staged(self, pool, pool.vectors, weights, kernel, budget, seed)
+        picks, gains, notes = _staged(self, pool, pool.vectors, weights, budget, seed)
     chosen = {name: values[picks].astype(np.float64) for name, values in parts.items()}
     return Selection(pool.candidates[picks], gains, chosen, notes)
 
 
 def _exact(
-    pool: Pool, vectors: NDArray, weights: NDArray[np.float32], kernel: Kernel, budget: int
+    pool: Pool, vectors: NDArray, weights: NDArray[np.float32], bandwidth: float, budget: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return positions among the candidates and their gains; the kernel between all candidates is held, in float64."""
     rows = unit(vectors[pool.candidates], np.float64)
-    similarity = kernel(rows, rows)
+    similarity = rbf(rows, rows, bandwidth)
     np.fill_diagonal(similarity, 1.0)
-    cover = DenseCover(similarity, weights, _covered(rows, vectors, pool.labelled, kernel))
+    cover = DenseCover(similarity, weights, _covered(rows, vectors, pool.labelled, bandwidth))
     picks, gains = greedy(cover, budget)
     return picks, gains / len(rows)
 
@@ -137,14 +132,13 @@ def _staged(
     pool: Pool,
     vectors: NDArray,
     weights: NDArray[np.float32],
-    kernel: Kernel,
     budget: int,
     seed: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[str, ...]]:
     """Return positions among the candidates, gains and notes; the picks of a stage do not depend on the budget."""
     size = len(pool.candidates)
     picks, gains = np.empty(0, np.int64), np.empty(0)
-    loss = 0.0
+    loss = float("nan")
     for stage in range(-(-budget // STAGE)):
         generator = np.random.default_rng([seed, stage])
         left = np.setdiff1d(np.arange(size), picks, assume_unique=True)
@@ -154,20 +148,24 @@ def _staged(
         drawn, fresh = np.sort(drawn[: self.references]), np.sort(drawn[self.references :])
         done = np.concatenate([pool.labelled, pool.candidates[picks]])
         references = unit(vectors[pool.candidates[drawn]], np.float32)
-        before = _covered(references, vectors, done, kernel)
+        before = _covered(references, vectors, done, self.bandwidth)
         own = _places(drawn, left)
         similarity, most = _drawn(
             vectors, pool.candidates[left], references, own, self.bandwidth, weights[drawn], before
         )
         itself = weights[left] * (len(drawn) / size)
-        alone = _Itself(vectors, pool.candidates[left], itself, done, kernel)
         most += itself
-        likely = np.argsort(-most, kind="stable")[:LIKELY]
+        order = np.argsort(-most, kind="stable")
+        alone = _Itself(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
+        likely = order[:LIKELY]
         most[likely] += alone.gains(likely) - itself[likely]
         cover = DenseCover(similarity, weights[drawn], before, own, most, alone)
         chosen, added = greedy(cover, min(STAGE, budget - len(picks)))
         picks, gains = np.concatenate([picks, left[chosen]]), np.concatenate([gains, added / len(drawn)])
-        loss = _optimism(cover.covered / ONE, weights[drawn], vectors, pool, picks, fresh, weights, kernel)
+        if len(picks) == budget:
+            done = np.concatenate([pool.labelled, pool.candidates[picks]])
+            others = _covered(unit(vectors[pool.candidates[fresh]], np.float32), vectors, done, self.bandwidth)
+            loss = _optimism(cover.covered / ONE, weights[drawn], others, weights[fresh])
         del cover, similarity, alone  # half a gigabyte, before the next stage asks for as much
     drew = f"{min(size, self.shortlist):,} of {size:,} candidates and {self.references:,} references"
     note = f"approximate: {drew} drawn for each {STAGE:,} picks"
@@ -180,33 +178,51 @@ class _Itself:
     """What rows add by covering themselves: their weight, but for how similar the nearest labelled row or pick is.
 
     One row in N is next to nothing while picks are few. When they are many and the rest is covered it is what decides,
-    and ranks by weight. Looked up when a row may be picked, against what was picked since it was looked up before.
+    and ranks by weight. Looked up when a row may be picked, against what was picked since it was looked up before; the
+    first time against all that was done before, together with those that come next in ``order``.
     """
 
     def __init__(
-        self, vectors: NDArray, rows: NDArray[np.int64], weights: NDArray, done: NDArray[np.int64], kernel: Kernel
+        self,
+        vectors: NDArray,
+        rows: NDArray[np.int64],
+        weights: NDArray,
+        done: NDArray[np.int64],
+        order: NDArray[np.int64],
+        bandwidth: float,
     ) -> None:
-        self._vectors, self._rows, self._weights, self._kernel = vectors, rows, weights.astype(np.float64), kernel
+        self._vectors, self._rows, self._weights = vectors, rows, weights.astype(np.float64)
+        self._order, self._next, self._bandwidth = order, 0, bandwidth
         self._done, self._known = done, np.full(len(rows), not len(done))  # known: held against those done before
-        self._picked = np.empty((0, vectors.shape[1]), np.float32)
+        self._picked, self._count = np.empty((STAGE, vectors.shape[1]), np.float32), 0
         self._covered, self._seen = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
 
     def take(self, row: int) -> None:
         """Take a pick into account."""
-        self._picked = np.concatenate([self._picked, self._units(np.array([row]))])
+        self._picked[self._count] = self._units(np.array([row]))[0]
+        self._count += 1
 
     def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return what each row adds, shape (B,)."""
-        units = self._units(rows)
-        fresh = ~self._known[rows]
-        if fresh.any():
-            self._cover(rows[fresh], _covered(units[fresh], self._vectors, self._done, self._kernel))
-            self._known[rows] = True
+        fresh = self._with_next(rows[~self._known[rows]])
+        if len(fresh):
+            self._cover(fresh, _covered(self._units(fresh), self._vectors, self._done, self._bandwidth))
+            self._known[fresh] = True
         first = int(self._seen[rows].min())
-        if first < len(self._picked):
-            self._cover(rows, self._kernel(units, self._picked[first:]).max(axis=1))
-            self._seen[rows] = len(self._picked)
+        if first < self._count:
+            units = self._units(rows)
+            near = _likeness(units, _nearest(units, self._picked[first : self._count]), self._bandwidth)
+            self._cover(rows, near)
+            self._seen[rows] = self._count
         return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
+
+    def _with_next(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return rows and some that will be asked for next: to bring all that was done to length costs as much."""
+        while 0 < len(rows) < TOGETHER and self._next < len(self._order):
+            ahead = self._order[self._next : self._next + TOGETHER]
+            self._next += TOGETHER
+            rows = np.union1d(rows, ahead[~self._known[ahead]])
+        return rows
 
     def _cover(self, rows: NDArray[np.int64], similarity: NDArray) -> None:
         """Note how similar the nearest is; in steps, for the last bits depend on what is multiplied at a time."""
@@ -222,12 +238,25 @@ def _places(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int
     return np.where(drawn[at] == rows, at, -1)
 
 
-def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], kernel: Kernel) -> NDArray:
+def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], bandwidth: float) -> NDArray:
     """Return how similar the nearest of ``done`` is to each of R unit rows, shape (R,); 0 without any."""
-    best = np.zeros(len(rows), rows.dtype)
-    for span in spans(len(done)):
-        best = np.maximum(best, kernel(unit(vectors[done[span]], rows.dtype), rows).max(axis=0))
-    return best
+    best = np.full(len(rows), -np.inf, rows.dtype)
+    for span in spans(len(done), 512):
+        best = np.maximum(best, _nearest(rows, unit(vectors[done[span]], rows.dtype)))
+    return _likeness(rows, best, bandwidth)
+
+
+def _nearest(rows: NDArray, others: NDArray) -> NDArray:
+    """Return the greatest 2 x . y - |y|^2 of each row x, shape (R,): |x|^2 less the least squared distance."""
+    product = rows @ (2 * others).T  # (R, B)
+    product -= np.einsum("nd,nd->n", others, others)
+    return product.max(axis=1)
+
+
+def _likeness(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
+    """Return the kernel of each row with its nearest, in [0, 1], from what ``_nearest`` says; 0 of -infinity."""
+    square = np.maximum(np.einsum("nd,nd->n", rows, rows) - nearest, 0)
+    return np.exp(square * (-0.5 / bandwidth**2))
 
 
 def _drawn(
@@ -269,20 +298,8 @@ def _drawn(
     return found, most
 
 
-def _optimism(
-    covered: NDArray,
-    counted: NDArray,
-    vectors: NDArray,
-    pool: Pool,
-    picks: NDArray[np.int64],
-    fresh: NDArray[np.int64],
-    weights: NDArray[np.float32],
-    kernel: Kernel,
-) -> float:
+def _optimism(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:
     """Return by which share rows that no pick was made for are covered less, weighted; NaN where nothing tells."""
-    if not len(fresh) or not counted.sum() or not weights[fresh].sum():
+    if not len(others) or not counted.sum() or not weights.sum():
         return float("nan")
-    done = np.concatenate([pool.labelled, pool.candidates[picks]])
-    others = _covered(unit(vectors[pool.candidates[fresh]], np.float32), vectors, done, kernel)
-    inside = float(np.average(covered, weights=counted))
-    return max(0.0, 1 - float(np.average(others, weights=weights[fresh])) / inside)
+    return max(0.0, 1 - float(np.average(others, weights=weights)) / float(np.average(inside, weights=counted)))
