@@ -1,12 +1,15 @@
 """Time and peak memory of the selectors, beside packages that people use, in one run.
 
-    python benchmarks/selection.py [--rows 50000] [--million] [--only k-center,auto] [--beside PYTHON]
+    python benchmarks/selection.py [--rows 50000] [--million] [--only k-center,auto] [--budget 10000] [--limit 3600]
+                                   [--beside PYTHON]
 
 Every entry runs in a process of its own on the same float16 rows, 512 wide: 200 groups with a decaying spectrum. The
 time is that of picking, ``busy`` what all threads of the process spent on it; the peak is the
 resident memory of the whole process, rows and interpreter included.
-``--million`` measures a million rows (1 GB on disk). ``--beside`` names an interpreter that has scikit-activeml,
-apricot-select and lightly-mundig; what is missing there is left out. Compare ratios: other work slows all alike.
+``--million`` measures a million rows (1 GB on disk). Without ``--budget`` each entry has its own number of picks. One
+that takes longer than ``--limit`` is killed, and its row says so. ``--beside`` names an interpreter that has
+scikit-activeml, apricot-select and lightly-mundig; what is missing there is left out. Compare ratios: other work slows
+all alike.
 """
 
 import argparse
@@ -70,6 +73,11 @@ PICKS = {  # selector -> picks
     "prob-cover": 1000,
     "pairwise": 1000,
     "determinantal": 1000,
+    "facility-location-stochastic": 1000,
+    "mixed": 1000,
+    "margin": 1000,
+    "power": 1000,
+    "stratified": 1000,
 }
 BESIDE = {  # package -> picks, and the most rows that it is given: their memory or time grows with the square
     "lightly-mundig diversity": (1000, 50_000),
@@ -86,19 +94,29 @@ def main() -> int:
     parser.add_argument("--only", default=",".join([*PICKS, *BESIDE]), help="entries, separated by commas")
     parser.add_argument("--beside", type=Path, default=None, help="an interpreter with the other packages")
     parser.add_argument("--folder", type=Path, default=None, help="where the rows go; default a temporary folder")
+    parser.add_argument("--budget", type=int, default=None, help="picks of every entry; default each entry's own")
+    parser.add_argument(
+        "--limit", type=float, default=None, help="seconds after which an entry is killed; default none"
+    )
     given = parser.parse_args()
     rows = 1_000_000 if given.million else given.rows
     wanted = given.only.split(",")
+    unknown = [name for name in wanted if name not in PICKS and name not in BESIDE]
+    if unknown or not 1 <= (1 if given.budget is None else given.budget) <= rows:
+        parser.error(f"no entry {unknown[0]!r}" if unknown else f"--budget must be between 1 and the {rows:,} rows")
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         make(Path(folder), rows)
-        print(f"{'':30}{'rows':>10}{'picks':>8}{'seconds':>10}{'busy':>8}{'ms a pick':>12}{'peak MB':>10}")
-        for name, picks in PICKS.items():
+        print(f"{'':30}{'rows':>10}{'picks':>8}{'seconds':>10}{'busy':>8}{'ms a pick':>12}{'peak MB':>10}", flush=True)
+        for name, usual in PICKS.items():
             if name in wanted:
-                report(name, rows, picks, measure([sys.executable, "-c", OURS, folder, name, str(min(picks, rows))]))
-        for name, (picks, most) in BESIDE.items():
+                picks = min(given.budget or usual, rows)
+                command = [sys.executable, "-c", OURS, folder, name, str(picks)]
+                report(name, rows, picks, measure(command, given.limit))
+        for name, (usual, most) in BESIDE.items():
             if given.beside and name in wanted:
+                picks = min(given.budget or usual, rows, most)
                 command = [str(given.beside), "-c", THEIRS, folder, name, str(picks), str(most)]
-                report(name, min(rows, most), picks, measure(command))
+                report(name, min(rows, most), picks, measure(command, given.limit))
     return 0
 
 
@@ -117,27 +135,30 @@ def make(folder: Path, rows: int) -> None:
     np.save(folder / "chances.npy", chances)
 
 
-def measure(command: list[str]) -> tuple[float, float, float, list[str]] | None:
-    """Run an entry in a process of its own: seconds, busy, peak MB, notes; None if the package is missing."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+Measured = tuple[float, float, float, list[str]]
+
+
+def measure(command: list[str], limit: float | None) -> Measured | str:
+    """Run an entry in a process of its own: seconds, busy, peak MB, notes; or why there is nothing to tell."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:  # the process is killed
+        return f"cut off after {limit:g} s, with the reading of the rows"
     if done.returncode:
-        print(f"  left out: {done.stderr.strip().splitlines()[-1][:100]}")
-        return None
+        return f"left out: {(done.stderr.strip().splitlines() or [f'exit status {done.returncode}'])[-1][:200]}"
     seconds, busy, peak, notes = json.loads(done.stdout.splitlines()[-1])
     return seconds, busy, peak, notes
 
 
-def report(name: str, rows: int, picks: int, found: tuple[float, float, float, list[str]] | None) -> None:
-    if found is None:
-        print(f"{name:30}{rows:>10,}{picks:>8,}{'-':>10}")
+def report(name: str, rows: int, picks: int, found: Measured | str) -> None:
+    head = f"{name:30}{rows:>10,}{picks:>8,}"
+    if isinstance(found, str):
+        print(f"{head}{'-':>10}  {found}", flush=True)
         return
     seconds, busy, peak, notes = found
-    print(
-        f"{name:30}{rows:>10,}{picks:>8,}{seconds:>10.2f}{busy:>8.1f}{1000 * seconds / picks:>12.2f}{peak:>10,.0f}",
-        flush=True,
-    )
+    print(f"{head}{seconds:>10.2f}{busy:>8.1f}{1000 * seconds / picks:>12.2f}{peak:>10,.0f}", flush=True)
     for note in notes:
-        print(f"  {note}")
+        print(f"  {note}", flush=True)
 
 
 if __name__ == "__main__":
