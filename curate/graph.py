@@ -89,10 +89,13 @@ def stored_graph(
     if write:
         _write(path, hashes[order], vector_hashes(vectors)[order], found, model)
         digest, notes = file_digest(path), (f"{path}: the graph of {len(hashes):,} rows, to be used again",)
-    index, cosine, reach = _room(len(hashes), found.index.shape[1])
+    reach = _reach(found.index, found.cosine, len(order))
+    if np.array_equal(order, np.arange(len(order))):
+        return Stored(found, reach, str(path), digest, notes)
+    index, cosine, placed = _room(len(hashes), found.index.shape[1])
     _place(index, cosine, found.index, found.cosine, order, np.append(order, -1).astype(np.int32))
-    reach[order] = _reach(found.index, found.cosine, len(order))
-    return Stored(Graph(index, cosine, found.recall), reach, str(path), digest, notes)
+    placed[order] = reach
+    return Stored(Graph(index, cosine, found.recall), placed, str(path), digest, notes)
 
 
 def file_digest(path: Path) -> str:

@@ -93,6 +93,9 @@ def decide_duplicates(
     order = keep_order(rows, criteria)
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
+    read = {"path": stored.path, "digest": stored.digest} if stored else {}
+    told = stored.notes if stored else ()
+    del stored  # the finder holds what it needs of it
     open_rows = rows.ok.copy()
     stars = Stars.empty(len(rows), tuple(searches))
     if theirs is not None:
@@ -113,8 +116,7 @@ def decide_duplicates(
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
     digest = theirs.digest if theirs is not None else ""
-    notes = [*read_again, *(stored.notes if stored else ()), *_notes(rows, searches)]
-    read = {"path": stored.path, "digest": stored.digest} if stored else {}
+    notes = [*read_again, *told, *_notes(rows, searches)]
     return Found(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
 
 

@@ -101,6 +101,17 @@ def test_neighbours_that_a_short_graph_lacks_are_missing_and_told():
     assert (longer.index >= 0).all()
 
 
+def test_a_graph_that_knows_little_of_the_rows_that_are_left_is_computed_anew():
+    vectors = np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32)
+    pool = Neighboured(np.arange(0, 200, 10), vectors=vectors, graph=knn_graph(vectors, 8))
+    _, found, notes = neighbours(pool, 8, 0)
+    assert np.array_equal(found.index, knn_graph(vectors[::10], 8).index)
+    assert len(notes) == 1
+    assert notes[0].endswith("are left out rows: a graph of the 20 others is computed")
+    lost = 1 - np.isin(knn_graph(vectors, 8).index[::10], np.arange(0, 200, 10)).mean()
+    assert notes[0].startswith(f"{lost:.2%} of the neighbours")
+
+
 def test_a_pool_with_a_graph_is_a_pool_for_every_other_strategy():
     vectors = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
     plain = Pool(np.arange(30), vectors=vectors)

@@ -6,12 +6,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made import embedded, write_table
+from made import embedded, plain_rows, write_table
+from typer.testing import CliRunner
 
 from curate.choice.run import choose_table
+from curate.cli import app
+from curate.dedup.neighboured import NearGraph
 from curate.dedup.run import dedup_table
+from curate.dedup.searches import NearVector
+from curate.graph import Stored
 from curate.verify import verify
 from scoring.errors import InputError
+from scoring.search.graph import knn_graph
 
 EMBEDDING = {"embedding": 0.95}
 
@@ -90,6 +96,53 @@ def test_one_graph_serves_the_scored_table_what_is_left_of_it_and_the_choice(tmp
     assert any(f"the graph of 260 rows is used again, for {left.kept} of them" in note for note in picked.notes)
     assert graph.read_bytes() == digest
     assert verify(picked.receipt).identical
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_found_by_short_lists_is_what_a_search_of_all_rows_finds(seed):
+    generator = np.random.default_rng(seed)
+    sizes = generator.integers(1, 12, 14)
+    vectors, _ = grouped(seed, sizes.tolist(), spread=0.1)
+    threshold, k = generator.uniform(0.8, 0.97), int(generator.integers(1, 9))
+    rows = plain_rows(embedding=vectors)
+    graph = knn_graph(vectors, k)
+    stored = Stored(graph, graph.cosine[:, -1], "g.parquet", "", ())
+    mine = NearGraph(vectors, threshold, stored, np.arange(len(rows)), rows.ties)
+    plain = NearVector(vectors, threshold, "embedding", ties=rows.ties)
+    for _ in range(4):
+        asked, among = generator.permutation(len(rows))[: generator.integers(1, len(rows))], generator.random(len(rows))
+        for name in ("links", "first"):
+            found = [getattr(each, name)(asked, among < 0.7) for each in (mine, plain)]
+            triples = [set(zip(f.query.tolist(), f.row.tolist(), f.similarity.tolist(), strict=True)) for f in found]
+            assert triples[0] == triples[1]
+            assert len(triples[0]) == len(found[0])
+
+
+def test_embeddings_of_double_width_are_the_same_rows_for_dedup_and_choice(tmp_path):
+    vectors, _ = grouped(2, [20, *[1] * 40])
+    huge = vectors.astype(np.float64) * 1e60
+    table = write_table(tmp_path / "t.parquet", {"embedding": pa.array(huge.tolist(), pa.list_(pa.float64()))})
+    made = dedup_table(table, tmp_path / "a.parquet", EMBEDDING, graph=tmp_path / "g.parquet")
+    picked = choose_table(made.subset, tmp_path / "b.parquet", "pairwise", 10, graph=tmp_path / "g.parquet")
+    assert picked.picked == 10
+    assert any("the graph of 60 rows is used again, for 41 of them" in note for note in picked.notes)
+
+
+def test_the_graph_as_typed(tmp_path):
+    vectors, label = grouped(4, [70, 10, *[1] * 30])
+    table, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
+    typed = ["dedup", str(table), "--finder", "embedding", "--threshold", "0.9", "--graph", str(graph)]
+    first = CliRunner().invoke(app, [*typed, "-o", str(tmp_path / "a.parquet")])
+    assert first.exit_code == 0, first.output
+    assert f"{graph}: the graph of 110 rows, to be used again" in first.output
+    again = CliRunner().invoke(app, [*typed, "-o", str(tmp_path / "b.parquet"), "--json"])
+    assert json.loads(again.stdout)["kept"] == len(np.unique(label))
+    wrong = CliRunner().invoke(app, ["dedup", str(table), "--finder", "embedding", "--graph", str(table), "--dry-run"])
+    assert wrong.exit_code == 1
+    assert "is not a graph of neighbours; name another file with --graph" in wrong.output
+    told = CliRunner().invoke(app, ["info", str(graph)])
+    assert told.output.splitlines()[0] == f"{graph}: graph"
+    assert "embedding_hash" in told.output
 
 
 @pytest.mark.parametrize("threshold", [0.6, 0.9, 0.97])
