@@ -106,6 +106,22 @@ def test_a_graph_that_was_damaged_or_swapped_is_one_line_and_makes_no_round(tmp_
     assert next_round(folder).number == 2
 
 
+def test_a_round_that_died_after_its_graph_was_made_is_asked_again_as_it_was(tmp_path, truth, monkeypatch):
+    whole = next_round(begin(tmp_path, "whole"))
+    folder = begin(tmp_path)
+
+    def dies(*_args, **_how):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("curate.rounds.next._export", dies)
+        with pytest.raises(KeyboardInterrupt):
+            next_round(folder)
+    assert (folder / "graph.parquet").is_file()
+    assert not open_folder(folder).rounds
+    assert keys(next_round(folder)) == keys(whole)
+
+
 def test_strategies_that_need_no_graph_make_none(tmp_path, truth):
     for name, strategy in (("a", "auto"), ("b", "typiclust"), ("c", "prob-cover"), ("d", "random")):
         made = next_round(begin(tmp_path, name, strategy))
