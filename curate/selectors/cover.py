@@ -18,7 +18,7 @@ CHUNK = 32  # rows whose gain is first measured again
 TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
 FLOOR = 1e-13  # and so are gains nearer than this, relative to the whole weight
 
-ENTRIES = 2_097_152  # similarities that are looked at in one go
+ENTRIES = 524_288  # similarities that are looked at in one go
 
 ONE = 65_535  # a similarity of 1 as a whole number
 

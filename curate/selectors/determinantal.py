@@ -12,6 +12,7 @@ from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
 GIVEN = 2_048  # labelled rows that are conditioned on
+MOST_TAKEN = 0.25  # of the rows drawn: where more are picked, being drawn decides more than the rule
 TINY = 1e-12  # a conditional variance below this is that of a copy
 
 
@@ -25,7 +26,8 @@ class Determinantal:
 
     Memory grows with the picks: 8 bytes times candidates times (picks + labelled). So at most ``shortlist`` candidates
     take part, drawn by the seed where there are more (noted), at most 2,048 labelled rows, drawn too, are
-    conditioned on, and a larger budget is refused: at most 0.7 GB with the default.
+    conditioned on, and a larger budget is refused: at most 0.7 GB with the default. Where more than a quarter of those
+    drawn are picked, chance decides most, and that is noted.
 
     Source: Chen, Zhang & Zhou 2018, arXiv:1709.05135, Algorithm 1.
     """
@@ -49,13 +51,17 @@ class Determinantal:
         if budget > self.shortlist:
             raise InputError(
                 f"determinantal picks at most {self.shortlist:,} rows, for its memory grows with them; got a budget of"
-                f" {budget:,}: take another strategy, such as herding or facility-location, or several rounds"
+                f" {budget:,}: take another strategy, such as herding or facility-location, or raise its shortlist,"
+                f" at 8 bytes times picks times candidates in it ({8e-9 * budget * budget:,.1f} GB at least)"
             )
         generator = np.random.default_rng(seed)
         places, given = np.arange(len(pool.candidates)), pool.labelled
         notes: list[str] = []
         if len(places) > self.shortlist:
-            notes.append(f"approximate: {self.shortlist:,} of {len(places):,} candidates drawn")
+            drawn = f"approximate: {self.shortlist:,} of {len(places):,} candidates drawn"
+            if budget > MOST_TAKEN * self.shortlist:
+                drawn += f", and {budget / self.shortlist:.0%} of those are picked, near chance; raise its shortlist"
+            notes.append(drawn)
             places = np.sort(generator.choice(len(places), self.shortlist, replace=False))
         if len(given) > GIVEN:
             notes.append(f"approximate: {GIVEN:,} of {len(given):,} labelled rows drawn")

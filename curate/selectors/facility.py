@@ -33,7 +33,7 @@ class FacilityLocation:
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = (
-        "O(M^2 D), 0.2 GB up to 5,000 rows; beyond, the graph of 64 neighbours, N K to pick and 1.3 KB a row"
+        "O(M^2 D), 0.2 GB up to 5,000 rows; beyond, the graph of 64 neighbours, N K to pick and 1.1 KB a row"
     )
 
     def __post_init__(self) -> None:

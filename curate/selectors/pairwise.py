@@ -33,7 +33,7 @@ class Pairwise:
     neighbours: int = 10
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
     prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "the graph of 10 neighbours, then O(N K) and 0.3 KB a row"
+    cost: ClassVar[str] = "the graph of 10 neighbours, then O(N K) and 0.6 KB a row"
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:

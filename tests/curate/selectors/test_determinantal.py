@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
+from curate.selectors import Pool
 from curate.selectors.determinantal import Determinantal
 from scoring.errors import InputError
 
@@ -50,11 +51,20 @@ def test_a_shortlist_is_drawn_noted_and_keeps_prefixes():
     pool, _ = small_pool(0)
     rule = Determinantal(shortlist=50)
     whole = rule(pool, 50)
-    assert whole.notes == ("approximate: 50 of 101 candidates drawn",)
+    assert whole.notes == (
+        "approximate: 50 of 101 candidates drawn, and 100% of those are picked, near chance; raise its shortlist",
+    )
+    assert rule(pool, 12).notes == ("approximate: 50 of 101 candidates drawn",)
+    assert ", and 26% of those are picked" in rule(pool, 13).notes[0]
     assert np.array_equal(rule(pool, 7).rows, whole.rows[:7])
 
 
 def test_more_picks_than_memory_is_meant_for_are_refused():
     pool, _ = small_pool(0)
-    with pytest.raises(InputError, match=r"at most 50 rows.* budget of 51: take another strategy"):
+    with pytest.raises(
+        InputError, match=r"at most 50 rows.* budget of 51: take another strategy.* or raise its shortlist"
+    ):
         Determinantal(shortlist=50)(pool, 51)
+    with pytest.raises(InputError, match=r"\(0\.8 GB at least\)"):
+        Determinantal()(Pool(np.arange(10_500), vectors=np.ones((10_500, 1), np.float32)), 10_000)
+    assert len(Determinantal(shortlist=51)(pool, 51).rows) == 51
