@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.graph import AGAIN, Stored, stored_graph
+from curate.graph import Stored, stored_graph
+from curate.graph_file import AGAIN
 from curate.rounds.folder import Folder
 from curate.rounds.sealed import ChangedError, sha256_of
 from curate.selectors import Pool
