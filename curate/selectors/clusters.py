@@ -17,6 +17,7 @@ from scoring.errors import InputError
 
 ROUNDS = 25  # iterations of k-means, at most
 PER_CENTROID = 256  # rows that train one centroid, at most
+SAMPLE = 262_144  # rows that train all of them, at most
 TINY = 5  # a cluster of so many rows or fewer comes last
 
 
@@ -46,7 +47,7 @@ class KMeans:
     There are as many clusters as picks and labelled rows together, up to ``most_clusters``, so at least as many as
     picks hold no labelled row: those with the fewest labelled or picked rows come first, of these the largest, and each
     gives the candidate nearest to its centroid. A second pick from a cluster is the next nearest. Spherical k-means on
-    at most 256 rows a cluster, 25 iterations at most. No prefix: another budget makes other clusters.
+    at most 256 rows a cluster and 262,144 in all, 25 iterations at most. No prefix: another budget makes others.
 
     Source: Pourahmadi et al. 2021, arXiv:2110.12033, where it wins at few labels; labelled clusters are passed over as
     in TypiClust, which theirs are not.
@@ -56,7 +57,7 @@ class KMeans:
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
     prefix: ClassVar[bool] = False
     cost: ClassVar[str] = (
-        "O(NkD) to assign, k = min(K + L, 4,096) clusters; 256 rows a cluster in bfloat16, 16 bytes a row"
+        "O(NkD) to assign, k = min(K + L, 4,096) clusters; 262,144 rows in bfloat16, and 16 bytes a row"
     )
 
     def __post_init__(self) -> None:
@@ -125,7 +126,7 @@ def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
         raise ValueError("a pool that was checked has vectors")
     rows = members(pool.candidates, pool.labelled)
     vectors = subset(pool.vectors, rows)
-    sample = min(PER_CENTROID * k, len(rows))
+    sample = min(PER_CENTROID * k, max(SAMPLE, k), len(rows))
     centroids = spherical_kmeans(vectors, k, seed=seed, iterations=ROUNDS, sample=sample)
     index, _ = assign(vectors, centroids)
     of_row = np.where(index[:, 0] < 0, k, index[:, 0]).astype(np.int32)

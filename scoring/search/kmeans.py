@@ -111,19 +111,20 @@ def nearest_centroids(units: Tensor, centroids: Tensor, probes: int = 1) -> tupl
         probes: how many of them.
     """
     middle = centroids.to(torch.bfloat16).T
+    index = torch.empty((len(units), probes), dtype=torch.long, device=units.device)
+    value = torch.empty((len(units), probes), dtype=torch.bfloat16, device=units.device)
     step = max(1, PRODUCTS // len(centroids))
-    parts = []
+    room = units.new_empty((min(step, len(units)), len(centroids)))  # one for all: freed blocks were not used again
     for start in range(0, len(units), step):
-        cosine = units[start : start + step] @ middle  # (B, k)
-        value, index = cosine.max(1, keepdim=True)
+        some = units[start : start + step]
+        cosine = torch.mm(some, middle, out=room[: len(some)])  # (B, k)
+        here = slice(start, start + len(some))
+        best, at = cosine.max(1, keepdim=True)
+        value[here, :1], index[here, :1] = best, at
         if probes > 1:  # the first is the same however many are asked for, where several tie: equal rows meet
-            best = cosine.scatter_(1, index, torch.inf).topk(probes, dim=1)
-            value, index = torch.cat([value, best.values[:, 1:]], 1), best.indices
-        parts.append((index, value))
-    if not parts:
-        empty = units.new_zeros(0, probes)
-        return empty.long(), empty
-    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+            further = cosine.scatter_(1, at, torch.inf).topk(probes, dim=1)
+            value[here, 1:], index[here] = further.values[:, 1:], further.indices
+    return index, value
 
 
 def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, generator: np.random.Generator) -> Tensor:
