@@ -152,3 +152,32 @@ def test_memory_does_not_grow_from_one_drawing_of_references_to_the_next(monkeyp
     kernel = 12_000 * 1024 * 2
     assert one > kernel
     assert three < one + 0.5 * kernel
+
+
+def test_how_many_rows_are_held_against_the_labelled_at_once_changes_no_pick(monkeypatch):
+    generator = np.random.default_rng(4)
+    vectors = generator.standard_normal((900, 6)).astype(np.float32)
+    vectors[::50] = vectors[1]
+    vectors[7] = 0
+    order = generator.permutation(900)
+    pool = Pool(np.sort(order[400:]), np.sort(order[:400]), vectors)
+    monkeypatch.setattr(herding, "LIKELY", 8)
+    found = []
+    for together in (1, 16, 100_000):
+        monkeypatch.setattr(herding, "TOGETHER", together)
+        found.append(MaxHerding(exact_rows=1, references=60)(pool, 200))
+    assert np.array_equal(found[0].rows, found[1].rows)
+    assert np.array_equal(found[0].rows, found[2].rows)
+    assert found[0].gains == pytest.approx(found[2].gains, abs=1e-6)
+
+
+def test_what_is_covered_by_the_nearest_of_many_is_the_greatest_kernel():
+    generator = np.random.default_rng(5)
+    vectors = generator.standard_normal((1300, 5))
+    vectors[[3, 900]] = 0
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = vectors / np.where(length > 0, length, 1)
+    done = np.arange(100, 1300)
+    expected = np.exp(-((rows[:100, None] - rows[done][None]) ** 2).sum(-1) / (2 * 0.3**2)).max(1)
+    assert herding._covered(rows[:100], vectors, done, 0.3) == pytest.approx(expected, abs=1e-12)
+    assert (herding._covered(rows[:100], vectors, done[:0], 0.3) == 0).all()
