@@ -1,19 +1,17 @@
 """What to choose and how, and the choice: from arrays alone, so that rounds and replays choose as the command does."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.choice.gaps import first_too_near
-from curate.choice.shares import group_order, in_turns, water_fill
+from curate.choice.grouped import pick_in_groups
+from curate.choice.shares import group_order, water_fill
 from curate.choice.strategy import SAFE_GATE, can_discount, guard, make_selector
-from curate.digests import tie_breaks
 from curate.filters import Amount
-from curate.selectors import Pool, Selection, Selector
-from curate.selectors.geometry import members
+from curate.selectors import Pool, Selector
 from scoring.errors import InputError
 
 PER, BALANCE = "per", "balance"
@@ -113,8 +111,8 @@ class Chosen:
 def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
     """Choose rows of a pool; the same pool, plan and groups give the same choice.
 
-    In groups, each group's rows are picked as if there were no other candidates, with all labelled rows, and the picks
-    then take turns: the first of each group, the second, and so on.
+    In groups, each group's rows are picked as if there were no other candidates, with all labelled rows
+    (``pick_in_groups``), and the picks then take turns: the first of each group, the second, and so on.
 
     Args:
         pool: rows sorted by a hash of their keys; has what the strategy needs.
@@ -131,7 +129,7 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
         raise ValueError("a least distance needs vectors")
     selector = plan.selector()
     amount, n = Amount.parse(plan.budget, "--budget"), len(pool.candidates)
-    by_group = _rows_by_group(pool, groups) if plan.shares and groups else {}
+    by_group = _by_group(pool.candidates, groups) if plan.shares and groups else {}
     quotas = _quotas(plan, amount, by_group, n)
     asked = sum(quotas.values())
     _check_budget(asked, n)
@@ -147,10 +145,11 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
     if plan.noise_guard and not discount:
         notes.append(f"{plan.strategy} has no discount: the noise guard is the gate alone")
     if groups is not None and plan.shares:
-        by_group = _rows_by_group(pool, groups)  # those that passed the gate
+        by_group = _by_group(pool.candidates, groups)  # those that passed the gate
         quotas = _quotas(plan, amount, by_group, len(pool.candidates), passed=quotas)
         notes += _short_groups(plan, amount, by_group, quotas)
-        found = _in_groups(pool, selector, by_group, quotas, plan.seed)
+        labelled = _by_group(pool.labelled, groups)
+        found = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
     else:
         found = selector(pool, asked, seed=plan.seed)
     chosen = Chosen(
@@ -174,16 +173,15 @@ def _check_budget(asked: int, most: int) -> None:
         )
 
 
-def _rows_by_group(pool: Pool, groups: Groups) -> dict[str, NDArray[np.int64]]:
-    """Return the candidates of each group that has some, groups in the order in which they take turns."""
-    codes = groups.codes[pool.candidates]
+def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.int64]]:
+    """Return those of some rows that are in each group that has some, groups in the order in which they take turns."""
+    codes = groups.codes[rows]
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(groups.names) + 1))
-    rows = pool.candidates[order]
     found = {}
     for code in group_order(groups.names).tolist():
         if starts[code] < starts[code + 1]:
-            found[groups.names[code]] = rows[starts[code] : starts[code + 1]]
+            found[groups.names[code]] = rows[order[starts[code] : starts[code + 1]]]
     return found
 
 
@@ -222,39 +220,6 @@ def _short_groups(
         return []
     named = ", ".join(f"{name} ({quotas[name]:,})" for name in short[:3])
     return [f"{len(short):,} of {len(by_group):,} groups {said}: {named}{', ...' if len(short) > 3 else ''}"]
-
-
-def _in_groups(
-    pool: Pool, selector: Selector, by_group: Mapping[str, NDArray[np.int64]], quotas: Mapping[str, int], seed: int
-) -> Selection:
-    names = [name for name in by_group if quotas[name]]
-    found = []
-    for name in names:
-        mixed = int(tie_breaks([name.encode("utf-8", "backslashreplace")])[0] >> np.uint64(32))
-        part, rows = part_of(pool, by_group[name])
-        drawn = int(np.random.SeedSequence([seed, mixed]).generate_state(1)[0])
-        each = selector(part, quotas[name], seed=drawn)
-        told = tuple(f"{name}: {note}" for note in each.notes)
-        found.append(replace(each, rows=rows[each.rows], notes=told))
-    order = in_turns([quotas[name] for name in names])
-    return Selection(
-        np.concatenate([each.rows for each in found])[order],
-        np.concatenate([each.gains for each in found])[order],
-        {part: np.concatenate([each.parts[part] for each in found])[order] for part in found[0].parts},
-        tuple(note for each in found for note in each.notes),
-    )
-
-
-def part_of(pool: Pool, candidates: NDArray[np.int64]) -> tuple[Pool, NDArray[np.int64]]:
-    """Return the pool of some candidates and all labelled rows, and which rows of the pool these are, shape (M,)."""
-    rows = members(candidates, pool.labelled)
-    taken: dict[str, Any] = {}
-    for each in fields(Pool):  # without a graph, whose neighbours are mostly rows of other groups
-        values = getattr(pool, each.name)
-        if each.name in ("candidates", "labelled") or values is None:
-            continue
-        taken[each.name] = values[:, rows] if each.name == "draws" else values[rows]
-    return Pool(np.searchsorted(rows, candidates), np.searchsorted(rows, pool.labelled), **taken), rows
 
 
 def _some(notes: Sequence[str]) -> list[str]:

@@ -92,4 +92,5 @@ def _labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many labelled rows each class has, by their labels; 0 where labels are not given."""
     if pool.labels is None:
         return np.zeros(len(classes), np.int64)
-    return (pool.labels[pool.labelled][None, :] == classes[:, None]).sum(1)
+    known = np.sort(pool.labels[pool.labelled])
+    return np.searchsorted(known, classes, side="right") - np.searchsorted(known, classes)

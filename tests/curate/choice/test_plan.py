@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from choosing import vectors_of
 
-from curate.choice.plan import Groups, Plan, choose, part_of
+from curate.choice.grouped import part_of
+from curate.choice.plan import Groups, Plan, choose
 from curate.choice.shares import water_fill
 from curate.selectors import SELECTORS, Pool
 from curate.selectors.herding import MaxHerding
@@ -90,9 +91,21 @@ def test_a_group_is_picked_as_if_there_were_no_other_candidates():
         assert chosen.rows[groups.codes[chosen.rows] == code].tolist() == alone.tolist()
 
 
+def test_with_many_groups_and_labels_each_group_sees_its_own_labelled_rows(monkeypatch):
+    monkeypatch.setattr("curate.choice.grouped.MEETINGS", 11)  # 2 groups, 6 labelled rows
+    pool = pool_of()
+    groups = groups_of(pool, [40, 44])
+    chosen = choose(pool, Plan("herding", "5", shares="per"), groups)
+    for code in (0, 1):
+        own, known = (rows[groups.codes[rows] == code] for rows in (pool.candidates, pool.labelled))
+        alone = MaxHerding()(replace(pool, candidates=own, labelled=known), 5).rows
+        assert chosen.rows[groups.codes[chosen.rows] == code].tolist() == alone.tolist()
+    assert chosen.notes[0] == "6 labelled rows and 2 groups: each group keeps away from its own ones only"
+
+
 def test_part_of_a_pool_keeps_its_rows_together():
     pool = replace(pool_of(), draws=np.random.default_rng(0).dirichlet(np.ones(3), (2, 90)).astype(np.float32))
-    part, rows = part_of(pool, pool.candidates[5:9])
+    part, rows = part_of(pool, pool.candidates[5:9], pool.labelled)
     assert rows[part.candidates].tolist() == pool.candidates[5:9].tolist()
     assert rows[part.labelled].tolist() == pool.labelled.tolist()
     assert np.array_equal(part.vectors, pool.vectors[rows])
