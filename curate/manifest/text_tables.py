@@ -1,7 +1,7 @@
 """CSV and JSON lines -> an Arrow table, with no value changed on the way."""
 
-import io
 from collections.abc import Collection
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,9 @@ from scoring.errors import InputError
 
 MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
 _MAX_LINE = 64 << 20
+_FIRST = 1 << 20  # bytes that are read for the names of the columns
+# Text is read from memory and without threads, which leaves out open_csv: a process that ends when Arrow has only just
+# begun a thread is aborted (status 134, after the message), and the end is near where a file is empty or broken.
 # What Arrow takes for numbers although their text would not come back: leading zeros, signs, spaces.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,18})$"
 _DECIMAL = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -40,18 +43,29 @@ def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Colle
         InputError: if the text cannot be parsed; holds the parser's reason.
     """
     parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    reading = pa.csv.ReadOptions(block_size=_MAX_LINE)
+    reading = pa.csv.ReadOptions(block_size=_MAX_LINE, use_threads=False)
     try:
-        with pa.csv.open_csv(io.BytesIO(data), reading, parsing) as header:
-            every_text = dict.fromkeys(header.schema.names, pa.string())
+        every_text = dict.fromkeys(_names(data, reading, parsing), pa.string())
         converting = pa.csv.ConvertOptions(strings_can_be_null=False, column_types=every_text)
-        table = pa.csv.read_csv(io.BytesIO(data), reading, parsing, converting)
+        table = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, converting)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise InputError(f"expected CSV with a header in {where}, got {_one_line(error)}; mend the file") from None
     columns = [
         _narrow(column, name in names_only) for name, column in zip(table.column_names, table.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, names=table.column_names)
+
+
+def _names(data: bytes, reading: pa.csv.ReadOptions, parsing: pa.csv.ParseOptions) -> list[str]:
+    """Return the names in the header of a sheet.
+
+    They are read with some first lines, or with all where these make no sheet, for a quoted cell was cut.
+    """
+    first = data[: data.rfind(b"\n", 0, _FIRST) + 1]
+    if len(data) > _FIRST and first:
+        with suppress(pa.ArrowInvalid):
+            return list(pa.csv.read_csv(pa.BufferReader(first), reading, parsing).column_names)
+    return list(pa.csv.read_csv(pa.BufferReader(data), reading, parsing).column_names)
 
 
 def _narrow(text: pa.ChunkedArray, is_name: bool) -> pa.ChunkedArray:
@@ -76,13 +90,13 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
     """
     if data.lstrip()[:1] == b"[":
         raise InputError(f"expected one JSON object a line in {where}, got one array; write it as JSON lines")
-    options = pa.json.ReadOptions(block_size=_MAX_LINE)
+    options = pa.json.ReadOptions(block_size=_MAX_LINE, use_threads=False)
     try:
-        table = pa.json.read_json(io.BytesIO(data), read_options=options)
+        table = pa.json.read_json(pa.BufferReader(data), read_options=options)
         plain = pa.schema([(field.name, _without_times(field.type)) for field in table.schema])
         if plain != table.schema:
             again = pa.json.ParseOptions(explicit_schema=plain)
-            table = pa.json.read_json(io.BytesIO(data), read_options=options, parse_options=again)
+            table = pa.json.read_json(pa.BufferReader(data), read_options=options, parse_options=again)
         table.validate(full=True)  # Arrow's JSON reader takes text that is not UTF-8
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise InputError(f"expected one JSON object a line in {where}, got {_one_line(error)}; mend the file") from None

@@ -1,6 +1,8 @@
 """Lists, CSV and JSON lines as sources."""
 
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -283,3 +285,24 @@ def test_a_limit_takes_the_first_rows_and_checks_only_those(photos):
     assert keys(open_manifest(path, SourceOptions(limit=1))) == ["p/1.jpg"]
     with pytest.raises(InputError, match="unique"):
         open_manifest(path, SourceOptions(limit=2))
+
+
+@pytest.mark.parametrize("data", [b"", b"key,label\na\nb,c,d\n", b'{"a": 1}\n{'])
+def test_a_process_that_ends_after_a_broken_file_is_not_aborted(data):
+    code = (
+        "import polars\nfrom curate.manifest.text_tables import read_csv, read_jsonl\n"
+        "from scoring.errors import InputError\n"
+        f"try:\n    (read_jsonl if {data[:1] == b'{'} else read_csv)({data!r}, 'f')\n"
+        "except InputError:\n    raise SystemExit(1) from None\n"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(4)]
+    assert [(run.returncode, run.stderr) for run in runs] == [(1, "")] * 4
+
+
+def test_names_are_found_where_a_quoted_cell_goes_beyond_what_is_read_for_them():
+    long = "x\n" * (1 << 20)
+    table = read_csv(f'key,"a\nlabel"\n1,"{long}"\n2,y\n'.encode(), "f")
+    assert table.column_names == ["key", "a\nlabel"]
+    assert table["a\nlabel"].to_pylist() == [long, "y"]
+    table = read_csv(("key,code\n" + "7,007\n" * (1 << 18)).encode(), "f")
+    assert (table.num_rows, table["code"][5].as_py(), table["key"].type) == (1 << 18, "007", pa.int64())
