@@ -89,11 +89,12 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
     known = read_known(request.labelled, request.label) if request.labelled else None
     left_out = read_known(request.exclude, labels=False) if request.exclude else None
     has_own = known is not None and known.labels is not None
-    from_table = bool(request.labelled_where) or (known is not None and not has_own)
+    given = request.given_column(table)
+    from_table = bool(request.labelled_where) or (known is not None and not has_own) or given is not None
     needs = request.needs(table, signals, labels_of_table=from_table)
     rows = read_rows(table, needs)
     labelled = _labelled(table, request, rows, known)
-    notes: list[str] = []
+    notes = _nothing_labelled(request, known, rows)
     excluded = np.zeros(len(rows), bool)
     if left_out is not None:
         at = left_out.rows(rows)
@@ -101,7 +102,7 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
         notes.append(f"{int((at >= 0).sum()):,} of {len(at):,} keys of {left_out.path} are in the table and excluded")
     excluded[labelled.rows] = False
     plan = request.plan
-    ready = prepare(rows, plan, labelled, excluded=excluded, signals=signals, group=request.group)
+    ready = prepare(rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, given=given)
     _refuse_budget(request, rows, ready, labelled, excluded)
     others: dict[str, Known | Stored] = {}
     if request.graph:
@@ -120,6 +121,16 @@ def _graph(request: Request, rows: Rows, ready: Ready, *, write: bool) -> Stored
     if ready.pool.vectors is None:
         raise ValueError("a strategy that uses a graph goes by vectors")
     return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool.vectors, rows.model, write=write)
+
+
+def _nothing_labelled(request: Request, known: Known | None, rows: Rows) -> list[str]:
+    """Say that what should name labelled rows names none: right before the first batch, a slip of the pen after it."""
+    notes = []
+    if known is not None and not len(known.keys):
+        notes.append(f"--labelled {request.labelled} names no key: nothing is labelled by it")
+    if rows.truths is not None and not rows.truths.any():
+        notes.append(f"no row meets --labelled-where {request.labelled_where!r}: nothing is labelled by it")
+    return notes
 
 
 def _labelled(table: Table, request: Request, rows: Rows, known: Known | None) -> Labelled:

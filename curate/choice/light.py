@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.choice.plan import Plan
+from curate.choice.rows import Codes
 from curate.dedup.rows import space
 from curate.selectors import Pool
 from scoring.errors import InputError
@@ -37,6 +38,22 @@ class Labelled:
             object.__setattr__(self, "codes", np.full(len(self.rows), -1, np.int64))
         if len(self.codes) != len(self.rows) or (len(self.codes) and self.codes.max() >= len(self.classes)):
             raise ValueError(f"{len(self.rows)} rows, {len(self.codes)} codes of {len(self.classes)} classes")
+
+    def among(self, given: Codes) -> tuple["Labelled", NDArray[np.int64]]:
+        """Return the same with the classes of a column beside their own, and the class of every row.
+
+        Args:
+            given: classes that a table gives its rows, shape (N,).
+
+        Returns:
+            the labelled rows, and codes of shape (N,): what is said of a labelled row, else what is given; -1 for none.
+        """
+        classes = tuple(sorted({*self.classes, *given.names}))
+        place = {name: code for code, name in enumerate(classes)}
+        codes = np.array([*(place[name] for name in self.classes), -1], np.int64)[self.codes]
+        everyone = np.array([*(place[name] for name in given.names), -1], np.int64)[given.codes]
+        everyone[self.rows[codes >= 0]] = codes[codes >= 0]
+        return Labelled(self.rows, codes, classes), everyone
 
 
 def with_chances(pool: Pool, labelled: Labelled, plan: Plan, *, draws: bool = False) -> tuple[Pool, dict[str, Any]]:

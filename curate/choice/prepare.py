@@ -11,6 +11,7 @@ from curate.choice.plan import Groups, Plan
 from curate.choice.rows import ODD, Rows
 from curate.choice.signals import Signal
 from curate.choice.strategy import HEEDS
+from curate.counted import counted
 from curate.dedup.rows import space
 from curate.selectors import HOW_TO_GET, Pool, Selector
 from curate.selectors.mixing import rank_share
@@ -18,7 +19,7 @@ from scoring.errors import InputError
 
 BLOCK = 65_536
 HOW_TO_LABEL = (
-    "needs the classes of some labelled rows; give them with --labelled FILE (columns key and label) or with "
+    "needs the classes of some labelled rows, got {}; give them with --labelled FILE (columns key and label) or with "
     "--labelled-where CONDITION and --label COLUMN, or take --strategy auto, which does without"
 )
 
@@ -77,6 +78,7 @@ def prepare(
     excluded: NDArray[np.bool_] | None = None,
     signals: Signals | None = None,
     group: str | None = None,
+    given: str | None = None,
 ) -> Ready:
     """Make the pool of a plan, with the chances of a light model where the strategy asks for them.
 
@@ -90,6 +92,7 @@ def prepare(
         excluded: rows that may not be picked, shape (N,) bool.
         signals: which columns say what a row is worth.
         group: column of names whose values are the groups of the plan.
+        given: column of the classes of all rows, for strategies that go by classes that are given.
 
     Raises:
         InputError: if the strategy needs labels, or a column, and there is none.
@@ -103,9 +106,15 @@ def prepare(
     taken[labelled.rows] = True
     open_rows = inside & (why < 0) & ~taken & (~excluded if excluded is not None else True)
     place = np.cumsum(inside) - 1  # row of the pool of each row inside
-    codes = np.full(len(at), -1, np.int64)
     usable = inside[labelled.rows]
-    codes[place[labelled.rows[usable]]] = labelled.codes[usable]
+    notes: list[str] = []
+    if given is None:
+        codes = np.full(len(at), -1, np.int64)
+        codes[place[labelled.rows[usable]]] = labelled.codes[usable]
+    else:
+        labelled, everyone = labelled.among(rows.texts[given])
+        codes = everyone[at]
+        notes += _without_class(given, everyone[open_rows])
     vectors = _inside(rows, at) if needs_vectors(plan, selector) else None
     fields: dict[str, Any] = _numbers(rows, signals, at)
     pool = Pool(
@@ -115,19 +124,31 @@ def prepare(
         labels=codes if labelled.classes else None,
         **fields,
     )
-    notes: list[str] = []
     model: dict[str, Any] = {}
     wanted = CHANCES & set(selector.needs)
     if vectors is not None and (wanted or plan.strategy in HEEDS):
         pool, model = with_chances(pool, labelled, plan, draws="draws" in wanted)
         if wanted and not model:
-            raise InputError(f"the strategy {plan.strategy} {HOW_TO_LABEL}")
+            raise InputError(_missing(plan.strategy, "labels", labelled))
         notes += told(model, labelled)
     for need in selector.needs:
         if getattr(pool, need) is None:
-            raise InputError(_missing(plan.strategy, need))
+            raise InputError(_missing(plan.strategy, need, labelled))
     groups = _groups(rows, group, at) if group is not None else None
     return Ready(pool, at, groups, labelled.classes, reasons, why, model, tuple(notes))
+
+
+def _without_class(column: str, codes: NDArray[np.int64]) -> list[str]:
+    """Say how many candidates have no class in a column; refuse where none has one, for that would be chance alone."""
+    without = int((codes < 0).sum())
+    if len(codes) and without == len(codes):
+        raise InputError(
+            f"expected classes in column {column!r}, got none in the {without:,} rows that may be picked; "
+            "name another with --label, or take --strategy random"
+        )
+    if not without:
+        return []
+    return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, which count as a class of their own"]
 
 
 def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
@@ -137,7 +158,7 @@ def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
     return Groups(codes, [*column.names, "(no value)"])
 
 
-def _missing(strategy: str, need: str) -> str:
+def _missing(strategy: str, need: str, labelled: Labelled) -> str:
     flags = {
         "uncertainty": "--score COLUMN, such as unc_losspred, or max:COLUMN or min:COLUMN for any column of numbers",
         "quality": "--quality COLUMN, such as unc_losspred",
@@ -145,7 +166,8 @@ def _missing(strategy: str, need: str) -> str:
         "holdout_loss": "--loss COLUMN and --holdout-loss COLUMN",
     }
     if need in ("labels", *CHANCES):
-        return f"the strategy {strategy} {HOW_TO_LABEL}"
+        got = f"{counted(len(labelled.rows), 'row')} without a class" if len(labelled.rows) else "none"
+        return f"the strategy {strategy} {HOW_TO_LABEL.format(got)}"
     return f"the strategy {strategy} needs {flags.get(need, HOW_TO_GET[need])}"
 
 

@@ -134,6 +134,22 @@ class Request:
             needs_vectors(plan, plan.selector()), signals.columns, tuple(dict.fromkeys(texts)), self.labelled_where
         )
 
+    def given_column(self, table: Table) -> str | None:
+        """Return the column of the classes of all rows, where the strategy goes by them; else None.
+
+        Raises:
+            InputError: if it goes by them and there is no such column.
+        """
+        if "labels" not in self.plan.selector().needs:
+            return None
+        column = self.label_column(table)
+        if column is None:
+            raise InputError(
+                f"{self.strategy} with these settings goes by a class of each row, and {table.path} has no column "
+                f"{LABEL!r}; name the column with --label"
+            )
+        return column
+
     def label_column(self, table: Table) -> str | None:
         """Return the column of the table's own labels, or None.
 

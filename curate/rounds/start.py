@@ -87,11 +87,10 @@ def _check_strategy(asked: Mapping[str, Any], guard: Mapping[str, Any]) -> None:
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
         if need in selector.needs and not guard.get(flag):
             raise InputError(f"the strategy {asked.get('strategy')} needs a column of numbers; name it with --{flag}")
-    for need in ("loss", "holdout_loss"):
-        if need in selector.needs:
-            raise InputError(
-                f"the strategy {asked.get('strategy')} is for tables whose labels are all known; take auto"
-            )
+    if {"loss", "holdout_loss", "labels"} & set(selector.needs):
+        settings = ", ".join(f"{name}={value}" for name, value in asked.get("parameters", {}).items())
+        which = f"{asked.get('strategy')}{f' with {settings}' if settings else ''}"
+        raise InputError(f"the strategy {which} is for tables whose labels are all known; take auto")
 
 
 def _refuse_taken(path: Path, table: str | Path) -> None:

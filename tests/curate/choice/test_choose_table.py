@@ -27,7 +27,7 @@ def decisions_of(result):
 
 @pytest.fixture
 def scores(tmp_path):
-    return table(tmp_path / "s.parquet", 60)
+    return table(tmp_path / "s.parquet", 60, empty=[None, ""] * 30)
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -262,9 +262,18 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ),
         (
             {"strategy": "margin"},
-            "the strategy margin needs the classes of some labelled rows; give them with --labelled",
+            "the strategy margin needs the classes of some labelled rows, got none; give them with --labelled",
+        ),
+        (
+            {"strategy": "badge", "labelled_where": LABELLED, "label": "empty"},
+            "badge needs the classes of some labelled rows, got 10 rows without a class",
         ),
         ({"strategy": "badge"}, "the strategy badge needs the classes"),
+        (
+            {"strategy": "stratified", "settings": {"by": "given"}, "label": "empty"},
+            "expected classes in column 'empty', got none in the 60 rows that may be picked; name another with --label",
+        ),
+        ({"strategy": "stratified"}, "the strategy stratified needs the classes of some labelled rows, got none"),
         ({"strategy": "bald"}, "the strategy bald needs the classes"),
         ({"strategy": "score"}, "the strategy score needs --score COLUMN"),
         ({"strategy": "rho-loss"}, "the strategy rho-loss needs --loss COLUMN and --holdout-loss COLUMN"),
@@ -292,6 +301,41 @@ def test_what_cannot_be_asked_is_one_line_and_writes_nothing(scores, tmp_path, g
         choose_table(scores, tmp_path / "b.parquet", **given)
     assert "\n" not in str(error.value)
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("shares", ["proportional", "equal"])
+def test_stratified_by_given_classes_takes_its_share_of_each(tmp_path, shares):
+    """Four of every five rows are of one class: 8 of 10 picks, or as many as of each other class."""
+    species = ["cat" if i % 5 else ("dog", "emu")[i // 5 % 2] for i in range(60)]
+    source = table(tmp_path / "s.parquet", 60, label=None, species=species)
+    asked = {"settings": {"by": "given", "shares": shares}, "label": "species"}
+    result = choose_table(source, tmp_path / "b.parquet", "stratified", 10, **asked)
+    found = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
+    assert found == [8, 1, 1] if shares == "proportional" else sorted(found) == [3, 3, 4]
+    assert verify(result.receipt).identical
+    labels = csv(tmp_path / "l.csv", [("img/000.png", "dog"), ("img/001.png", "yak")], header="key,species")
+    result = choose_table(source, tmp_path / "c.parquet", "stratified", 9, labelled=labels, **asked)
+    found = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
+    assert sum(found) == 9
+    if shares == "equal":
+        assert found[1] < found[0]  # one dog is labelled already
+    with pytest.raises(InputError, match=r"stratified .* goes by a class of each row, and .* has no column 'label'"):
+        choose_table(source, None, "stratified", 3, settings={"by": "given"}, dry_run=True)
+
+
+def test_rows_without_a_given_class_are_told_and_count_as_a_class(tmp_path):
+    source = table(tmp_path / "s.parquet", 60, label=[("a", None, "b")[i % 3] for i in range(60)])
+    result = choose_table(source, tmp_path / "b.parquet", "stratified", 30, settings={"by": "given"})
+    assert [batch_of(result)["label"].to_pylist().count(name) for name in ("a", "b", None)] == [10, 10, 10]
+    assert "20 of 60 candidates without label, which count as a class of their own" in result.notes
+
+
+def test_nothing_that_is_labelled_is_a_note_for_it_may_be_the_first_batch(scores, tmp_path):
+    labels = csv(tmp_path / "l.csv", [])
+    result = choose_table(scores, None, budget=3, labelled=labels, dry_run=True)
+    assert result.notes == [f"--labelled {labels} names no key: nothing is labelled by it"]
+    result = choose_table(scores, None, budget=3, labelled_where="label = 'no'", dry_run=True)
+    assert result.notes == ["no row meets --labelled-where \"label = 'no'\": nothing is labelled by it"]
 
 
 def test_labelled_keys_that_are_not_in_the_table_are_counted_and_named(scores, tmp_path):
