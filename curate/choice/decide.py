@@ -14,6 +14,7 @@ from curate.choice.prepare import Ready, prepare
 from curate.choice.request import Request
 from curate.choice.rows import Rows, read_rows
 from curate.choice.words import EXCLUDED, GATED, LABELLED, MISSING, NOT_PICKED, NOT_SCORED, PICKED, Verdict
+from curate.counted import counted
 from curate.filters import Amount
 from curate.graph import Stored, stored_graph
 from curate.selectors.graphs import USERS, uses_graph, with_graph
@@ -99,7 +100,8 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
     if left_out is not None:
         at = left_out.rows(rows)
         excluded[at[at >= 0]] = True
-        notes.append(f"{int((at >= 0).sum()):,} of {len(at):,} keys of {left_out.path} are in the table and excluded")
+        n_keys = counted(len(at), "key")
+        notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: not to be picked")
     excluded[labelled.rows] = False
     plan = request.plan
     ready = prepare(rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, given=given)
@@ -163,7 +165,11 @@ def _refuse_budget(request: Request, rows: Rows, ready: Ready, labelled: Labelle
         "without what the strategy goes by": int((ready.why >= 0).sum()),
     }
     why = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
-    most = f"between 1 and the {n:,} rows that may be picked" if n else "at least 1, but no row is left to be picked"
+    most = (
+        f"between 1 and the {counted(n, 'row')} that may be picked"
+        if n
+        else "at least 1, but no row is left to be picked"
+    )
     raise InputError(
         f"the budget must be {most}, got {amount.count or amount.text}; {table_words(len(rows), why)}; ask for fewer"
     )
@@ -175,7 +181,8 @@ def table_words(n: int, why: str) -> str:
     >>> table_words(10, "2 labelled")
     'of 10 rows 2 labelled'
     """
-    return f"of {n:,} rows {why}" if why else f"there are {n:,} rows"
+    rows = counted(n, "row")
+    return f"of {rows} {why}" if why else f"there {'is' if n == 1 else 'are'} {rows}"
 
 
 def _verdict(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from curate.choice.rows import Rows
 from curate.columns import KEY, closest
+from curate.counted import counted
 from curate.digests import RowDigest, key_bytes, plain, tie_breaks
 from curate.export.csv_file import unguarded
 from curate.export.text import read_text
@@ -153,7 +154,8 @@ def refuse_strangers(known: Known, found: NDArray[np.int64], table: str) -> None
     lost = np.flatnonzero(found < 0)
     if len(lost):
         named = ", ".join(repr(known.keys[at].decode("utf-8", "replace")) for at in lost[:N_NAMED].tolist())
+        keys = counted(len(known.keys), "labelled key")
         raise InputError(
-            f"{len(lost):,} of {len(known.keys):,} labelled keys in {known.path} are not in {table}, such as {named}; "
-            "write them as the table does, or take them out"
+            f"expected the labelled keys of {known.path} in {table}, got {len(lost):,} of {keys} not there, such as "
+            f"{named}; write them as the table does, or take them out"
         )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from curate.choice.plan import Plan
 from curate.choice.rows import Codes
+from curate.counted import counted
 from curate.dedup.rows import space
 from curate.selectors import Pool
 from scoring.errors import InputError
@@ -104,7 +105,7 @@ def told(model: dict[str, Any], labelled: Labelled) -> list[str]:
         if labelled.classes or not len(labelled.rows):
             return []
         return ["the labelled rows have no classes, so they count for diversity alone; --label names their column"]
-    text = f"light model: {model['rows']:,} labelled rows of {model['classes']:,} class{'es' * (model['classes'] > 1)}"
+    text = f"light model: {counted(model['rows'], 'labelled row')} of {counted(model['classes'], 'class', 'classes')}"
     notes = [text + (f", temperature {model['temperature']:.3g}" if model["temperature"] != 1 else "")]
     if model["classes"] == 1:
         notes.append("all labelled rows are of one class: nothing tells yet what is uncertain")

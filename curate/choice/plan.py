@@ -10,6 +10,7 @@ from curate.choice.gaps import first_too_near
 from curate.choice.grouped import pick_in_groups
 from curate.choice.shares import group_order, water_fill
 from curate.choice.strategy import SAFE_GATE, can_discount, guard, make_selector
+from curate.counted import counted
 from curate.filters import Amount
 from curate.selectors import Pool, Selector
 from scoring.errors import InputError
@@ -168,7 +169,7 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
 def _check_budget(asked: int, most: int) -> None:
     if not 1 <= asked <= most:
         raise InputError(
-            f"the budget must be between 1 and the {most:,} rows that may be picked, got {asked:,}"
+            f"the budget must be between 1 and the {counted(most, 'row')} that may be picked, got {asked:,}"
             + ("; every row is labelled or left out" if not most else "")
         )
 
@@ -235,7 +236,8 @@ def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
         raise ValueError("a pool that was checked has vectors")
     n, distance = first_too_near(pool.vectors, pool.labelled, chosen.rows, least)
     if n == len(chosen.rows):
-        note = f"all {n:,} picks are at least {least:g} from one another and from the labelled rows"
+        picks = "the one pick is" if n == 1 else f"all {n:,} picks are"
+        note = f"{picks} at least {least:g} from one another and from the labelled rows"
         return replace(chosen, notes=(*chosen.notes, note))
     note = (
         f"stopped after {n:,} of {chosen.asked:,}: the next pick is {distance:.3g} from a row that is chosen or "

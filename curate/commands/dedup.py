@@ -10,6 +10,7 @@ from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.progress import Bar
 from curate.commands.report import emit, say, show_table
+from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.dedup.run import DedupResult
@@ -232,7 +233,7 @@ def _draw(
         label=label,
         overwrite=overwrite,
     )
-    say(f"sheet: {sheet}: {drawn:,} of {result.n_groups:,} groups, the most doubtful first")
+    say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
 
 
 def _report(result: "DedupResult", dry_run: bool) -> None:
@@ -241,16 +242,17 @@ def _report(result: "DedupResult", dry_run: bool) -> None:
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
     rows += [("dropped", n, name) for name, n in result.dropped_by.items()]
     rows += [("failed", n, status) for status, n in result.failed_by.items()]
-    rows.append(("groups", result.n_groups, f"the largest has {result.largest:,} rows" if result.n_groups else ""))
+    rows.append(
+        ("groups", result.n_groups, f"the largest has {counted(result.largest, 'row')}" if result.n_groups else "")
+    )
     if result.n_leaks:
         rows.append(("in the other", result.n_leaks, "rows that --against has too"))
     show_table(rows, right=1)
     if result.n_conflicts:
-        say(
-            f"{result.n_conflicts:,} groups carry different labels, perhaps labelling errors; the groups table has all:"
-        )
+        groups = counted(result.n_conflicts, "group carries", "groups carry")
+        say(f"{groups} different labels, perhaps labelling errors; the groups table has all:")
         for each in result.conflicts:
-            say(f"  {each['kept_key']}: {', '.join(each['labels'])} ({each['size']:,} rows)")
+            say(f"  {each['kept_key']}: {', '.join(each['labels'])} ({counted(each['size'], 'row')})")
     if result.planted is not None:
         show_table(result.planted.table(), header=result.planted.header())
         for line in result.planted.lines():

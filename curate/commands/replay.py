@@ -7,6 +7,7 @@ import typer
 
 from curate.commands.options import Overwrite, Quiet
 from curate.commands.report import emit, say, show_table
+from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.rounds.simulation import Simulation
@@ -58,7 +59,7 @@ def run(
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         if not quiet:
-            say(f"{name}, seed {seed}, {labels:,} labels: {accuracy:.1%}")
+            say(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
     found = simulate(
         table,

@@ -9,6 +9,7 @@ import typer
 from curate.commands import replay
 from curate.commands.options import Overwrite, Seed, SourceImageColumn, SourceKey, SourcePathColumn, SourceRoot
 from curate.commands.report import emit, say, show_table
+from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
@@ -114,8 +115,9 @@ def init(
         **asked,
     )
     fixed = opened.settings
-    say(f"{folder}: rounds of {fixed.batch:,} of the {fixed.n_rows:,} rows of {table}, by {fixed.strategy}")
-    say(f"{fixed.holdout:,} images are held out, {fixed.n_control:,} of each batch are drawn at random")
+    say(f"{folder}: rounds of {fixed.batch:,} of the {counted(fixed.n_rows, 'row')} of {table}, by {fixed.strategy}")
+    held_out = counted(fixed.holdout, "image is held out", "images are held out")
+    say(f"{held_out}, {counted(fixed.n_control, 'of each batch is', 'of each batch are')} drawn at random")
     say(f"go on with: curate round next {folder}")
 
 
@@ -155,12 +157,13 @@ def next_(
     picked, model = made.state["picked"], made.state["model"]
     for note in made.notes:
         say(note)
-    held_out = f", {picked['holdout']:,} that are held out" if picked["holdout"] else ""
-    say(f"round {made.number}: {picked['strategy']:,} images by strategy, {picked['control']:,} at random{held_out}")
+    held_out = f", {counted(picked['holdout'], 'that is', 'that are')} held out" if picked["holdout"] else ""
+    by_strategy = counted(picked["strategy"], "image")
+    say(f"round {made.number}: {by_strategy} by strategy, {picked['control']:,} at random{held_out}")
     if model and model["holdout"]["n"]:
         found = model["holdout"]
         interval = f"{found['low']:.1%} to {found['high']:.1%}"
-        say(f"light model of {model['n_labels']:,} labels: {found['accuracy']:.1%} right ({interval})")
+        say(f"light model of {counted(model['n_labels'], 'label')}: {found['accuracy']:.1%} right ({interval})")
     say(f"to annotate: {made.export}")
 
 
@@ -203,8 +206,8 @@ def _tell_import(found: "ImportResult") -> None:
         say(note)
     news = found.news
     say(
-        f"{found.labels:,} labels, {found.skipped:,} skipped: {len(news.new):,} new, {len(news.changed):,} changed, "
-        f"{len(news.repeated):,} known already"
+        f"{counted(found.labels, 'label')}, {found.skipped:,} skipped: {len(news.new):,} new, "
+        f"{len(news.changed):,} changed, {len(news.repeated):,} known already"
     )
     if found.written is not None:
         say(f"labels: {found.written}")
@@ -236,8 +239,8 @@ def _tell_status(found: "Status") -> None:
     for line in found.changed:
         say(f"CHANGED: {line}")
     counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
-    say(f"{found.path}: {found.rounds:,} rounds, {found.asked:,} images asked: {counts}")
-    say(f"{found.held_out[1]:,} of {found.held_out[0]:,} held-out images have a class")
+    say(f"{found.path}: {counted(found.rounds, 'round')}, {counted(found.asked, 'image')} asked: {counts}")
+    say(f"with a class: {found.held_out[1]:,} of {counted(found.held_out[0], 'held-out image')}")
     if found.classes:
         most_first = sorted(found.classes.items(), key=lambda one: one[1], reverse=True)
         show_table(most_first, header=("class", "labels to learn from"), right=1)
@@ -246,8 +249,8 @@ def _tell_status(found: "Status") -> None:
         said = "not defined" if alpha is None else f"{alpha:.3f}"
         people = f" ({', '.join(found.annotators)})" if found.annotators else ""
         say(
-            f"annotators{people} agree on {found.agreement['pairs']:.1%} of pairs in {found.agreement['n_keys']:,} "
-            f"images, alpha {said}"
+            f"annotators{people} agree on {found.agreement['pairs']:.1%} of pairs in "
+            f"{counted(int(found.agreement['n_keys']), 'image')}, alpha {said}"
         )
     if found.tied:
         more = ", ..." if len(found.tied) < found.counts["tied"] else ""

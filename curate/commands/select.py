@@ -7,6 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.report import emit, say, show_table
+from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.choice.run import ChoiceResult
@@ -200,7 +201,7 @@ def _draw(result: "ChoiceResult", plot: Path, overwrite: bool) -> None:
     from curate.choice.plot import gain_picture
     from curate.report.sheet import save_sheet
 
-    title = f"{result.strategy}: {result.picked:,} picked of {result.n_rows:,} rows"
+    title = f"{result.strategy}: {result.picked:,} picked of {counted(result.n_rows, 'row')}"
     save_sheet(gain_picture(result.gains, title), plot, overwrite=overwrite)
 
 
@@ -215,8 +216,8 @@ def _report(result: "ChoiceResult", dry_run: bool, plot: Path | None) -> None:
     show_table(rows, right=1)
     if result.groups:
         shares = sorted(result.groups.values())
-        span = f"{shares[0]:,}" if shares[0] == shares[-1] else f"{shares[0]:,} to {shares[-1]:,}"
-        say(f"{len(shares):,} group{'s' * (len(shares) > 1)}, {span} rows of each")
+        span = f"{shares[0]:,} to " if shares[0] != shares[-1] else ""
+        say(f"{counted(len(shares), 'group')}, {span}{counted(shares[-1], 'row')} of each")
     if dry_run:
         for each in result.first:
             say(f"would pick: {each['rank']}. {each['key']}")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from curate.commands.report import emit, say
+from curate.counted import counted
 
 
 def run(
@@ -44,9 +45,9 @@ def _subset(receipt: Path, table: Path | None, json_: bool) -> bool:
     for line in result.notes + result.different:
         say(line)
     if result.identical:
-        say(f"identical: {result.n_rows:,} rows were decided again, and every one is the same")
+        say(f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same")
     else:
-        say(f"different: {result.n_different:,} differences in {result.n_rows:,} rows")
+        say(f"different: {counted(result.n_different, 'difference')} in {counted(result.n_rows, 'row')}")
     return result.identical
 
 

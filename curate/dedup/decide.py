@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.counted import counted
 from curate.dedup.chains import find_chains
 from curate.dedup.finders import Options, build
 from curate.dedup.keep import Criterion, keep_order
@@ -129,11 +130,13 @@ def _graph(rows: Rows, request: Request, path: str | Path, *, write: bool) -> St
 
 
 def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
-    notes = [f"{n:,} rows have {what}: not compared by embedding" for what, n in rows.odd.items()]
+    notes = [f"{counted(n, 'row has', 'rows have')} {what}: not compared by embedding" for what, n in rows.odd.items()]
     if rows.signature is not None:
         blank = int((rows.ok & ~rows.signature.any(1)).sum())
         if blank:
-            notes.append(f"{blank:,} rows show one flat colour or have no signature: not compared by signature")
+            notes.append(
+                f"{counted(blank, 'row')} of one flat colour or without a signature: not compared by signature"
+            )
     for search in searches.values():
         notes += search.notes
     return notes

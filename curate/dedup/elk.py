@@ -29,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from curate.counted import counted
 from scoring.distributions.bessel import log_series, ratio
 from scoring.errors import InputError
 
@@ -131,9 +132,13 @@ class Radius:
         """Return what a person should know of the radius."""
         said = [f"cosine {self.threshold:g} at the median kappa {self.median:.4g}; loosest pair {self.loosest:.4f}"]
         if self.n_low:
-            said.append(f"{self.n_low:,} rows with a kappa below {self.floor:.4g} are compared as if they had that")
+            said.append(
+                f"{counted(self.n_low, 'row')} with a kappa below {self.floor:.4g}: compared as if it were that"
+            )
         if self.n_high:
-            said.append(f"{self.n_high:,} rows with a kappa above {HIGHEST_KAPPA:g} are compared as if they had that")
+            said.append(
+                f"{counted(self.n_high, 'row')} with a kappa above {HIGHEST_KAPPA:g}: compared as if it were that"
+            )
         return said
 
 

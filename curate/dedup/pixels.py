@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.counted import counted
 from curate.dedup.originals import Original, Originals
 from curate.dedup.rows import Rows
 from curate.manifest import SourceOptions
@@ -59,7 +60,7 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, Images]]) -> list[str]:
                     problems.append(problem)
         n_read += len(wanted)
         rows.texts["pixels"] = pa.chunked_array([pa.array(digests, pa.large_string())])
-    notes = [f"pixels: {n_read:,} images were read again, which could have the same pixels as another"]
+    notes = [f"pixels: {counted(n_read, 'image was', 'images were')} read again, with pixels that another may have too"]
     if problems:
         notes.append(f"pixels: {len(problems):,} of them could not be read, such as {problems[0]}")
     return notes

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import STATUS
+from curate.counted import counted
 from curate.dedup.originals import Originals, drawn_rows
 from curate.dedup.planted import EDIT, ORIGINAL, Digest, Planted, plant, scorer_of
 from curate.manifest import SourceOptions
@@ -136,15 +137,16 @@ class RecallReport:
         all_ = self.overall
         out = [
             f"recall of planted copies {all_.found / all_.n:.3f} (95 %: {all_.low:.3f} to {all_.high:.3f}): "
-            f"{all_.found:,} of {all_.n:,} found, {len(self.kinds)} edits of each of {self.images:,} images, "
+            f"{all_.found:,} of {all_.n:,} found, {len(self.kinds)} edits of each of {counted(self.images, 'image')}, "
             f"seed {self.seed}; the mix of edits decides this number, so read it by kind"
         ]
         if self.elsewhere:
-            out.append(f"{self.elsewhere:,} copies were linked, but not with their original or its group: not found")
+            copies = counted(self.elsewhere, "copy was", "copies were")
+            out.append(f"{copies} linked, but not with the original or its group: not found")
         if self.failed:
-            out.append(f"{self.failed:,} copies could not be scored and count as missed")
+            out.append(f"{counted(self.failed, 'copy', 'copies')} could not be scored: counted as missed")
         if self.shrunk:
-            out.append(f"{self.shrunk:,} of {self.images:,} images were made smaller before they were edited")
+            out.append(f"made smaller before the edits: {self.shrunk:,} of {counted(self.images, 'image')}")
         if self.unread:
             named = [f"{key} ({why})" for key, why in list(self.unread.items())[:_NAMED]]
             more = f", and {len(self.unread) - _NAMED:,} more" if len(self.unread) > _NAMED else ""

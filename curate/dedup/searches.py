@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from curate.counted import counted
 from curate.dedup.elk import Radius
 from curate.dedup.links import Links, best_of, first_of, joined
 from curate.dedup.rows import Rows
@@ -126,7 +127,7 @@ class NearHash:
             raise ValueError("rows were read without phash")
         self.has = _hashed(rows)
         n_flat = int((rows.has_phash & rows.ok).sum() - self.has.sum())
-        self.notes = (f"{n_flat:,} rows show one flat colour: not compared by hash",) if n_flat else ()
+        self.notes = (f"{counted(n_flat, 'row')} of one flat colour: not compared by hash",) if n_flat else ()
         self.there = np.flatnonzero(self.has)
         self.codes = rows.phash
         self.index = HammingIndex(rows.phash[self.there], int(radius))

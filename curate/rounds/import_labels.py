@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from curate.counted import counted
 from curate.export import Label, Labels, Problem, read_labels
 from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, shown
 from curate.rounds.folder import Folder, held, label_paths
@@ -96,7 +97,9 @@ def import_labels(
             held_votes = opened.votes
             rest = [key for key in opened.rounds[-1].keys if key not in held_votes and key not in come]
             votes += [Vote(key, None, annotator) for key in rest]
-            notes.append(f"{len(rest):,} images of round {opened.rounds[-1].number} without a label count as skipped")
+            one, many = (f"{words} without a label" for words in ("image", "images"))
+            last = opened.rounds[-1].number
+            notes.append(f"{counted(len(rest), f'{one} counts', f'{many} count')} as skipped in round {last}")
         source: dict[str, Any] = {"name": path.name, "sha256": digest, "format": kind, "annotator": annotator}
         source["problems"] = [str(problem) for problem in labels.problems]
         return _add(opened, votes, source, labels, notes)
@@ -151,10 +154,8 @@ def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labe
         notes = [*notes, "every label in the file was there already: nothing was counted twice"]
     if news.changed:
         some = ", ".join(shown(key) for key in news.changed[:N_EXAMPLES])
-        notes = [
-            *notes,
-            f"{len(news.changed):,} earlier answers were replaced by the same annotator's new ones ({some})",
-        ]
+        answers = counted(len(news.changed), "earlier answer was", "earlier answers were")
+        notes = [*notes, f"{answers} replaced by what the same annotator says now ({some})"]
     missing = [key for key in last.keys if key not in held_votes]
     skipped = sum(vote.label is None for vote in votes)
     return ImportResult(

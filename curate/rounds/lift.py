@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.counted import counted
 from curate.probe import Spread
 from curate.rounds.light import Known, fit
 
@@ -98,8 +99,8 @@ def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
     n, n_held_out = arms.n, len(arms.held_out)
     if n < LEAST_CONTROL or n_held_out < LEAST_HELD_OUT:
         text = (
-            f"not enough yet to tell the lift over random: {n:,} control labels of at least {LEAST_CONTROL}, "
-            f"{n_held_out:,} held-out labels of at least {LEAST_HELD_OUT}"
+            f"not enough yet to tell the lift over random: {counted(n, 'control label')} of at least {LEAST_CONTROL}, "
+            f"{counted(n_held_out, 'held-out label')} of at least {LEAST_HELD_OUT}"
         )
         return ArmLift(n, n_held_out, needed=LEAST_CONTROL if n < LEAST_CONTROL else None, text=text)
     generator = np.random.default_rng([seed, 4])

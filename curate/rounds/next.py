@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from curate import __version__
 from curate.columns import KEY, URI
+from curate.counted import counted
 from curate.export import FORMATS, Going, ImageReader, uri_reader, write_batch
 from curate.probe import Probe
 from curate.receipts import ROUND_KIND, environment
@@ -92,7 +93,7 @@ def _refuse_open(folder: Folder, progress: Progress, partial: bool) -> None:
     if missing:
         named = ", ".join(repr(key) for key in missing[:N_NAMED]) + (", ..." if len(missing) > N_NAMED else "")
         raise InputError(
-            f"expected a label for each of the {len(last.keys):,} images of round {last.number}, got none for "
+            f"expected a label for each of the {counted(len(last.keys), 'image')} of round {last.number}, got none for "
             f"{len(missing):,} ({named}); import them, or go on without with --partial"
         )
 

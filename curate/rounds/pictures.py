@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import KEY
+from curate.counted import counted
 from curate.export import ImageReader
 from curate.manifest import ReadError, SourceOptions, open_manifest
 from scoring.errors import InputError
@@ -35,8 +36,8 @@ def reader_of(source: str, options: SourceOptions | None = None) -> Callable[[pa
             place |= {keys[at].as_py(): start + at for at in np.flatnonzero(inside).tolist()}
         if len(wanted) and not place:
             raise InputError(
-                f"{source} has none of the {len(wanted):,} keys of the batch, such as {wanted[0].as_py()!r}; name what "
-                "was scored, and the column of its keys with --key"
+                f"{source} has none of the {counted(len(wanted), 'key')} of the batch, such as {wanted[0].as_py()!r}; "
+                "name what was scored, and the column of its keys with --key"
             )
 
         def read(key: str) -> bytes:

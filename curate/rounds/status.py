@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from curate.counted import counted
 from curate.probe import spread_of
 from curate.rounds.coverage import coverage, sample_of
 from curate.rounds.folder import CONTROL, STOP, STRATEGY, Folder, open_folder
@@ -166,9 +167,13 @@ def _notes(folder: Folder, where: Stand, known: Known) -> list[str]:
     if not held_out:
         notes.append("no rows are held out, so nothing can be said of accuracy")
     elif not labelled:
-        notes.append(f"none of the {held_out:,} held-out images has a label yet, so nothing can be said of accuracy")
+        notes.append(
+            f"none of the {counted(held_out, 'held-out image')} has a label yet, so nothing can be said of accuracy"
+        )
     without = [name for name, count in class_counts(known).items() if not count]
     if without and len(known):
         more = ", ..." if len(without) > N_NAMED else ""
-        notes.append(f"no label of {len(without):,} classes yet: {', '.join(without[:N_NAMED])}{more}")
+        notes.append(
+            f"no label of {counted(len(without), 'class', 'classes')} yet: {', '.join(without[:N_NAMED])}{more}"
+        )
     return notes

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.counted import counted
 from curate.table import open_table
 
 STABLE = 0.99  # kappa of successive models at which predictions count as stable
@@ -83,8 +84,8 @@ def advise(models: Sequence[Mapping[str, Any]], n_labels: int, budget: int | Non
     """
     found = [_stable(models), _unchanged(models), _covered(models), _sure(models)]
     if budget is not None:
-        found.append(Advice("budget", n_labels >= budget, f"{n_labels:,} of {budget:,} labels that were planned"))
-    found.append(Advice("pool", n_left == 0, f"{n_left:,} images are left to ask"))
+        found.append(Advice("budget", n_labels >= budget, f"{n_labels:,} of {counted(budget, 'label')} planned"))
+    found.append(Advice("pool", n_left == 0, f"{counted(n_left, 'image is left', 'images are left')} to ask"))
     return found
 
 

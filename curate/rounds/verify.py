@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate import __version__
+from curate.counted import counted
 from curate.export.labels import shown
 from curate.rounds.comparison import compare_batches
 from curate.rounds.derived import Derived, derive
@@ -60,11 +61,11 @@ class RoundCheck:
 
     def __str__(self) -> str:
         if self.identical:
-            return f"round {self.number}: ok, all {self.n_rows:,} rows were chosen again"
+            return f"round {self.number}: ok, {counted(self.n_rows, 'row was', 'rows were')} chosen again, all the same"
         found = list(self.problems)
         if self.n_different:
             named = "; ".join(self.different[:N_SHOWN]) + ("; ..." if self.n_different > N_SHOWN else "")
-            found.append(f"{self.n_different:,} of {self.n_rows:,} rows differ ({named})")
+            found.append(f"{self.n_different:,} of {counted(self.n_rows, 'row')} not the same ({named})")
         return f"round {self.number}: NOT THE SAME: {'; '.join(found)}"
 
 
@@ -188,7 +189,7 @@ class _Past:
         other = sorted(set(drawn) ^ set(self.held_out))
         if other:
             named = ", ".join(shown(key) for key in other[:N_SHOWN])
-            return [f"{len(other):,} images are held out now or were then, not both: {named}"]
+            return [f"held out now or then, not both: {counted(len(other), 'image')} ({named})"]
         return []
 
     def lost(self, number: int, to: int) -> RoundCheck:

@@ -74,7 +74,7 @@ def test_the_end_says_what_happened_and_where_it_is(folder):
     assert ["dropped", "2", "hash", "<=", "2"] in lines
     assert ["failed", "1", "broken"] in lines
     assert ["groups", "2", "the", "largest", "has", "4", "rows"] in lines
-    assert "1 groups carry different labels" in result.stderr
+    assert "1 group carries different labels" in result.stderr
     for name in NAMES:
         assert name in result.stderr
     assert sorted(path.name for path in folder.iterdir()) == ["scores.parquet", *NAMES]
@@ -268,8 +268,8 @@ def test_zero_and_nan_embeddings_are_told(folder):
     write(folder / "odd.parquet", {"key": ["a", "b", "c"], "embedding": lists(rows)})
     result = run("dedup", "odd.parquet", "-o", "unique.parquet")
     assert result.exit_code == 0
-    assert "1 rows have an embedding of zeros: not compared by embedding" in result.stderr
-    assert "1 rows have an embedding that is missing, NaN or infinite: not compared by embedding" in result.stderr
+    assert "1 row has an embedding of zeros: not compared by embedding" in result.stderr
+    assert "1 row has an embedding that is missing, NaN or infinite: not compared by embedding" in result.stderr
     assert "only embeddings are compared" in result.stderr
     assert pq.read_metadata("unique.parquet").num_rows == 3
 

@@ -55,7 +55,7 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     assert (taken["labels"], taken["new"], taken["missing"]) == (20, 20, 0)
     said = run("status r").stderr
     assert "2 rounds, 60 images asked: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
-    assert "20 of 20 held-out images have a class" in said
+    assert "with a class: 20 of 20 held-out images" in said
     assert "not enough yet to tell the lift over random: 20 control labels of at least 20, 20 held-out" in said
     found = json.loads(run("status r --json --no-lift").stdout)
     assert [point["n_labels"] for point in found["curve"]] == [20, 40]
@@ -86,7 +86,7 @@ def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_eac
     run("init r t.parquet --batch 5 --holdout 0")
     run("next r")
     run("next r --partial")
-    same = ["round 1: ok, all 5 rows were chosen again", "round 2: ok, all 5 rows were chosen again"]
+    same = [f"round {number}: ok, 5 rows were chosen again, all the same" for number in (1, 2)]
     for path, lines in (("r", same), ("r/rounds/0002", same[1:]), ("r/rounds/0001/receipt.json", same[:1])):
         told = CliRunner().invoke(app, ["verify", path])
         assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (0, "", lines)

@@ -318,7 +318,7 @@ def test_stratified_by_given_classes_takes_its_share_of_each(tmp_path, shares):
     found = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
     assert sum(found) == 9
     if shares == "equal":
-        assert found[1] < found[0]  # one dog is labelled already
+        assert sorted([found[0], found[1] + 1, found[2]]) == [3, 3, 4]  # one dog is labelled already
     with pytest.raises(InputError, match=r"stratified .* goes by a class of each row, and .* has no column 'label'"):
         choose_table(source, None, "stratified", 3, settings={"by": "given"}, dry_run=True)
 
@@ -340,7 +340,9 @@ def test_nothing_that_is_labelled_is_a_note_for_it_may_be_the_first_batch(scores
 
 def test_labelled_keys_that_are_not_in_the_table_are_counted_and_named(scores, tmp_path):
     labels = csv(tmp_path / "l.csv", [("img/001.png", "a"), ("typo.png", "b")])
-    with pytest.raises(InputError, match=r"1 of 2 labelled keys in .*l.csv are not in .*s.parquet, such as 'typo.png'"):
+    with pytest.raises(
+        InputError, match=r"keys of .*l\.csv in .*s\.parquet, got 1 of 2 labelled keys not there, such as 'typo"
+    ):
         choose_table(scores, tmp_path / "b.parquet", budget=3, labelled=labels)
 
 

@@ -114,7 +114,9 @@ def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_pat
     found = some.rows(rows)
     keys = [f"img/{place:03}.png" for place in rows.place[found[found >= 0]]]
     assert keys == ["img/003.png", "img/000.png"]
-    with pytest.raises(InputError, match=r"2 of 4 labelled keys in labels.csv .* such as 'img/999.png', 'IMG/001.png'"):
+    with pytest.raises(
+        InputError, match=r"keys of labels.csv in .*, got 2 of 4 .* such as 'img/999.png', 'IMG/001.png'"
+    ):
         refuse_strangers(some, found, "s.parquet")
     refuse_strangers(some, np.abs(found), "s.parquet")
 

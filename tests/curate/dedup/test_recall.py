@@ -315,7 +315,7 @@ def test_a_copy_that_cannot_be_scored_counts_as_missed():
     made.copies = made.copies.set_column(at, "status", pa.array(["ok", "corrupt", "ok"]))
     report = count_found(made, [hits("hash", (0, 4), (2, 4))], KINDS)
     assert (report.failed, report.overall.found, report.overall.n) == (1, 2, 3)
-    assert any("1 copies could not be scored" in line for line in report.lines())
+    assert any("1 copy could not be scored: counted as missed" in line for line in report.lines())
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_pictures_of_one_colour_are_not_the_same_by_their_hash():
     search = NearHash(rows, 2)
     assert as_pairs(search.links(np.arange(4), np.ones(4, bool))) == {(2, 3), (3, 2)}
     assert as_pairs(search.foreign(rows, np.ones(4, bool))) == {(2, 3), (3, 2), (2, 2), (3, 3)}
-    assert search.notes == ("2 rows show one flat colour: not compared by hash",)
+    assert search.notes == ("2 rows of one flat colour: not compared by hash",)
 
 
 def links(*pairs):

@@ -212,7 +212,7 @@ def test_a_later_import_corrects_and_the_earlier_file_stays(tmp_path, truth):
     second = import_labels(tmp_path / "r", sheet(tmp_path / "b.csv", [(keys[0], "bee", "ann")]))
     assert second.written.name == "labels-0002.parquet"
     assert second.news.changed == [keys[0]]
-    assert any("1 earlier answers were replaced" in note for note in second.notes)
+    assert any("1 earlier answer was replaced" in note for note in second.notes)
     assert first.written.read_bytes() == bytes_of_first
     assert open_folder(tmp_path / "r").votes.labels_of(keys[0]) == ["bee"]
 
