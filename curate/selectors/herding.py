@@ -40,16 +40,25 @@ class MaxHerding:
     cost: ClassVar[str] = "O(NRD) per 1,000 picks, R = 4,096 references; at most 0.5 GB, whatever N and K"
 
     def __post_init__(self) -> None:
-        _check_herding(self.bandwidth, self.exact_rows, self.references, self.shortlist)
+        check_bandwidth(self.bandwidth)
+        if self.exact_rows < 1 or self.references < 1 or self.shortlist < STAGE:
+            raise InputError(
+                f"exact_rows and references must be at least 1 and shortlist at least {STAGE},"
+                f" got {self.exact_rows}, {self.references} and {self.shortlist}"
+            )
+
+    def weights(self, pool: Pool) -> NDArray[np.float32]:
+        """Return what covering each candidate counts, shape (M,): 1."""
+        return np.ones(len(pool.candidates), np.float32)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
-        return _herd(self, pool, np.ones(len(pool.candidates), np.float32), budget, seed)
+        return _herd(self, pool, self.weights(pool), budget, seed)
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(MaxHerding):
     """Cover what is not yet known: MaxHerding in which a row counts 1 - margin, as soon as there are probabilities.
 
     max over S of mean_x u(x) q(x) max_{y in S or labelled} exp(-|x - y|^2 / (2 bandwidth^2)), greedily, where u is
@@ -63,21 +72,9 @@ class Auto:
     stays, which is as good on the digits and has no parameter to go wrong.
     """
 
-    bandwidth: float = 0.5
-    exact_rows: int = 5_000
-    references: int = 4_096
-    shortlist: int = 65_536
-    needs: ClassVar[tuple[str, ...]] = ("vectors",)
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = MaxHerding.cost
-
-    def __post_init__(self) -> None:
-        _check_herding(self.bandwidth, self.exact_rows, self.references, self.shortlist)
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
-        check(pool, budget, self.needs)
-        return _herd(self, pool, worth(pool), budget, seed)
+    def weights(self, pool: Pool) -> NDArray[np.float32]:
+        """Return what covering each candidate counts, shape (M,): ``worth``."""
+        return worth(pool)
 
 
 def worth(pool: Pool) -> NDArray[np.float32]:
@@ -92,16 +89,7 @@ def worth(pool: Pool) -> NDArray[np.float32]:
     return np.maximum(weights, 0)
 
 
-def _check_herding(bandwidth: float, exact_rows: int, references: int, shortlist: int) -> None:
-    check_bandwidth(bandwidth)
-    if exact_rows < 1 or references < 1 or shortlist < STAGE:
-        raise InputError(
-            f"exact_rows and references must be at least 1 and shortlist at least {STAGE},"
-            f" got {exact_rows}, {references} and {shortlist}"
-        )
-
-
-def _herd(self: MaxHerding | Auto, pool: Pool, weights: NDArray[np.float32], budget: int, seed: int) -> Selection:
+def _herd(self: MaxHerding, pool: Pool, weights: NDArray[np.float32], budget: int, seed: int) -> Selection:
     if pool.vectors is None:
         raise ValueError("a pool that was checked has vectors")
 
@@ -128,7 +116,7 @@ def _exact(
 
 
 def _staged(
-    self: MaxHerding | Auto,
+    self: MaxHerding,
     pool: Pool,
     vectors: NDArray,
     weights: NDArray[np.float32],
