@@ -12,17 +12,27 @@ from curate import columns
 from scoring.errors import InputError
 
 
-def key_bytes(keys: pa.Array) -> list[bytes]:
+def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -> list[bytes]:
     """Return keys (text or whole numbers, N) as UTF-8 bytes.
+
+    Args:
+        keys: of some rows.
+        where: the file they are from, for messages.
+        first_row: the number of the first of them there, from 0.
 
     Raises:
         InputError: for a null key, or keys of another type.
     """
     if keys.null_count:
         row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
-        raise InputError(f"expected a key in every row, got {keys.null_count} null (such as row {row} of a batch)")
+        raise InputError(
+            f"expected a key in every row of {where}, got none in row {first_row + row} (from 0); give it one, or take "
+            "the row out"
+        )
     if not is_text(keys.type) and not pa.types.is_integer(keys.type):
-        raise InputError(f"expected a `key` column of text or whole numbers, got {keys.type}")
+        raise InputError(
+            f"expected a `key` column of text or whole numbers in {where}, got {keys.type}; cast it to text"
+        )
     text = keys if is_text(keys.type) else keys.cast(pa.string())
     values: list[bytes] = plain(text).cast(pa.large_binary()).to_pylist()
     return values

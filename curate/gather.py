@@ -49,7 +49,7 @@ def gather(table: Table, rules: Sequence[Rule]) -> tuple[Scores, str]:
     digest = RowDigest(pa.schema([table.schema.field(name) for name in wanted]))
     pass_ = _Pass(value_columns, {name: {} for name in group_columns}, conditions)
     for batch in table.batches(wanted):
-        keys = key_bytes(batch.column(KEY))
+        keys = key_bytes(batch.column(KEY), table.path, digest.n_rows)
         digest.update(keys, batch)
         pass_.ok.append(is_ok(plain(batch.column(STATUS))) if has_status else np.ones(len(keys), bool))
         pass_.ties.append(tie_breaks(keys))

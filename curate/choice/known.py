@@ -77,7 +77,7 @@ def read_known(path: str | Path, label: str | None = None, *, labels: bool = Tru
         )
     column = _label_column(names, label) if labels else None
     table = table.combine_chunks()
-    keys = key_bytes(_whole(table.column(KEY)))
+    keys = key_bytes(_whole(table.column(KEY)), path)
     texts = _texts(path, table.column(column)) if column else None
     return _known(str(path), keys, texts)
 

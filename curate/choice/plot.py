@@ -102,7 +102,7 @@ def _panel(draw: ImageDraw.ImageDraw, across: Axis, up: Axis, title: str) -> Non
         draw.line((x, up.start, x, up.start + 5), fill=INK)
         draw.text((x, up.start + 7), f"{value:,.0f}", fill=INK, font=font, anchor="mt")
     draw.line((across.start, up.stop, across.start, up.start, across.stop, up.start), fill=INK)
-    draw.text((across.start + 8, up.stop - 15), title, fill=INK, font=font)
+    draw.text((across.start, up.stop - 8), title, fill=INK, font=font, anchor="ls")  # the curve may begin at the top
 
 
 def _curve(
@@ -119,13 +119,21 @@ def _curve(
 def _marks(
     draw: ImageDraw.ImageDraw, across: Axis, up: Axis, places: NDArray[np.int64], total: NDArray[np.float64]
 ) -> None:
-    """Mark where the first picks bring a share of all that the picks bring."""
-    font = ImageFont.load_default(13)
+    """Mark where the first picks bring a share of all that the picks bring.
+
+    A total that grows lies to the right above a mark and to the left below it, so words to the right stand below, and
+    words to the left above.
+    """
+    font, words = ImageFont.load_default(13), []
     for share in SHARES:
         at = int(np.searchsorted(total, share * total[-1]))
         x, y = float(across.at(float(places[at]))), float(up.at(float(total[at])))
         draw.line((x, up.start, x, y), fill=MARK)
         draw.line((across.start, y, x, y), fill=MARK)
         right = x < (across.start + across.stop) / 2
-        text = f"{share:.0%} after {places[at]:,}"
-        draw.text((x + (8 if right else -8), y + 12), text, fill=MARK, font=font, anchor="lt" if right else "rt")
+        place, anchor = ((x + 8, y + 12), "lt") if right else ((x - 8, y - 6), "rb")
+        words.append((place, f"{share:.0%} after {places[at]:,}", anchor))
+    for place, text, anchor in words:
+        left, top, end, bottom = draw.textbbox(place, text, font, anchor=anchor)
+        draw.rectangle((left - 2, top - 2, end + 2, bottom + 2), fill="white")  # over a grid line or another mark
+        draw.text(place, text, fill=MARK, font=font, anchor=anchor)

@@ -170,7 +170,7 @@ def _hashes(table: Table) -> NDArray[np.uint64]:
     hashes = np.empty(table.n_rows, np.uint64)
     start = 0
     for batch in table.batches([KEY]):
-        hashes[start : start + batch.num_rows] = tie_breaks(key_bytes(batch.column(KEY)))
+        hashes[start : start + batch.num_rows] = tie_breaks(key_bytes(batch.column(KEY), table.path, start))
         start += batch.num_rows
     return hashes
 

@@ -149,7 +149,7 @@ def collect(
     start = 0
     for batch in batches:
         here = slice(start, start + batch.num_rows)
-        keys = key_bytes(batch.column(KEY))
+        keys = key_bytes(batch.column(KEY), path, start)
         digest.update(keys, batch)
         rows.ties[here] = tie_breaks(keys)
         rows.ok[here] = is_ok(plain(batch.column(STATUS))) if STATUS in names else True

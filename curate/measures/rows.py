@@ -143,7 +143,7 @@ def row_keys(rows: Rows) -> list[bytes]:
     if KEY not in rows.table.schema.names:
         return [str(number).encode() for number in rows.index.tolist()]
     column = rows.table.read([KEY]).column(0).take(pa.array(rows.index))
-    return key_bytes(column.combine_chunks())
+    return key_bytes(column.combine_chunks(), rows.table.path)
 
 
 def embeddings(rows: Rows) -> tuple[torch.Tensor, NDArray[np.bool_]] | str:

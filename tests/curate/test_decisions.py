@@ -264,9 +264,9 @@ def test_a_rule_that_does_not_fit_the_table_is_one_line_and_writes_nothing(score
 
 def test_keys_must_be_there_and_differ(tmp_path):
     for name, keys, words in (
-        ("null", ["a", None, "c"], "expected a key in every row, got 1 null"),
+        ("null", ["a", None, "c"], r"expected a key in every row of .*\.parquet, got none in row 1 "),
         ("twice", ["a", "b", "a"], "expected unique keys .* such as 'a'"),
-        ("kind", [1.5, 2.5, 3.5], "`key` column of text or whole numbers, got double"),
+        ("kind", [1.5, 2.5, 3.5], "`key` column of text or whole numbers in .*, got double"),
     ):
         pq.write_table(pa.table({"key": keys, "x": [1, 2, 3]}), tmp_path / f"{name}.parquet")
         with pytest.raises(InputError, match=words):

@@ -132,7 +132,7 @@ def test_the_direction_of_a_column(tmp_path, text, certain_first, expected):
         (Needs(texts=("embedding",)), {}, "expected names or numbers in column 'embedding'"),
         (Needs(), {"status": [1] * 4}, "expected text in column 'status'"),
         (Needs(), {"key": ["a", "b", "a", "c"]}, "expected unique keys in .* such as 'a'"),
-        (Needs(), {"key": ["a", "b", None, "c"]}, "expected a key in every row"),
+        (Needs(), {"key": ["a", "b", None, "c"]}, "expected a key in every row of .*, got none in row 2 "),
         (Needs(condition="nothing == 1"), {}, "nothing"),
     ],
 )

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from PIL import ImageDraw
 
 from curate.choice.plot import LINE, MARK, Axis, gain_picture, round_values
 
@@ -53,3 +54,27 @@ def test_ticks_are_round_and_inside():
 def test_an_axis_puts_values_between_its_ends():
     assert Axis(0, 10, 100, 200).at(5) == 150
     assert Axis(1, 100, 0, 1, log=True).at(10) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "gains", [[1 / (i + 1) ** 2 for i in range(300)], [1.0] * 300, [2.0] + [1e-3] * 60, [1.0] * 3], ids=str
+)
+def test_no_word_touches_a_curve(gains, monkeypatch):
+    """Where each word stands, with a pixel around it, there is no pixel of a curve."""
+    boxes = []
+    old = ImageDraw.ImageDraw.text
+
+    def text(draw, place, words, **how):
+        boxes.append((words, draw.textbbox(place, words, how["font"], anchor=how.get("anchor"))))
+        old(draw, place, words, **how)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", text)
+    line = (np.asarray(gain_picture(gains, "a title")) == np.array(LINE)).all(2)
+    named = {words for words, _ in boxes}
+    assert {
+        "a title",
+        "total gain of the first picks",
+        "gain of each pick" + " (logarithmic)" * (max(gains) > 20 * min(gains)),
+    } < named
+    for words, (left, top, right, bottom) in boxes:
+        assert not line[int(top) - 1 : int(bottom) + 2, int(left) - 1 : int(right) + 2].any(), words

@@ -304,7 +304,7 @@ def test_a_label_column_that_is_no_text_is_left_alone_unless_it_is_named(tmp_pat
 def test_a_key_that_comes_twice_or_not_at_all_is_named(tmp_path):
     for keys, words in (
         (["a", "b", "a"], "such as 'a'"),
-        (["a", None, "b"], "expected a key in every row, got 1 null"),
+        (["a", None, "b"], ".parquet, got none in row 1 (from 0); give it one"),
     ):
         path = write_table(tmp_path / f"{len(words)}.parquet", {"key": keys, "sha256": ["x"] * 3})
         with pytest.raises(InputError) as caught:
