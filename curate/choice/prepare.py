@@ -99,8 +99,9 @@ def prepare(
     """
     labelled, signals = labelled or Labelled(), signals or Signals()
     selector = plan.selector()
-    why, reasons = _undecided(rows, plan, signals, needs_vectors(plan, selector))
-    inside = rows.ok & ~_without_vector(rows, plan, selector)
+    by_vectors = needs_vectors(plan, selector)
+    why, reasons = _undecided(rows, plan, signals, by_vectors)
+    inside = rows.ok & (rows.odd == 0) if by_vectors else rows.ok
     at = np.flatnonzero(inside)
     taken = np.zeros(len(rows), bool)
     taken[labelled.rows] = True
@@ -108,20 +109,18 @@ def prepare(
     place = np.cumsum(inside) - 1  # row of the pool of each row inside
     usable = inside[labelled.rows]
     notes: list[str] = []
-    if given is None:
-        codes = np.full(len(at), -1, np.int64)
-        codes[place[labelled.rows[usable]]] = labelled.codes[usable]
-    else:
+    everyone = np.full(len(rows), -1, np.int64)
+    everyone[labelled.rows] = labelled.codes
+    if given is not None:
         labelled, everyone = labelled.among(rows.texts[given])
-        codes = everyone[at]
         notes += _without_class(given, everyone[open_rows])
-    vectors = _inside(rows, at) if needs_vectors(plan, selector) else None
+    vectors = _inside(rows, at) if by_vectors else None
     fields: dict[str, Any] = _numbers(rows, signals, at)
     pool = Pool(
         candidates=place[open_rows],
         labelled=np.sort(place[labelled.rows[usable]]),
         vectors=vectors,
-        labels=codes if labelled.classes else None,
+        labels=everyone[at] if labelled.classes else None,
         **fields,
     )
     model: dict[str, Any] = {}
@@ -169,10 +168,6 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
         got = f"{counted(len(labelled.rows), 'row')} without a class" if len(labelled.rows) else "none"
         return f"the strategy {strategy} {HOW_TO_LABEL.format(got)}"
     return f"the strategy {strategy} needs {flags.get(need, HOW_TO_GET[need])}"
-
-
-def _without_vector(rows: Rows, plan: Plan, selector: Selector) -> NDArray[np.bool_]:
-    return (rows.odd > 0) if needs_vectors(plan, selector) else np.zeros(len(rows), bool)
 
 
 def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tuple[NDArray[np.int8], tuple[str, ...]]:

@@ -18,110 +18,121 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 
 
+Table = Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Subset to write, such as unique.parquet.")]
+Finder = Annotated[
+    Texts,
+    typer.Option(
+        metavar="NAME",
+        help="Kind of sameness: bytes, pixels, hash, signature, crop or embedding; again for more. "
+        "[default: bytes and signature]",
+    ),
+]
+Threshold = Annotated[
+    Texts,
+    typer.Option(metavar="X", help="Of the finder before it: bits that may differ (hash), or the least cosine."),
+]
+Mirrored = Annotated[bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature, crop).")]
+Rotated = Annotated[
+    bool, typer.Option("--rotated", help="Copies turned by 90, 180 or 270 degrees are the same (signature, crop).")
+]
+Cropped = Annotated[
+    bool,
+    typer.Option("--cropped", help="A part of a picture, 70 % of each side or more, is the same: also --finder crop."),
+]
+Against = Annotated[
+    Path | None, typer.Option(help="Another scored table: what it has already goes.", show_default=False)
+]
+ReportOnly = Annotated[
+    bool, typer.Option("--report-only", help="What --against has already stays, and is told (leaks).")
+]
+Keep = Annotated[str, typer.Option(metavar="LIST", help="Who stays: criteria in order, separated by commas.")]
+Protect = Annotated[str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)]
+Label = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Labels, to list groups that disagree. [default: label, where there is one]"),
+]
+Groups = Annotated[
+    str, typer.Option(help="star: none further from the one that stays than the threshold; chain: connected.")
+]
+Similarity = Annotated[str, typer.Option(help="Of embeddings: cosine, or elk, whose radius follows kappa.")]
+Kappa = Annotated[str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)]
+Graph = Annotated[
+    Path | None,
+    typer.Option(
+        help="Nearest neighbours, for --finder embedding: read from this file, or computed and written there.",
+        show_default=False,
+    ),
+]
+EstimateRecall = Annotated[
+    int | None,
+    typer.Option(
+        "--estimate-recall",
+        metavar="N",
+        min=1,
+        help="Edit N of the images, search for the copies, and say how many are found; 200 is usual.",
+        show_default=False,
+    ),
+]
+Audit = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Write N pairs near the threshold to judge, for curate audit.",
+        show_default=False,
+    ),
+]
+Sheet = Annotated[
+    Path | None,
+    typer.Option(help="Picture of the groups, doubtful ones first: NAME.html or NAME.png.", show_default=False),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(help="What was scored; where images are read and the table has no paths.", show_default=False),
+]
+AgainstSource = Annotated[str | None, typer.Option(help="What was scored for --against, likewise.", show_default=False)]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Model of the table, for --estimate-recall, if it does not ship.", show_default=False),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the counts; write nothing.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+
 def run(
     ctx: typer.Context,
-    table: Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Subset to write, such as unique.parquet.")] = None,
-    finder: Annotated[
-        Texts,
-        typer.Option(
-            metavar="NAME",
-            help="Kind of sameness: bytes, pixels, hash, signature, crop or embedding; again for more. "
-            "[default: bytes and signature]",
-        ),
-    ] = None,
-    threshold: Annotated[
-        Texts,
-        typer.Option(metavar="X", help="Of the finder before it: bits that may differ (hash), or the least cosine."),
-    ] = None,
-    mirrored: Annotated[
-        bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature, crop).")
-    ] = False,
-    rotated: Annotated[
-        bool, typer.Option("--rotated", help="Copies turned by 90, 180 or 270 degrees are the same (signature, crop).")
-    ] = False,
-    cropped: Annotated[
-        bool,
-        typer.Option(
-            "--cropped", help="A part of a picture, 70 % of each side or more, is the same: also --finder crop."
-        ),
-    ] = False,
-    against: Annotated[
-        Path | None, typer.Option(help="Another scored table: what it has already goes.", show_default=False)
-    ] = None,
-    report_only: Annotated[
-        bool, typer.Option("--report-only", help="What --against has already stays, and is told (leaks).")
-    ] = False,
-    keep: Annotated[
-        str, typer.Option(metavar="LIST", help="Who stays: criteria in order, separated by commas.")
-    ] = "labelled,largest,certain,least-compressed",
-    protect: Annotated[
-        str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Labels, to list groups that disagree. [default: label, where there is one]"
-        ),
-    ] = None,
-    groups: Annotated[
-        str, typer.Option(help="star: none further from the one that stays than the threshold; chain: connected.")
-    ] = "star",
-    similarity: Annotated[
-        str, typer.Option(help="Of embeddings: cosine, or elk, whose radius follows kappa.")
-    ] = "cosine",
-    kappa: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)
-    ] = None,
-    graph: Annotated[
-        Path | None,
-        typer.Option(
-            help="Nearest neighbours, for --finder embedding: read from this file, or computed and written there.",
-            show_default=False,
-        ),
-    ] = None,
-    estimate_recall: Annotated[
-        int | None,
-        typer.Option(
-            "--estimate-recall",
-            metavar="N",
-            min=1,
-            help="Edit N of the images, search for the copies, and say how many are found; 200 is usual.",
-            show_default=False,
-        ),
-    ] = None,
-    audit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Write N pairs near the threshold to judge, for curate audit.",
-            show_default=False,
-        ),
-    ] = None,
-    sheet: Annotated[
-        Path | None,
-        typer.Option(help="Picture of the groups, doubtful ones first: NAME.html or NAME.png.", show_default=False),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(help="What was scored; where images are read and the table has no paths.", show_default=False),
-    ] = None,
+    table: Table,
+    out: Out = None,
+    finder: Finder = None,
+    threshold: Threshold = None,
+    mirrored: Mirrored = False,
+    rotated: Rotated = False,
+    cropped: Cropped = False,
+    against: Against = None,
+    report_only: ReportOnly = False,
+    keep: Keep = "labelled,largest,certain,least-compressed",
+    protect: Protect = None,
+    label: Label = None,
+    groups: Groups = "star",
+    similarity: Similarity = "cosine",
+    kappa: Kappa = None,
+    graph: Graph = None,
+    estimate_recall: EstimateRecall = None,
+    audit: Audit = None,
+    sheet: Sheet = None,
+    source: Source = None,
     root: options.SourceRoot = None,
     key: options.SourceKey = None,
     path_column: options.SourcePathColumn = None,
     image_column: options.SourceImageColumn = None,
-    against_source: Annotated[
-        str | None, typer.Option(help="What was scored for --against, likewise.", show_default=False)
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Model of the table, for --estimate-recall, if it does not ship.", show_default=False),
-    ] = None,
+    against_source: AgainstSource = None,
+    model: Model = None,
     seed: options.Seed = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the counts; write nothing.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+    dry_run: DryRun = False,
+    overwrite: Overwrite = False,
+    json_: Json = False,
 ) -> None:
     """Keep one image of each group that is the same.
 

@@ -40,49 +40,66 @@ known; plot draws either. One small folder a round; nothing in it is ever replac
 """
 
 
+NewFolder = Annotated[Path, typer.Argument(help="New or empty folder.")]
+Table = Annotated[Path, typer.Argument(help="Scored table with embeddings; never changed.")]
+Classes = Annotated[
+    Texts,
+    typer.Option("--classes", metavar="NAMES", help="Classes, with commas, or the option again; default: any name."),
+]
+Batch = Annotated[int, typer.Option(help="Images a round.")]
+Strategy = Annotated[str, typer.Option(help="What picks, as in `curate select`.")]
+Settings = Annotated[Texts, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy.")]
+Control = Annotated[float, typer.Option(help="Share of each batch that is drawn at random.")]
+Holdout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AMOUNT", help="Images held out to measure on: 0.1, 10% or 500. [default: a tenth, at most 500]"
+    ),
+]
+HoldoutLabels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|FILE",
+        help="Their classes: a column of the table, or a file with key and label.",
+        show_default=False,
+    ),
+]
+Format = Annotated[str, typer.Option("--format", help="csv, label-studio, coco, imagefolder or fiftyone.")]
+Link = Annotated[bool, typer.Option("--link", help="Link images, where the format copies them.")]
+Probe = Annotated[str, typer.Option(help="Light model: linear or knn.")]
+Score = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column that the strategy score ranks by.", show_default=False)
+]
+Quality = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of what an image counts.", show_default=False)
+]
+Gate = Annotated[float, typer.Option(help="Leave out this share of lowest quality.")]
+Discount = Annotated[bool, typer.Option("--discount", help="Let quality lower ranks and weights.")]
+NoiseGuard = Annotated[bool, typer.Option("--noise-guard", help="The safe setting of both.")]
+Skip = Annotated[Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")]
+Budget = Annotated[int | None, typer.Option(help="Labels planned; status says when.", show_default=False)]
+
+
 def init(
-    folder: Annotated[Path, typer.Argument(help="New or empty folder.")],
-    table: Annotated[Path, typer.Argument(help="Scored table with embeddings; never changed.")],
-    classes: Annotated[
-        Texts,
-        typer.Option(
-            "--classes", metavar="NAMES", help="Classes, with commas, or the option again; default: any name."
-        ),
-    ] = None,
-    batch: Annotated[int, typer.Option(help="Images a round.")] = 100,
-    strategy: Annotated[str, typer.Option(help="What picks, as in `curate select`.")] = "auto",
-    settings: Annotated[Texts, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy.")] = None,
-    control: Annotated[float, typer.Option(help="Share of each batch that is drawn at random.")] = 0.1,
-    holdout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AMOUNT", help="Images held out to measure on: 0.1, 10% or 500. [default: a tenth, at most 500]"
-        ),
-    ] = None,
-    holdout_labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN|FILE",
-            help="Their classes: a column of the table, or a file with key and label.",
-            show_default=False,
-        ),
-    ] = None,
-    format_: Annotated[str, typer.Option("--format", help="csv, label-studio, coco, imagefolder or fiftyone.")] = "csv",
-    link: Annotated[bool, typer.Option("--link", help="Link images, where the format copies them.")] = False,
-    probe: Annotated[str, typer.Option(help="Light model: linear or knn.")] = "linear",
-    score: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column that the strategy score ranks by.", show_default=False)
-    ] = None,
-    quality: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of what an image counts.", show_default=False)
-    ] = None,
-    gate: Annotated[float, typer.Option(help="Leave out this share of lowest quality.")] = 0.0,
-    discount: Annotated[bool, typer.Option("--discount", help="Let quality lower ranks and weights.")] = False,
-    noise_guard: Annotated[bool, typer.Option("--noise-guard", help="The safe setting of both.")] = False,
-    skip: Annotated[
-        Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")
-    ] = None,
-    budget: Annotated[int | None, typer.Option(help="Labels planned; status says when.", show_default=False)] = None,
+    folder: NewFolder,
+    table: Table,
+    classes: Classes = None,
+    batch: Batch = 100,
+    strategy: Strategy = "auto",
+    settings: Settings = None,
+    control: Control = 0.1,
+    holdout: Holdout = None,
+    holdout_labels: HoldoutLabels = None,
+    format_: Format = "csv",
+    link: Link = False,
+    probe: Probe = "linear",
+    score: Score = None,
+    quality: Quality = None,
+    gate: Gate = 0.0,
+    discount: Discount = False,
+    noise_guard: NoiseGuard = False,
+    skip: Skip = None,
+    budget: Budget = None,
     seed: Seed = 0,
 ) -> None:
     """Make a folder of rounds for a table; nothing is asked yet.

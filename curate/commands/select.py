@@ -22,99 +22,117 @@ STRATEGIES = (
 )
 
 
+Table = Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")]
+Budget = Annotated[
+    str, typer.Option("--budget", "-b", metavar="AMOUNT", help="Rows to pick: 500, or a share: 0.1, 10%.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Batch to write, such as batch.parquet.", show_default=False)
+]
+Strategy = Annotated[str, typer.Option(metavar="NAME", help=f"{STRATEGIES}.")]
+Set = Annotated[
+    Texts,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy's own; again for more."),
+]
+Labelled = Annotated[
+    Path | None,
+    typer.Option(help="CSV or table of what is labelled: key, and label.", show_default=False),
+]
+LabelledWhere = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CONDITION", help="Rows of the table that are labelled: 'label is not null'.", show_default=False
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Labels, in --labelled or in the table. [default: label, where there is one]",
+        show_default=False,
+    ),
+]
+Exclude = Annotated[Path | None, typer.Option(help="CSV or table whose keys are never picked.", show_default=False)]
+Per = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The budget in each value of a column.", show_default=False)
+]
+Balance = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The budget in equal shares to the values of a column.", show_default=False),
+]
+MinDistance = Annotated[
+    float | None,
+    typer.Option(
+        metavar="D",
+        help="Stop at the first pick nearer than D to another or to a labelled row, between unit embeddings: "
+        "0.32 is a cosine of 0.95.",
+        show_default=False,
+    ),
+]
+NoiseGuard = Annotated[
+    bool, typer.Option("--noise-guard", help="Leave out the worst fifth by quality, and let the rest weigh less.")
+]
+Gate = Annotated[
+    float, typer.Option(metavar="Q", help="Leave out the share Q of the lowest quality.", show_default=False)
+]
+Discount = Annotated[bool, typer.Option("--discount", help="Low quality lowers a row's rank or weight.")]
+Quality = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: the model's own score]",
+        show_default=False,
+    ),
+]
+Score = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN.",
+        show_default=False,
+    ),
+]
+Loss = Annotated[str | None, typer.Option(metavar="COLUMN", help="rho-loss: losses of the model.", show_default=False)]
+HoldoutLoss = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="rho-loss: losses of a model of other rows.", show_default=False),
+]
+Graph = Annotated[
+    Path | None,
+    typer.Option(help="Nearest neighbours: read from this file, or computed and written there.", show_default=False),
+]
+Plot = Annotated[Path | None, typer.Option(help="Picture of the gains: NAME.png.", show_default=False)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be picked; write nothing.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+
+
 def run(
-    table: Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")],
-    budget: Annotated[
-        str, typer.Option("--budget", "-b", metavar="AMOUNT", help="Rows to pick: 500, or a share: 0.1, 10%.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Batch to write, such as batch.parquet.", show_default=False)
-    ] = None,
-    strategy: Annotated[str, typer.Option(metavar="NAME", help=f"{STRATEGIES}.")] = "auto",
-    set_: Annotated[
-        Texts,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy's own; again for more."),
-    ] = None,
-    labelled: Annotated[
-        Path | None,
-        typer.Option(help="CSV or table of what is labelled: key, and label.", show_default=False),
-    ] = None,
-    labelled_where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION", help="Rows of the table that are labelled: 'label is not null'.", show_default=False
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Labels, in --labelled or in the table. [default: label, where there is one]",
-            show_default=False,
-        ),
-    ] = None,
-    exclude: Annotated[
-        Path | None, typer.Option(help="CSV or table whose keys are never picked.", show_default=False)
-    ] = None,
-    per: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The budget in each value of a column.", show_default=False)
-    ] = None,
-    balance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="The budget in equal shares to the values of a column.", show_default=False
-        ),
-    ] = None,
-    min_distance: Annotated[
-        float | None,
-        typer.Option(
-            metavar="D",
-            help="Stop at the first pick nearer than D to another or to a labelled row, between unit embeddings: "
-            "0.32 is a cosine of 0.95.",
-            show_default=False,
-        ),
-    ] = None,
-    noise_guard: Annotated[
-        bool, typer.Option("--noise-guard", help="Leave out the worst fifth by quality, and let the rest weigh less.")
-    ] = False,
-    gate: Annotated[
-        float, typer.Option(metavar="Q", help="Leave out the share Q of the lowest quality.", show_default=False)
-    ] = 0.0,
-    discount: Annotated[bool, typer.Option("--discount", help="Low quality lowers a row's rank or weight.")] = False,
-    quality: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: the model's own score]",
-            show_default=False,
-        ),
-    ] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN.",
-            show_default=False,
-        ),
-    ] = None,
-    loss: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="rho-loss: losses of the model.", show_default=False)
-    ] = None,
-    holdout_loss: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="rho-loss: losses of a model of other rows.", show_default=False),
-    ] = None,
-    graph: Annotated[
-        Path | None,
-        typer.Option(
-            help="Nearest neighbours: read from this file, or computed and written there.", show_default=False
-        ),
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Picture of the gains: NAME.png.", show_default=False)] = None,
+    table: Table,
+    budget: Budget,
+    out: Out = None,
+    strategy: Strategy = "auto",
+    set_: Set = None,
+    labelled: Labelled = None,
+    labelled_where: LabelledWhere = None,
+    label: Label = None,
+    exclude: Exclude = None,
+    per: Per = None,
+    balance: Balance = None,
+    min_distance: MinDistance = None,
+    noise_guard: NoiseGuard = False,
+    gate: Gate = 0.0,
+    discount: Discount = False,
+    quality: Quality = None,
+    score: Score = None,
+    loss: Loss = None,
+    holdout_loss: HoldoutLoss = None,
+    graph: Graph = None,
+    plot: Plot = None,
     seed: options.Seed = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be picked; write nothing.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+    dry_run: DryRun = False,
+    overwrite: Overwrite = False,
+    json_: Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Choose the rows of a scored table to label next, or to train on.
