@@ -10,6 +10,7 @@ from curate.columns import closest
 from curate.manifest.names import some
 from scoring.errors import InputError
 
+N_CLASSES = 10  # named where a label is none of them
 N_EXAMPLES = 3
 _SHOWN = 80  # characters of one example
 
@@ -246,7 +247,8 @@ class Collector:
         first = tuple(dict.fromkeys(examples))[:N_EXAMPLES]
         if kind == UNKNOWN_CLASS and self.rows.classes is not None:
             hint = next((hint for hint in self._hints.values() if hint), "")
-            known = ", ".join(self.rows.classes[:10]) + (", ..." if len(self.rows.classes) > 10 else "")
+            more = len(self.rows.classes) - N_CLASSES
+            known = ", ".join(self.rows.classes[:N_CLASSES]) + (f" and {more:,} more" if more > 0 else "")
             first = (*first[:-1], f"{first[-1]}{hint}; known: {known}")
         return Problem(kind, len(examples), first)
 

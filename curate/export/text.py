@@ -43,11 +43,12 @@ def read_bytes(path: Path, *, what: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"expected {what} at {path}, got: {reason}; check the path") from None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)  # before it becomes a file of Python's, which a folder cannot
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "something that is no file"
+        raise InputError(f"expected {what} at {path}, got {kind}; give the path of the file")
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            kind = "a folder" if stat.S_ISDIR(found.st_mode) else "something that is no file"
-            raise InputError(f"expected {what} at {path}, got {kind}; give the path of the file")
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise InputError(f"expected at most 1 GiB in {path}, got {found.st_size:,} bytes; export fewer tasks at a time")

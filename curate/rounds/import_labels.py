@@ -79,7 +79,12 @@ def import_labels(
             raise InputError(
                 f"nothing was asked yet in {opened.path}; make a batch with `curate round next {opened.path}`"
             )
-        path, digest = Path(file), sha256_of(Path(file))
+        path = Path(file)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(
+                f"expected a file or a folder of labels, and {path} is a device or a pipe; save it as a file"
+            )
+        digest = sha256_of(path)
         kind = format or opened.settings.format
         earlier = _imported_before(opened, digest, annotator) if digest else None
         if earlier is not None and not skip_rest and earlier[0] == opened.rounds[-1].number:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate import __version__
@@ -14,11 +15,12 @@ from curate.choice.plan import Plan
 from curate.columns import KEY
 from curate.digests import plain
 from curate.filters import Amount
+from curate.manifest.keys import check_text, first_true
 from curate.rounds.folder import CONFIG, HOLDOUT, Folder, open_folder
 from curate.rounds.pool import TableRows, read_table, refuse_another, signals_of
 from curate.rounds.sealed import sha256_of, write_sealed
 from curate.rounds.settings import SKIP, Settings
-from curate.table import TableWriter, open_table
+from curate.table import Table, TableWriter, open_table
 from scoring.atomic import place_error
 from scoring.errors import InputError
 from scoring.lock import LOCK, HeldFolder
@@ -59,6 +61,7 @@ def start(
     if path.is_dir() and (path / CONFIG).is_file():
         _refuse_taken(path, table)
     found = read_table(table, signals_of(guard, opened).columns)
+    _check_keys(opened)
     settings = Settings(
         table=str(Path(table).resolve()),
         digest=found.rows.digest,
@@ -78,6 +81,21 @@ def start(
         values = {**settings.to_json(), "holdout_sha256": sha256_of(path / HOLDOUT), "curate": __version__}
         write_sealed(path / CONFIG, values)
     return open_folder(path)
+
+
+def _check_keys(table: Table) -> None:
+    """Refuse keys that cannot go out to annotators, before the round that would ask them."""
+    start = 0
+    for batch in table.batches([KEY]):
+        keys = plain(batch.column(KEY)).cast(pa.string())
+        check_text(keys, start, KEY, str(table.path))
+        odd = first_true(pc.or_(pc.equal(pc.binary_length(keys), 0), pc.match_substring(keys, "\0")))
+        if odd is not None:
+            raise InputError(
+                f"expected keys that a sheet can hold in {table.path}, got {keys[odd].as_py()!r} in row {start + odd} "
+                "(from 0); give it another, or take the row out"
+            )
+        start += batch.num_rows
 
 
 def _check_strategy(asked: Mapping[str, Any], guard: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """What a folder of rounds notices: changes, other tables, other processes, what a dead one left."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -200,6 +201,10 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"control": 1.0}, r"control share must be in \[0, 1\), got 1"),
         ({"strategy": "autos"}, "unknown strategy 'autos'; did you mean 'auto'"),
         ({"strategy": "rho-loss"}, "labels are all known"),
+        (
+            {"strategy": "stratified", "parameters": {"by": "given"}},
+            "stratified with by=given is for tables whose labels",
+        ),
         ({"strategy": "score"}, "needs a column of numbers; name it with --score"),
         ({"parameters": {"bandwidht": 1}}, "no parameter 'bandwidht'; did you mean 'bandwidth'"),
         ({"format": "xml"}, "unknown format 'xml'"),
@@ -226,6 +231,27 @@ def test_labels_before_anything_was_asked_are_refused(tmp_path):
     start(tmp_path / "r", tmp_path / "t.parquet")
     with pytest.raises(InputError, match="nothing was asked yet"):
         import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", []))
+
+
+def test_labels_are_a_file_or_a_folder_and_nothing_else(folder, tmp_path):
+    """A device would be read for ever, a pipe waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", tmp_path / "pipe"):
+        with pytest.raises(InputError, match="is a device or a pipe"):
+            import_labels(folder, path)
+    with pytest.raises(InputError, match="got a folder; give the path of the file"):
+        import_labels(folder, tmp_path)
+    with pytest.raises(InputError, match="No such file"):
+        import_labels(folder, tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", "x" * 5000])
+def test_keys_that_cannot_go_out_are_named_when_the_folder_is_made(tmp_path, key):
+    keys = [f"set/{i}.png" for i in range(119)] + [key]
+    table(tmp_path / "t.parquet", key=keys)
+    with pytest.raises(InputError, match=r"expected keys .* in row 119 \(from 0\)"):
+        start(tmp_path / "r", tmp_path / "t.parquet")
+    assert not (tmp_path / "r").exists()
 
 
 def test_status_does_not_write(folder):
