@@ -84,7 +84,7 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, and {path} is neither; check the name")
+        raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
     if path.stat().st_size > MAX_BYTES:
         raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
     try:
