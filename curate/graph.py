@@ -70,25 +70,49 @@ def stored_graph(
 
     Raises:
         InputError: if the file lacks some of the rows, holds other embeddings of them or those of another model, or
-            is damaged.
+            is damaged; if the path is a folder, or a link to nothing.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"expected a graph of neighbours at {path}, which is a folder; {otherwise}")
     if path.exists():
         return _read(open_table(path), hashes, vectors, model, otherwise)
+    if write and path.is_symlink():
+        raise InputError(f"expected a graph of neighbours at {path}, which is a link to nothing; {otherwise}")
     if path.suffix != ".parquet":
         raise InputError(f"the graph is a Parquet file: expected a name like graph.parquet, got {path}")
     if write and not path.parent.is_dir():
         raise InputError(f"cannot write {path}: its folder does not exist; create it first")
-    order = np.argsort(hashes, kind="stable")
-    found = knn_graph(rows_of(vectors, order), max(1, min(MOST_NEIGHBOURS, len(hashes) - 1)))
+    order, found = _computed(hashes, vectors)
     digest, notes = "", tuple[str, ...]()
     if write:
-        write_graph(path, hashes[order], vector_hashes(vectors)[order], found, model)
+        try:
+            write_graph(path, hashes[order], vector_hashes(vectors)[order], found, model)
+        except InputError:
+            if path.is_file():  # another process made one in the meantime, and it is as good if it is of these rows
+                return _read(open_table(path), hashes, vectors, model, otherwise)
+            raise
         digest, notes = file_digest(path), (f"{path}: the graph of {len(hashes):,} rows, to be used again",)
+    return _in_order(order, found, path, digest, notes)
+
+
+def computed_graph(path: Path, hashes: NDArray[np.uint64], vectors: NDArray) -> Stored:
+    """Compute the graph of some rows, whatever is in the file; arguments and result as for ``stored_graph``."""
+    return _in_order(*_computed(hashes, vectors), path, "", ())
+
+
+def _computed(hashes: NDArray[np.uint64], vectors: NDArray) -> tuple[NDArray[np.int64], Graph]:
+    """Return rows in the order of their hashes, and their graph in that order."""
+    order = np.argsort(hashes, kind="stable")
+    return order, knn_graph(rows_of(vectors, order), max(1, min(MOST_NEIGHBOURS, len(hashes) - 1)))
+
+
+def _in_order(order: NDArray[np.int64], found: Graph, path: Path, digest: str, notes: tuple[str, ...]) -> Stored:
+    """Return a graph of rows in some order as one of the rows as they were given."""
     reach = _reach(found.index, found.cosine, len(order))
     if np.array_equal(order, np.arange(len(order))):
         return Stored(found, reach, str(path), digest, notes)
-    index, cosine, placed = _room(len(hashes), found.index.shape[1])
+    index, cosine, placed = _room(len(order), found.index.shape[1])
     _place(index, cosine, found.index, found.cosine, order, np.append(order, -1).astype(np.int32))
     placed[order] = reach
     return Stored(Graph(index, cosine, found.recall), placed, str(path), digest, notes)

@@ -121,7 +121,7 @@ def neighbours_in(table: Table, width: int, n: int) -> Iterator[tuple[NDArray[np
         InputError: if a batch names rows that are not there, or its neighbours are not in order.
     """
     for batch in table.batches(["neighbours", "cosine"]):
-        if any(batch.column(number).null_count for number in range(2)):
+        if any(column.null_count or column.values.null_count for column in batch.columns):
             raise InputError(f"{table.path} is damaged: some rows have no neighbours at all; {AGAIN}")
         index, cosine = (_matrix(batch.column(number), width) for number in range(2))
         if len(index) and (index.min() < -1 or index.max() >= n):
@@ -143,7 +143,7 @@ def recall_in(table: Table) -> Recall:
     try:
         estimate, low, high = (float(noted[name]) for name in ("estimate", "low", "high"))  # type: ignore[index]
         return Recall(estimate, low, high, int(noted["n_pairs"]), exact=noted["exact"] is True)  # type: ignore[index]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise InputError(f"{table.path} is damaged: nothing says what it finds; {AGAIN}") from None
 
 

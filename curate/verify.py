@@ -57,8 +57,10 @@ class Verification:
         self.notes.append(text)
 
     def check_digest(self, what: str, digest: str, expected: str) -> None:
-        """Record an input that is not the one that was read then."""
-        if digest != expected:
+        """Record an input that is not the one that was read then; one without a digest was computed anew."""
+        if not digest:
+            self.notes.append(f"{what} is no longer there: it was computed again, and nothing was written")
+        elif digest != expected:
             self.problem(
                 f"{what} is not the one that was read then: its digest is {digest[:16]}..., expected {expected[:16]}..."
             )

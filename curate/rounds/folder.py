@@ -70,7 +70,7 @@ class Round:
         return [
             file
             for file, digest in self.state["files"].items()
-            if Path(file).name != file or sha256_of(self.folder / file) != digest
+            if Path(file).name != file or "\0" in file or sha256_of(self.folder / file) != digest
         ]
 
 

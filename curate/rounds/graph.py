@@ -1,11 +1,14 @@
 """The graph of nearest neighbours of a folder of rounds: made once for its pool, and used again by every round."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.graph import Stored, stored_graph
+from curate.graph import Stored, computed_graph, stored_graph
 from curate.graph_file import AGAIN
 from curate.rounds.folder import Folder
 from curate.rounds.sealed import ChangedError, sha256_of
@@ -23,10 +26,11 @@ class PoolGraph:
         folder: of the rounds.
         write: whether a graph that is not there gets its file.
         expected: digest of the file by the last round that went by it; empty where none did.
+        read: whether a file that is there is read; the graph is computed otherwise, and has no file.
     """
 
-    def __init__(self, folder: Path, *, write: bool = False, expected: str = "") -> None:
-        self.path, self.write, self.expected = folder / GRAPH, write, expected
+    def __init__(self, folder: Path, *, write: bool = False, expected: str = "", read: bool = True) -> None:
+        self.path, self.write, self.expected, self.read = folder / GRAPH, write, expected, read
         self._stored: Stored | None = None
         self._hashes: NDArray[np.uint64] = np.zeros(0, np.uint64)
 
@@ -44,7 +48,7 @@ class PoolGraph:
     @classmethod
     def of_folder(cls, folder: Folder) -> "PoolGraph":
         """Return the graph of a folder whose next round is to be made: it is the one of the last round that had any."""
-        noted = [each.state["graph"]["sha256"] for each in folder.rounds if each.state.get("graph")]
+        noted = [digest for digest in (noted_graph(each.state) for each in folder.rounds) if digest]
         return cls(folder.path, write=True, expected=noted[-1] if noted else "")
 
     def given_to(
@@ -68,13 +72,50 @@ class PoolGraph:
         if stored is None or not np.array_equal(self._hashes, hashes[rows]):
             self._refuse_changed()
             vectors = pool.vectors if inside.all() else pool.vectors[rows]
-            stored = stored_graph(self.path, hashes[rows], vectors, model, write=self.write, otherwise=AGAIN)
+            if self.read:
+                stored = stored_graph(self.path, hashes[rows], vectors, model, write=self.write, otherwise=AGAIN)
+            else:
+                stored = computed_graph(self.path, hashes[rows], vectors)
             self._stored, self._hashes = stored, hashes[rows]
         return with_graph(pool, _spread(stored.graph, rows, len(hashes))), self.notes
 
     def _refuse_changed(self) -> None:
         if self.expected and self.path.exists() and sha256_of(self.path) != self.expected:
             raise ChangedError(f"{self.path} is not what the last round went by; {AGAIN}")
+
+
+class GraphsThen:
+    """The graphs that the rounds of a folder went by, for choosing their batches again; nothing is written.
+
+    A round goes by the file where that is, byte for byte, the one of its state. Otherwise the graph is computed, once:
+    what was edited, made again or left there since must not change what a round asked.
+
+    Args:
+        folder: of the rounds.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.now = folder / GRAPH, sha256_of(folder / GRAPH)
+        self._stored, self._computed = PoolGraph(folder), PoolGraph(folder, read=False)
+        self._noted: set[str] = set()
+
+    def of(self, state: Mapping[str, Any] | None) -> PoolGraph:
+        """Return the graph of a round; None stands for a state that is lost."""
+        digest = noted_graph(state) if state is not None else ""
+        self._noted |= {digest} - {""}
+        return self._stored if self.now and digest == self.now else self._computed
+
+    def findings(self) -> list[str]:
+        """Return what is wrong with the file: that no round which was looked at went by it."""
+        if not self._noted or not os.path.lexists(self.path) or self.now in self._noted:
+            return []
+        return [f"{GRAPH} is not what any round went by; {AGAIN}"]
+
+
+def noted_graph(state: Mapping[str, Any]) -> str:
+    """Return the digest of the graph that a round's state names; empty where it names none."""
+    noted = state.get("graph")
+    return str(noted.get("sha256") or "") if isinstance(noted, dict) else ""
 
 
 def _spread(graph: Graph, rows: NDArray[np.int64], n: int) -> Graph:

@@ -23,7 +23,7 @@ from curate.rounds.folder import (
     numbered_folders,
     open_round,
 )
-from curate.rounds.graph import PoolGraph
+from curate.rounds.graph import GraphsThen, PoolGraph
 from curate.rounds.label_files import LabelFile, read_label_file
 from curate.rounds.pool import TableRows, table_of
 from curate.rounds.sealed import read_sealed, sha256_of
@@ -168,7 +168,7 @@ class _Past:
 
     def __init__(self, path: Path, settings: Settings, found: TableRows) -> None:
         self.folder, self.found = Folder(path, settings, ()), found
-        self.graph = PoolGraph(path)
+        self.graphs = GraphsThen(path)
         self.arms: dict[str, str] = {}  # every key that was asked -> why
         self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
         self.before: str | None = sha256_of(path / CONFIG)  # digest of the last thing written; None where it is lost
@@ -214,7 +214,8 @@ class _Past:
             check.problems.append(str(error))
         as_written = round_ is not None and self._check_files(round_, check)
         votes = self._votes(round_, check)
-        derived = self._derive(number, votes, check) if derive_anyway or not as_written else None
+        graph = self.graphs.of(round_.state if round_ is not None else None)
+        derived = self._derive(number, votes, graph, check) if derive_anyway or not as_written else None
         batch = None
         try:
             batch = Round(number, place, {}).batch
@@ -260,13 +261,13 @@ class _Past:
         files = [file for name, file in self.labels.items() if name in wanted and isinstance(file, LabelFile)]
         return Votes([file.votes for file in files])
 
-    def _derive(self, number: int, votes: Votes | None, check: RoundCheck) -> Derived | None:
+    def _derive(self, number: int, votes: Votes | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
         if votes is None:
             return None
         progress = Progress(votes, votes.consensus(), self.given, self.held_out, self.arms)
         try:
             where = stand(self.folder, self.found, progress)
-            return derive(self.found, self.folder.settings, where, number, self.graph)
+            return derive(self.found, self.folder.settings, where, number, graph)
         except InputError as error:
             check.problems.append(f"cannot be chosen again: {error}")
             return None
@@ -292,6 +293,6 @@ class _Past:
             self.before = file.content
 
     def leftover(self) -> list[str]:
-        """Return what is wrong with labels and was not told of a round: none went by them, or all the same."""
+        """Return what is wrong and was not told of a round: labels and a graph that none went by, or all the same."""
         unread = [text for name, text in self.labels.items() if isinstance(text, str) and name not in self.told]
-        return [*self.loose, *unread]
+        return [*self.loose, *unread, *self.graphs.findings()]

@@ -271,6 +271,8 @@ def test_a_damaged_graph_is_one_line(scores, tmp_path):
     refused("is not a graph of neighbours")
     changed(graph, recall={"estimate": "x"})
     refused("nothing says what it finds")
+    changed(graph, recall={"estimate": 1, "low": 1, "high": 1, "n_pairs": np.inf, "exact": True})
+    refused("nothing says what it finds")
     table = pq.read_table(graph)
     width = table.schema.field("neighbours").type.list_size
 
@@ -279,6 +281,10 @@ def test_a_damaged_graph_is_one_line(scores, tmp_path):
 
     pq.write_table(table.set_column(2, "neighbours", lists(np.full(80 * width, 80, np.int32))), graph)
     refused("it names rows that it has not")
+    some = pa.array([None, *range(1, width), *np.concatenate(table["neighbours"].to_pylist()[1:]).tolist()], pa.int32())
+    holes = pa.FixedSizeListArray.from_arrays(some, width)
+    pq.write_table(table.set_column(2, "neighbours", holes), graph)
+    refused("some rows have no neighbours at all")
     cosines = np.stack(table["cosine"].to_pylist()).astype(np.float32)
     pq.write_table(table.set_column(3, "cosine", lists(cosines[:, ::-1].ravel())), graph)
     refused("its neighbours are not in order")
@@ -307,5 +313,55 @@ def test_a_dry_run_and_a_verification_write_no_graph(scores, tmp_path):
     graph.unlink()
     found = verify(result.receipt)
     assert not graph.exists()
-    assert not found.n_different
-    assert any("g.parquet is not the one that was read then" in note for note in found.notes)
+    assert found.identical
+    assert found.notes == [f"{graph} is no longer there: it was computed again, and nothing was written"]
+
+
+def test_a_folder_or_a_link_to_nothing_is_no_graph(scores, tmp_path, monkeypatch):
+    graph = tmp_path / "g.parquet"
+    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    monkeypatch.setattr("curate.graph.knn_graph", None)  # refused before the work
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "part-00000.parquet").write_bytes(graph.read_bytes())
+    with pytest.raises(InputError, match=r"expected a graph of neighbours at .*parts, which is a folder; name another"):
+        choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=folder)
+    (tmp_path / "l.parquet").symlink_to(tmp_path / "nowhere.parquet")
+    with pytest.raises(InputError, match=r"at .*l.parquet, which is a link to nothing; name another"):
+        choose_table(scores, tmp_path / "b.parquet", "pairwise", 5, graph=tmp_path / "l.parquet")
+    assert not (tmp_path / "b.parquet").exists()
+    assert not (tmp_path / "nowhere.parquet").exists()
+
+
+def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_path, monkeypatch):
+    plain = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    other = tmp_path / "h.parquet"
+
+    def slow(*given):
+        other.write_bytes((tmp_path / "g.parquet").read_bytes())
+        return knn_graph(*given)
+
+    monkeypatch.setattr("curate.graph.knn_graph", slow)
+    late = choose_table(scores, tmp_path / "b.parquet", "pairwise", 9, graph=other)
+    assert keys(late) == keys(plain)
+    assert f"{other}: the graph of 80 rows is used again" in late.notes
+    assert verify(late.receipt).identical
+    foreign = tmp_path / "i.parquet"
+
+    def slower(*given):
+        changed(tmp_path / "g.parquet", lambda told: told["graph"].update(model_digest="another"))
+        foreign.write_bytes((tmp_path / "g.parquet").read_bytes())
+        return knn_graph(*given)
+
+    monkeypatch.setattr("curate.graph.knn_graph", slower)
+    with pytest.raises(InputError, match=r"i.parquet is the graph of another table: it has embeddings of another"):
+        choose_table(scores, tmp_path / "c.parquet", "pairwise", 9, graph=foreign)
+
+
+def test_a_graph_that_cannot_be_written_is_told_as_the_place_tells_it(tmp_path, monkeypatch):
+    def full(*_given):
+        raise InputError("cannot write g.parquet: the disk is full")
+
+    monkeypatch.setattr("curate.graph.write_graph", full)
+    with pytest.raises(InputError, match="the disk is full"):
+        stored_graph(tmp_path / "g.parquet", hashed(3), np.eye(3, dtype=np.float32), "m", write=True)

@@ -1,14 +1,17 @@
 """The graph of neighbours in a folder of rounds: made once, used by every round, and never trusted blindly."""
 
+import hashlib
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, answer, table
 
 from curate.rounds import batch
 from curate.rounds.folder import open_folder
+from curate.rounds.graph import GraphsThen
 from curate.rounds.import_labels import import_labels
 from curate.rounds.next import next_round
 from curate.rounds.start import start
@@ -104,6 +107,46 @@ def test_a_graph_that_was_damaged_or_swapped_is_one_line_and_makes_no_round(tmp_
     assert len(open_folder(folder).rounds) == 1
     path.unlink()
     assert next_round(folder).number == 2
+
+
+def test_a_graph_that_was_changed_is_no_fault_of_the_rounds_that_went_by_another(tmp_path, truth):
+    folder = begin(tmp_path, holdout="0")
+    for _ in range(2):
+        whole_round(folder, truth, tmp_path)
+    path = folder / "graph.parquet"
+    data, table = path.read_bytes(), pq.read_table(path)
+    assert verify_rounds(folder).identical
+    width = table.schema.field("neighbours").type.list_size
+    near = np.concatenate(table["neighbours"].to_pylist()).reshape(-1, width)
+    other = np.random.default_rng(0).permuted(near, axis=1).astype(np.int32)
+    kind = table.schema.field("neighbours").type
+    forged = pa.FixedSizeListArray.from_arrays(pa.array(other.ravel()), type=kind)
+    pq.write_table(table.set_column(2, "neighbours", forged), path)
+    for broken in (path.read_bytes(), data[:2000], b""):
+        path.write_bytes(broken)
+        found = verify_rounds(folder)
+        assert [each.identical for each in found.rounds] == [True, True]
+        assert found.problems == ["graph.parquet is not what any round went by; delete it, and it is made again"]
+        assert path.read_bytes() == broken
+    path.unlink()
+    path.mkdir()
+    (path / "part-00000.parquet").write_bytes(data)
+    assert "graph.parquet is not what any round went by" in verify_rounds(folder).problems[0]
+    with pytest.raises(InputError, match=r"graph.parquet is not what the last round went by"):
+        next_round(folder)
+
+
+def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path):
+    (tmp_path / "graph.parquet").write_bytes(b"now")
+    now = hashlib.sha256(b"now").hexdigest()
+    graphs = GraphsThen(tmp_path)
+    assert graphs.findings() == []  # no round went by any
+    assert not graphs.of({"graph": {"sha256": "before"}}).read
+    assert graphs.findings() == ["graph.parquet is not what any round went by; delete it, and it is made again"]
+    assert graphs.of({"graph": {"sha256": now}}).read
+    assert graphs.findings() == []
+    for state in (None, {}, {"graph": None}, {"graph": "x"}, {"graph": {"file": "x"}}):
+        assert not graphs.of(state).read
 
 
 def test_a_round_that_died_after_its_graph_was_made_is_asked_again_as_it_was(tmp_path, truth, monkeypatch):
