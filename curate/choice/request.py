@@ -63,6 +63,11 @@ class Request:
             raise InputError(
                 "--per gives each group the whole budget and --balance shares it out; leave one of them out"
             )
+        if self.graph and (self.per or self.balance):
+            raise InputError(
+                f"--graph is of all rows, and {'--per' if self.per else '--balance'} picks in each group by itself, "
+                "which uses none of it; leave one of them out"
+            )
         if self.noise_guard and (self.gate or self.discount):
             raise InputError("--noise-guard is a gate and a discount in one; leave out --gate and --discount")
         if self.quality and not self.plan.wants_quality:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import check
 from curate.selectors.cover import Cover, DenseCover, SparseCover, greedy, stochastic_greedy
 from curate.selectors.geometry import members, unit
-from curate.selectors.graphs import check_neighbours, neighbours
+from curate.selectors.graphs import check_neighbours, neighbours, not_looked_at
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
@@ -97,7 +97,7 @@ def _cover(
     rows = members(pool.candidates, pool.labelled)
     taken = np.flatnonzero(np.isin(rows, pool.labelled, assume_unique=True))
     if len(rows) <= exact_rows:
-        return _dense(pool.vectors[rows], taken), rows, ()
+        return _dense(pool.vectors[rows], taken), rows, not_looked_at(pool, len(rows))
     rows, graph, notes = neighbours(pool, k, seed)
     near, entries = graph.index.shape[1], _entries(graph.index, graph.cosine)
     del graph  # half a gigabyte of a million rows, which the entries hold again

@@ -103,6 +103,13 @@ def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", 
     return graph, _worth(graph)
 
 
+def not_looked_at(pool: Pool, n_rows: int) -> tuple[str, ...]:
+    """Return what to say of a graph that a pool of so few rows brings along in vain."""
+    if not isinstance(pool, Neighboured) or pool.graph is None:
+        return ()
+    return (f"the graph is not looked at: {n_rows:,} rows are few enough to be compared all with all",)
+
+
 def _worth(graph: "Graph") -> tuple[str, ...]:
     recall = graph.recall
     if recall.exact:

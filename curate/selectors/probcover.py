@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import check
 from curate.selectors.cover import SparseCover, greedy
 from curate.selectors.geometry import members, spans, squared_distances, subset, unit
-from curate.selectors.graphs import check_neighbours, neighbours
+from curate.selectors.graphs import check_neighbours, neighbours, not_looked_at
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
@@ -78,6 +78,7 @@ class ProbCover:
         notes: tuple[str, ...] = ()
         if len(vectors) <= self.exact_rows:
             start, server = _within(vectors, radius)
+            notes = not_looked_at(pool, len(vectors))
         else:
             _, graph, notes = neighbours(pool, self.neighbours, seed)
             inside = graph.cosine >= 1 - (radius**2 + CLOSE) / 2  # (M, k); -inf where there is no neighbour

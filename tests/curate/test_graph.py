@@ -60,6 +60,25 @@ def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
         )
 
 
+@pytest.mark.parametrize("flag", ["per", "balance"])
+def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path, monkeypatch, flag):
+    monkeypatch.setattr("curate.graph.knn_graph", None)
+    with pytest.raises(InputError, match=f"--graph is of all rows, and --{flag} picks in each group by itself"):
+        choose_table(
+            scores, dry_run=True, strategy="pairwise", budget=5, graph=tmp_path / "g.parquet", **{flag: "photographer"}
+        )
+
+
+@pytest.mark.parametrize("name", ["prob-cover", "facility-location", "facility-location-stochastic"])
+def test_few_rows_are_compared_all_with_all_and_it_is_said_that_the_graph_is_not_looked_at(scores, tmp_path, name):
+    told = "the graph is not looked at: 80 rows are few enough to be compared all with all"
+    exact = choose_table(scores, dry_run=True, strategy=name, budget=5, graph=tmp_path / "g.parquet")
+    assert told in exact.notes
+    for settings, graph in (({"exact_rows": "79"}, tmp_path / "g.parquet"), ({}, None)):
+        other = choose_table(scores, dry_run=True, strategy=name, budget=5, settings=settings, graph=graph)
+        assert told not in other.notes
+
+
 def test_a_shuffled_table_uses_the_same_graph(scores, tmp_path):
     one = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
     write(scores, columns_of(80), np.random.default_rng(5).permutation(80))
