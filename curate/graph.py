@@ -1,11 +1,13 @@
 """The graph of nearest neighbours in a file: computed once, and used by all that ask for it."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.counted import counted
 from curate.dedup.vectors import rows_of
 from curate.graph_file import (
     AGAIN,
@@ -83,6 +85,8 @@ def stored_graph(
         raise InputError(f"the graph is a Parquet file: expected a name like graph.parquet, got {path}")
     if write and not path.parent.is_dir():
         raise InputError(f"cannot write {path}: its folder does not exist; create it first")
+    if write and not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write {path}: permission denied; choose a folder that you may write to")
     order, found = _computed(hashes, vectors)
     digest, notes = "", tuple[str, ...]()
     if write:
@@ -92,7 +96,7 @@ def stored_graph(
             if path.is_file():  # another process made one in the meantime, and it is as good if it is of these rows
                 return _read(open_table(path), hashes, vectors, model, otherwise)
             raise
-        digest, notes = file_digest(path), (f"{path}: the graph of {len(hashes):,} rows, to be used again",)
+        digest, notes = file_digest(path), (f"{path}: the graph of {counted(len(hashes), 'row')}, to be used again",)
     return _in_order(order, found, path, digest, notes)
 
 
@@ -178,7 +182,7 @@ def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str
         _place(index, cosine, theirs, alike, to, place)
     if start != n:
         raise InputError(f"{table.path} is damaged: it changed while it was being read; {AGAIN}")
-    note = f"{table.path}: the graph of {n:,} rows is used again"
+    note = f"{table.path}: the graph of {counted(n, 'row')} is used again"
     if n > len(hashes):
         lost = 1 - int((index >= 0).sum()) / max(1, named)
         note += f", for {len(hashes):,} of them: {lost:.2%} of the neighbours that it names are other rows"

@@ -377,6 +377,19 @@ def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_p
         choose_table(scores, tmp_path / "c.parquet", "pairwise", 9, graph=foreign)
 
 
+def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.graph.knn_graph", None)
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    with pytest.raises(InputError, match=r"cannot write .*g.parquet: permission denied; choose a folder"):
+        stored_graph(tmp_path / "g.parquet", hashed(3), np.eye(3, dtype=np.float32), "m", write=True)
+
+
+def test_the_graph_of_one_row_is_told_in_the_singular(tmp_path):
+    for said in ("the graph of 1 row, to be used again", "the graph of 1 row is used again"):
+        made = stored_graph(tmp_path / "g.parquet", hashed(1), np.ones((1, 3), np.float32), "m", write=True)
+        assert made.notes == (f"{tmp_path / 'g.parquet'}: {said}",)
+
+
 def test_a_graph_that_cannot_be_written_is_told_as_the_place_tells_it(tmp_path, monkeypatch):
     def full(*_given):
         raise InputError("cannot write g.parquet: the disk is full")
