@@ -129,7 +129,9 @@ def _numbers(kind: pa.DataType) -> bool:
 
 
 def _name_rows(source: Table, picked: Picked, batch: Table, names: Sequence[str], differ: Tell) -> None:
-    wanted = next(batch.batches(names, rows=N_LOOKED_AT))
+    wanted = next(batch.batches(names, rows=N_LOOKED_AT), None)
+    if wanted is None:
+        return  # no row is left: each that is missing is named as such
     by_key = {key: at for at, key in enumerate(key_bytes(wanted.column(KEY)))}
     named = 0
     for piece in source.batches():
@@ -140,5 +142,5 @@ def _name_rows(source: Table, picked: Picked, batch: Table, names: Sequence[str]
                 if new != old and repr(new) != repr(old):
                     differ(f"{_name(keys[row])}: column {name!r} differs from the batch")
                     named += 1
-    if not named:
+    if not named and wanted.num_rows < batch.n_rows:  # else a row is missing, new or twice, which is told as such
         differ(f"a column of a pick after number {wanted.num_rows:,} differs from the batch")
