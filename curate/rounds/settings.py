@@ -12,6 +12,21 @@ from scoring.lookup import lookup
 KIND = "rounds"
 PROBES = ("linear", "knn")
 SKIP = "skip"  # a label that says: not this image
+WRITTEN: dict[str, tuple[type, ...]] = {  # what JSON holds of each setting
+    **dict.fromkeys(("table", "digest", "model", "holdout_sha256", "strategy", "format", "probe"), (str,)),
+    **dict.fromkeys(("n_rows", "holdout", "batch", "seed"), (int,)),
+    **dict.fromkeys(("parameters", "guard"), (dict,)),
+    "classes": (list, type(None)),
+    "skip": (list,),
+    "control": (int, float),
+    "link": (bool,),
+    "budget": (int, type(None)),
+}
+GUARD: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("score", "quality"), (str, type(None))),
+    **dict.fromkeys(("discount", "noise_guard"), (bool,)),
+    "gate": (int, float),
+}
 
 
 @dataclass(frozen=True)
@@ -99,14 +114,21 @@ class Settings:
         if set(given) != known:
             odd = sorted(set(given) ^ known)[0]
             raise InputError(f"round.json has other settings than this version knows ({odd}); use the version it names")
+        _refuse_types(given, WRITTEN)
+        _refuse_types(given["guard"], GUARD)
         for name in ("classes", "skip"):
+            if not all(isinstance(one, str) for one in given[name] or ()):
+                raise InputError(f"expected names of text as {name} of round.json, got another type; take a copy")
             given[name] = None if given[name] is None else tuple(given[name])
-        try:
-            return cls(**given)
-        except TypeError:
+        return cls(**given)
+
+
+def _refuse_types(given: dict[str, Any], wanted: dict[str, tuple[type, ...]]) -> None:
+    for name, value in given.items():
+        if type(value) not in wanted.get(name, ()):
             raise InputError(
-                "round.json holds a setting of another type than curate round writes; take a copy"
-            ) from None
+                f"round.json holds a setting of another type than curate round writes ({name}); take a copy"
+            )
 
 
 def class_names(given: Iterable[str]) -> tuple[str, ...] | None:
