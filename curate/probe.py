@@ -88,6 +88,7 @@ def fit_linear_probe(
     *,
     spread: Spread | None = None,
     calibrate: bool = True,
+    tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> LinearProbe:
     """Fit a linear probe on labelled rows; the same input gives the same fit.
@@ -102,6 +103,7 @@ def fit_linear_probe(
         n_classes: C; a class without rows is never predicted, and a class alone is predicted with chance 1.
         spread: of the whole pool, so that few labels do not decide the scale; None for that of the labelled rows.
         calibrate: whether to fit the temperature.
+        tolerance: gradient of the mean loss at which the fit is done; the temperature has its own.
         seed: of the folds.
 
     Raises:
@@ -111,16 +113,18 @@ def fit_linear_probe(
     spread = spread or spread_of(vectors)
     rows = torch.from_numpy((vectors.astype(np.float64) - spread.mean) * spread.scale)
     target = torch.from_numpy(np.array(labels, np.int64))
-    fitted = _fit(rows, target, n_classes)
+    fitted = _fit(rows, target, n_classes, tolerance)
     temperature = _temperature(rows, target, n_classes, seed) if calibrate else 1.0
     weight = fitted.weight.numpy() * spread.scale
     return LinearProbe(weight, fitted.bias.numpy() - spread.mean @ weight, temperature)
 
 
-def _fit(rows: torch.Tensor, labels: torch.Tensor, n_classes: int) -> metrics.LinearClassifier:
+def _fit(
+    rows: torch.Tensor, labels: torch.Tensor, n_classes: int, tolerance: float = TOLERANCE
+) -> metrics.LinearClassifier:
     """Minimise sum CE + |W|^2 / 2 over rows as they are: ``fit_linear`` scales them, and its penalty is scaled back."""
     length = float((rows - rows.mean(0)).square().sum(1).mean().sqrt()) or 1.0
-    return metrics.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=TOLERANCE)
+    return metrics.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=tolerance)
 
 
 def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:

@@ -119,11 +119,12 @@ def strategies() -> str:
         "loss": "`--loss`",
         "holdout_loss": "`--holdout-loss`",
     }
+    own = {"small-loss": "`--label`; embeddings, or `--holdout-loss`"}
     rows = []
     for name, kind in SELECTORS.items():
         about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).removesuffix(".").replace("``", "`")
-        asked = dict.fromkeys(needs[need] for need in kind.needs)
-        rows.append((f"`{name}`", about, ", ".join(asked), "yes" if kind.prefix else "no", kind.cost))
+        asked = own.get(name) or ", ".join(dict.fromkeys(needs[need] for need in kind.needs))
+        rows.append((f"`{name}`", about, asked, "yes" if kind.prefix else "no", kind.cost))
     return table(("strategy", "what it picks", "needs", "prefix", "time and memory"), rows)
 
 

@@ -42,6 +42,7 @@ FEATURES = 128
 NOISY = {"worse": ("worse_label",), "random": ("random_label1", "random_label2", "random_label3")}
 LEFT_OUT = {
     "rho-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
+    "small-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
     "jensen-shannon": "ranks as bald does",
     "facility-location-stochastic": "facility-location, faster and a little worse",
     "determinantal": "looks at 8,192 rows and takes time with the square of the labels: minutes a round from 1,000 on",

@@ -26,7 +26,7 @@ HOW_TO_LABEL = (
 
 @dataclass(frozen=True)
 class Signals:
-    """Columns of numbers that a plan goes by: ``score`` ranks, ``quality`` guards; the losses are for rho-loss."""
+    """Columns of numbers that a plan goes by: ``score`` ranks, ``quality`` guards; losses for rho- and small-loss."""
 
     score: Signal | None = None
     quality: Signal | None = None
@@ -65,9 +65,18 @@ class Ready:
     notes: tuple[str, ...]
 
 
-def needs_vectors(plan: Plan, selector: Selector) -> bool:
+def needs_vectors(plan: Plan, selector: Selector, signals: Signals) -> bool:
     """Return whether a plan goes by embeddings."""
-    return plan.min_distance is not None or bool({"vectors", *CHANCES} & set(selector.needs))
+    by_vectors = bool({"vectors", *CHANCES} & set(selector.needs))
+    return plan.min_distance is not None or by_vectors or derives_losses(selector, signals)
+
+
+def derives_losses(selector: Selector, signals: Signals) -> bool:
+    """Return whether the losses under models of other rows are to come from embeddings, for want of a column.
+
+    Not beside the loss of a model in training, which comes with its own.
+    """
+    return "holdout_loss" in selector.needs and "loss" not in selector.needs and signals.holdout_loss is None
 
 
 def prepare(
@@ -99,7 +108,7 @@ def prepare(
     """
     labelled, signals = labelled or Labelled(), signals or Signals()
     selector = plan.selector()
-    by_vectors = needs_vectors(plan, selector)
+    by_vectors = needs_vectors(plan, selector, signals)
     why, reasons = _undecided(rows, plan, signals, by_vectors)
     inside = rows.ok & (rows.odd == 0) if by_vectors else rows.ok
     at = np.flatnonzero(inside)
@@ -113,7 +122,8 @@ def prepare(
     everyone[labelled.rows] = labelled.codes
     if given is not None:
         labelled, everyone = labelled.among(rows.texts[given])
-        notes += _without_class(given, everyone[open_rows])
+        count = "are picked last" if "holdout_loss" in selector.needs else "count as a class of their own"
+        notes += _without_class(given, everyone[open_rows], f"which {count}")
     vectors = _inside(rows, at) if by_vectors else None
     fields: dict[str, Any] = _numbers(rows, signals, at)
     pool = Pool(
@@ -123,13 +133,9 @@ def prepare(
         labels=everyone[at] if labelled.classes else None,
         **fields,
     )
-    model: dict[str, Any] = {}
-    wanted = CHANCES & set(selector.needs)
-    if vectors is not None and (wanted or plan.strategy in HEEDS):
-        pool, model = with_chances(pool, labelled, plan, draws="draws" in wanted)
-        if wanted and not model:
-            raise InputError(_missing(plan.strategy, "labels", labelled))
-        notes += told(model, labelled)
+    out = excluded[at] if excluded is not None else np.zeros(len(at), bool)
+    pool, model, said = _modelled(pool, labelled, plan, given if derives_losses(selector, signals) else None, out)
+    notes += said
     for need in selector.needs:
         if getattr(pool, need) is None:
             raise InputError(_missing(plan.strategy, need, labelled))
@@ -137,7 +143,32 @@ def prepare(
     return Ready(pool, at, groups, labelled.classes, reasons, why, model, tuple(notes))
 
 
-def _without_class(column: str, codes: NDArray[np.int64]) -> list[str]:
+def _modelled(
+    pool: Pool, labelled: Labelled, plan: Plan, judged: str | None, excluded: NDArray[np.bool_]
+) -> tuple[Pool, dict[str, Any], list[str]]:
+    """Return the pool with what light models say of its rows, where the strategy asks; what they are; and notes.
+
+    Args:
+        pool: the rows.
+        labelled: what is labelled so far, and the names of the classes.
+        plan: what will be chosen.
+        judged: column of the classes whose rows get a loss, each of models of other rows; or None.
+        excluded: rows of the pool that are not learned from there, shape (M,) bool.
+    """
+    wanted = CHANCES & set(plan.selector().needs)
+    if judged is not None and pool.labels is not None:
+        from curate.choice.out_of_fold import with_own_losses
+
+        return with_own_losses(pool, labelled, judged, excluded)
+    if pool.vectors is None or not (wanted or plan.strategy in HEEDS):
+        return pool, {}, []
+    pool, model = with_chances(pool, labelled, plan, draws="draws" in wanted)
+    if wanted and not model:
+        raise InputError(_missing(plan.strategy, "labels", labelled))
+    return pool, model, told(model, labelled)
+
+
+def _without_class(column: str, codes: NDArray[np.int64], what_then: str) -> list[str]:
     """Say how many candidates have no class in a column; refuse where none has one, for that would be chance alone."""
     without = int((codes < 0).sum())
     if len(codes) and without == len(codes):
@@ -147,7 +178,7 @@ def _without_class(column: str, codes: NDArray[np.int64]) -> list[str]:
         )
     if not without:
         return []
-    return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, which count as a class of their own"]
+    return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, {what_then}"]
 
 
 def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:

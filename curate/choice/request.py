@@ -33,7 +33,9 @@ class Request:
         balance: column of groups that share the budget; or None.
         score: column that ranks, as typed (``max:COLUMN``); or None.
         quality: column that guards, as typed; or None.
-        loss: column of losses, for rho-loss; so ``holdout_loss``.
+        loss: column of losses of the model in training, for rho-loss.
+        holdout_loss: column of losses of a model of other rows, for rho-loss and small-loss; None of small-loss for
+            those of light models on the embeddings.
         gate: as in ``Plan``; so ``discount``, ``noise_guard``, ``min_distance`` and ``seed``.
         graph: file of the graph of nearest neighbours; or None.
     """
@@ -120,9 +122,12 @@ class Request:
         needs = self.plan.selector().needs
         if self.score and "uncertainty" not in needs and self.strategy not in SCORED:
             raise InputError(f"--score is for the strategies score, {', '.join(SCORED)}; {self.strategy} has its own")
-        for flag, column in (("--loss", self.loss), ("--holdout-loss", self.holdout_loss)):
-            if column and "loss" not in needs:
-                raise InputError(f"{flag} is for the strategy rho-loss, got {self.strategy}; leave it out")
+        if self.loss and "loss" not in needs:
+            raise InputError(f"--loss is for the strategy rho-loss, got {self.strategy}; leave it out")
+        if self.holdout_loss and "holdout_loss" not in needs:
+            raise InputError(
+                f"--holdout-loss is for the strategies rho-loss and small-loss, got {self.strategy}; leave it out"
+            )
         names = [name for name in (self.loss, self.holdout_loss) if name]
         table.require(names)
         score: Signal | None = None
@@ -136,7 +141,10 @@ class Request:
         plan = self.plan
         texts = [name for name in (self.group, self.label_column(table) if labels_of_table else None) if name]
         return Needs(
-            needs_vectors(plan, plan.selector()), signals.columns, tuple(dict.fromkeys(texts)), self.labelled_where
+            needs_vectors(plan, plan.selector(), signals),
+            signals.columns,
+            tuple(dict.fromkeys(texts)),
+            self.labelled_where,
         )
 
     def given_column(self, table: Table) -> str | None:
@@ -150,7 +158,8 @@ class Request:
         column = self.label_column(table)
         if column is None:
             raise InputError(
-                f"{self.strategy} with these settings goes by a class of each row, and {table.path} has no column "
+                f"{self.strategy}{' with these settings' if self.settings else ''} goes by a class of each row, and "
+                f"{table.path} has no column "
                 f"{LABEL!r}; name the column with --label"
             )
         return column

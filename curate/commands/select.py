@@ -18,7 +18,7 @@ Texts = list[str] | None
 STRATEGIES = (
     "auto, random, stratified, least-confidence, margin, entropy, bald, jensen-shannon, score, power, badge, k-means, "
     "typiclust, prob-cover, herding, facility-location, facility-location-stochastic, k-center, determinantal, "
-    "pairwise, mixed, rho-loss"
+    "pairwise, mixed, rho-loss, small-loss"
 )
 
 
@@ -95,7 +95,7 @@ Score = Annotated[
 Loss = Annotated[str | None, typer.Option(metavar="COLUMN", help="rho-loss: losses of the model.", show_default=False)]
 HoldoutLoss = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="rho-loss: losses of a model of other rows.", show_default=False),
+    typer.Option(metavar="COLUMN", help="rho-loss, small-loss: losses of a model of other rows.", show_default=False),
 ]
 Graph = Annotated[
     Path | None,
@@ -144,12 +144,14 @@ def run(
         curate select scores.parquet --budget 100 --labelled labels.csv --noise-guard -o batch-2.parquet
         curate select scores.parquet --budget 10% --strategy herding --balance label --plot gains.png -o train.parquet
         curate select scores.parquet --budget 50 --strategy score --score unc_losspred --dry-run
+        curate select scores.parquet --budget 10% --strategy small-loss --label label -o train.parquet
 
     auto covers the images first and, once there are labels, goes where classes meet; it needs embeddings, and no
     choice of a regime. Labelled rows are never picked again, and picks keep away from them. Strategies that go by
-    class probabilities need labels: a light model is fitted on the embeddings. The same rows are picked whatever the
-    order of the table. Writes batch.parquet (in order of rank, with rank and gain), batch.decisions.parquet (every
-    row, and why) and batch.receipt.json, which `curate verify` checks.
+    class probabilities need labels: a light model is fitted on the embeddings. small-loss is for labels some of which
+    are wrong: it picks rows whose label other rows bear out, by light models or by --holdout-loss. The same rows are
+    picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
+    batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
     from curate.choice.run import choose_table
 

@@ -22,6 +22,7 @@ from curate.selectors.ranked import (
     Margin,
     RhoLoss,
 )
+from curate.selectors.small_loss import SmallLoss
 
 SELECTORS: dict[str, type[Selector]] = {  # to add a selector, add a line
     "auto": Auto,
@@ -46,6 +47,7 @@ SELECTORS: dict[str, type[Selector]] = {  # to add a selector, add a line
     "pairwise": Pairwise,
     "mixed": Mixed,
     "rho-loss": RhoLoss,
+    "small-loss": SmallLoss,
 }
 
 __all__ = ["HOW_TO_GET", "SELECTORS", "Pool", "Selection", "Selector", "check"]

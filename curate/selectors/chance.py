@@ -70,26 +70,37 @@ class StratifiedRandom:
         order = generator.permutation(len(pool.candidates))
         shuffled = stratum[pool.candidates[order]]
         classes, of_row, sizes = np.unique(shuffled, return_inverse=True, return_counts=True)
-        turn = _turn_in_class(of_row, sizes)  # 0, 1, ... inside each class, in the shuffled order
+        turn = turn_in_class(of_row, sizes)  # 0, 1, ... inside each class, in the shuffled order
         if self.shares == "proportional":
             when = (turn + 0.5) / sizes[of_row]
         else:
-            when = turn.astype(np.float64) + _labelled_in(pool, classes)[of_row]
+            when = turn.astype(np.float64) + labelled_in(pool, classes)[of_row]
         lot = generator.permutation(len(classes))[of_row]  # which class goes first among equals
         chosen = np.lexsort((lot, when))[:budget]
         notes = ("no candidate has a class that is given, so these are random picks",) if (classes < 0).all() else ()
         return Selection(pool.candidates[order[chosen]], np.ones(budget), notes=notes)
 
 
-def _turn_in_class(of_row: NDArray[np.intp], sizes: NDArray[np.intp]) -> NDArray[np.int64]:
+def turn_in_class(of_row: NDArray[np.intp], sizes: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return how many rows of its class come before each row, shape (N,).
+
+    Args:
+        of_row: class of each row, shape (N,), in [0, C).
+        sizes: rows of each class, shape (C,).
+    """
     by_class = np.argsort(of_row, kind="stable")
     turn = np.empty(len(of_row), np.int64)
     turn[by_class] = np.arange(len(of_row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return turn
 
 
-def _labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many labelled rows each class has, by their labels; 0 where labels are not given."""
+def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many labelled rows each class has, by their labels; 0 where labels are not given.
+
+    Args:
+        pool: the rows.
+        classes: shape (C,).
+    """
     if pool.labels is None:
         return np.zeros(len(classes), np.int64)
     known = np.sort(pool.labels[pool.labelled])
