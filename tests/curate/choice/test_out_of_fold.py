@@ -52,9 +52,11 @@ def batch_of(result):
     return pq.read_table(result.subset)
 
 
-def test_losses_are_those_of_logistic_regressions_on_the_other_folds():
+def test_losses_are_those_of_logistic_regressions_on_the_other_folds(monkeypatch):
     from sklearn.linear_model import LogisticRegression
 
+    loose = losses(pool_of())[0]
+    monkeypatch.setattr(out_of_fold, "TOLERANCE", 1e-9)
     pool = pool_of()
     found, facts, _ = losses(pool)
     spread = spread_of(pool.vectors)
@@ -67,7 +69,8 @@ def test_losses_are_those_of_logistic_regressions_on_the_other_folds():
         model = LogisticRegression(C=1.0, tol=1e-10, max_iter=5000).fit(rows[others], pool.labels[others])
         expected[held] = -model.predict_log_proba(rows[held])[np.arange(len(held)), pool.labels[held]]
         right += int((model.predict(rows[held]) == pool.labels[held]).sum())
-    assert np.abs(found - expected).max() < 1e-3
+    assert np.abs(found - expected).max() < 1e-4
+    assert np.abs(loose - expected).max() < 0.02  # as far as a fit goes that is stopped early
     assert (facts["rows"], facts["says_otherwise"], facts["not_judged"]) == (90, 90 - right, 0)
 
 
