@@ -80,7 +80,7 @@ def with_own_losses(
 def _refuse(n: int, classes: list[str], width: int, column: str) -> None:
     instead = "name another with --label, or give losses with --holdout-loss COLUMN"
     if len(classes) < 2:
-        got = f"{classes[0]!r} alone in {counted(n, 'row')}" if classes else "none"
+        got = f"{_named(classes[0])} alone in {counted(n, 'row')}" if classes else "none"
         raise InputError(f"expected rows of at least two classes in column {column!r}, got {got}; {instead}")
     most = min(MOST_CLASSES, MOST_WEIGHTS // width)
     if len(classes) > most:
@@ -140,7 +140,12 @@ def _told(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
         f"{(n - other) / n:.1%} of {counted(n, 'row')} and say otherwise of {other:,}"
     ]
     if alone:
-        named = ", ".join(map(repr, alone[:N_NAMED])) + (", ..." if len(alone) > N_NAMED else "")
+        named = ", ".join(map(_named, alone[:N_NAMED])) + (", ..." if len(alone) > N_NAMED else "")
         rows = counted(facts["not_judged"], "row has", "rows have")
-        notes.append(f"{rows} the largest loss: nothing else is of their class ({named}), so no model can judge them")
+        notes.append(f"{rows} the largest loss, for want of another image of the class: {named}")
     return notes
+
+
+def _named(name: str) -> str:
+    """Return a class as told: never more than a line of it."""
+    return repr(name[:40])

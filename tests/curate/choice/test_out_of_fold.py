@@ -83,7 +83,7 @@ def test_the_very_same_embedding_never_bears_itself_out():
     found, facts, notes = losses(pool)
     assert np.flatnonzero(found > 80).tolist() == [59, 60]
     assert (facts["rows"], facts["not_judged"]) == (59, 2)
-    assert notes[1] == "2 rows have the largest loss: nothing else is of their class ('d'), so no model can judge them"
+    assert notes[1] == "2 rows have the largest loss, for want of another image of the class: 'd'"
 
 
 def test_a_class_of_one_row_gets_the_largest_loss_and_is_told():
@@ -94,7 +94,7 @@ def test_a_class_of_one_row_gets_the_largest_loss_and_is_told():
     assert found[7] == pytest.approx(-np.log(np.finfo(np.float32).tiny))
     assert np.isfinite(found).all()
     assert facts["classes"] == 4
-    assert "1 row has the largest loss: nothing else is of their class ('d')" in notes[1]
+    assert notes[1] == "1 row has the largest loss, for want of another image of the class: 'd'"
 
 
 def test_rows_that_are_excluded_or_have_no_class_teach_nothing():
