@@ -250,6 +250,10 @@ def _report(result: "ChoiceResult", dry_run: bool, plot: Path | None) -> None:
 
 
 def _span(gains: list[float | None]) -> str:
-    """The first and the last gain, in words."""
+    """The first and the last gain in words, or the least and the greatest where they rise in between."""
     known = [gain for gain in gains if gain is not None]
-    return f"; gains from {known[0]:.3g} to {known[-1]:.3g}" if known else ""
+    if not known:
+        return ""
+    falls = all(before >= after for before, after in zip(known, known[1:], strict=False))
+    first, last = (known[0], known[-1]) if falls else (min(known), max(known))
+    return f"; gains {'from' if falls else 'between'} {first:.3g} {'to' if falls else 'and'} {last:.3g}"

@@ -81,6 +81,16 @@ def test_json_is_one_value_on_stdout(scores):
     assert told["settings"]["bandwidth"] == 0.5
 
 
+@pytest.mark.parametrize(("strategy", "falls"), [("herding", True), ("small-loss", False)])
+def test_gains_are_told_by_their_ends_where_they_fall_and_else_by_their_least_and_greatest(scores, strategy, falls):
+    asked = ["s.parquet", "-b", 12, "--strategy", strategy, *LABELLED, "--dry-run"]
+    gains = json.loads(run(*asked, "--json").stdout)["gains"]
+    assert (gains == sorted(gains, reverse=True)) == falls
+    first, last = (gains[0], gains[-1]) if falls else (min(gains), max(gains))
+    words = ("from", "to") if falls else ("between", "and")
+    assert f"gains {words[0]} {first:.3g} {words[1]} {last:.3g}" in run(*asked).stderr
+
+
 def test_a_dry_run_names_the_first_picks_and_writes_nothing(scores):
     before = sorted(scores.parent.iterdir())
     result = run("s.parquet", "-b", 5, "--dry-run")
