@@ -254,6 +254,6 @@ def _span(gains: list[float | None]) -> str:
     known = [gain for gain in gains if gain is not None]
     if not known:
         return ""
-    falls = all(before >= after for before, after in zip(known, known[1:], strict=False))
+    falls = known == sorted(known, reverse=True)
     first, last = (known[0], known[-1]) if falls else (min(known), max(known))
     return f"; gains {'from' if falls else 'between'} {first:.3g} {'to' if falls else 'and'} {last:.3g}"
