@@ -122,8 +122,7 @@ def prepare(
     everyone[labelled.rows] = labelled.codes
     if given is not None:
         labelled, everyone = labelled.among(rows.texts[given])
-        count = "are picked last" if "holdout_loss" in selector.needs else "count as a class of their own"
-        notes += _without_class(given, everyone[open_rows], f"which {count}")
+        notes += _without_class(given, everyone[open_rows], last="holdout_loss" in selector.needs)
     vectors = _inside(rows, at) if by_vectors else None
     fields: dict[str, Any] = _numbers(rows, signals, at)
     pool = Pool(
@@ -168,8 +167,12 @@ def _modelled(
     return pool, model, told(model, labelled)
 
 
-def _without_class(column: str, codes: NDArray[np.int64], what_then: str) -> list[str]:
-    """Say how many candidates have no class in a column; refuse where none has one, for that would be chance alone."""
+def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:
+    """Say how many candidates have no class in a column, which are picked ``last`` or make a class of their own.
+
+    Raises:
+        InputError: where none has one, for that would be chance alone.
+    """
     without = int((codes < 0).sum())
     if len(codes) and without == len(codes):
         raise InputError(
@@ -178,7 +181,8 @@ def _without_class(column: str, codes: NDArray[np.int64], what_then: str) -> lis
         )
     if not without:
         return []
-    return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, {what_then}"]
+    then = "are picked last" if last else "count as a class of their own"
+    return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, which {then}"]
 
 
 def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:

@@ -223,7 +223,7 @@ def _tell_import(found: "ImportResult") -> None:
         say(note)
     news = found.news
     say(
-        f"{counted(found.labels, 'label')}, {found.skipped:,} skipped: {len(news.new):,} new, "
+        f"{counted(found.labels, 'label')}, {found.skipped:,} skipped: {counted(len(news.new), 'image')} new, "
         f"{len(news.changed):,} changed, {len(news.repeated):,} known already"
     )
     if found.written is not None:

@@ -46,7 +46,7 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     assert "round 1: 10 images by strategy, 10 at random, 20 that are held out" in asked.stderr
     assert "to annotate: r/rounds/0001/export.csv" in asked.stderr
     sheet(tmp_path / "a.csv", answers("r/rounds/0001/export.csv", truth))
-    assert "40 labels, 0 skipped: 40 new, 0 changed, 0 known already" in run("import r a.csv").stderr
+    assert "40 labels, 0 skipped: 40 images new, 0 changed, 0 known already" in run("import r a.csv").stderr
     assert "nothing was counted twice" in run("import r a.csv").stderr
     asked = json.loads(run("next r --json").stdout)
     assert (asked["round"], asked["state"]["picked"]["holdout"]) == (2, 0)

@@ -55,9 +55,10 @@ def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
     monkeypatch.setattr("curate.graph.knn_graph", None)
     monkeypatch.setattr("scoring.search.graph.knn_graph", None)
     for name in SPARSE:
-        choose_table(
+        found = choose_table(
             scores, tmp_path / "b.parquet", name, 5, settings=SPARSE[name], graph=tmp_path / "g.parquet", overwrite=True
         )
+        assert any("is used again" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("flag", ["per", "balance"])

@@ -155,7 +155,8 @@ def test_nothing_is_written_to_the_pool():
     pool = pool_of()
     for array in (pool.vectors, pool.probabilities, pool.quality, pool.candidates, pool.labelled):
         array.flags.writeable = False
-    choose(pool, Plan("auto", "5", noise_guard=True, shares="balance"), groups_of(pool, [40, 44]))
+    chosen = choose(pool, Plan("auto", "5", noise_guard=True, shares="balance"), groups_of(pool, [40, 44]))
+    assert len(chosen.rows) == 5  # and no array refused to be written to
 
 
 @pytest.mark.parametrize(
