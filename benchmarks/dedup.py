@@ -26,7 +26,8 @@ RUNS = {
 MAKE = """
 import hashlib, sys
 import numpy as np, pyarrow as pa
-from curate.table import TableWriter, embedding_field
+from curate.tables.table import embedding_field
+from curate.tables.writer import TableWriter
 path, n, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = np.random.default_rng(0)
 big = n // 10                                  # one group of near copies

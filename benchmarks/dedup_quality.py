@@ -28,10 +28,10 @@ from dedup_curves import WANTED, Measured, Pairs, Truth, gain, measure
 from dedup_speed import other_python, speed
 
 import curate
-from curate.dedup.finders import FINDERS, Options
-from curate.dedup.rows import Needs, Rows, read_rows
-from curate.dedup.run import dedup_table
-from curate.table import open_table
+from curate.policies.dedup.finders.table import FINDERS, Options
+from curate.policies.dedup.policy import dedup_table
+from curate.tables.dedup_rows import Needs, Rows, read_rows
+from curate.tables.table import open_table
 from scoring.images import DecodeError, decode_rgb, perceptual_hash
 from scoring.images.geometry import resize
 from scoring.images.pixels import pixel_digest

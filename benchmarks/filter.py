@@ -18,7 +18,8 @@ LIMIT_MB = 1000
 MAKE = """
 import sys
 import numpy as np, pyarrow as pa
-from curate.table import TableWriter, embedding_field
+from curate.tables.table import embedding_field
+from curate.tables.writer import TableWriter
 path, rows, width = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 generator = np.random.default_rng(0)
 field = embedding_field(width)

@@ -7,18 +7,20 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from curate.apply import filter_table as filter
-    from curate.choice.run import choose_table as select
-    from curate.engines.local import score
+from curate.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from curate.engines.local import score
+    from curate.policies.filter.policy import filter_table as filter
+    from curate.policies.select.policy import choose_table as select
+
+
 
 _LAZY = {
     "score": ("curate.engines.local", "score"),
-    "filter": ("curate.apply", "filter_table"),
-    "deduplicate": ("curate.dedup.run", "dedup_table"),
-    "select": ("curate.choice.run", "choose_table"),
+    "filter": ("curate.policies.filter.policy", "filter_table"),
+    "deduplicate": ("curate.policies.dedup.policy", "dedup_table"),
+    "select": ("curate.policies.select.policy", "choose_table"),
 }
 __all__ = ["__version__", "filter", "score", "select"]
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from curate import __version__
+from curate.version import __version__
 from curate.commands import (
     audit,
     cache,

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from curate.columns import STATUS, describe
-from curate.digests import is_text, plain
-from curate.receipts import read_receipt
-from curate.table import Table, open_table
+from curate.policies.receipts import read_receipt
+from curate.tables.digests import is_text, plain
+from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
 DECISION = "decision"

@@ -84,7 +84,7 @@ def rules() -> str:
     import typer
 
     from curate.cli import app
-    from curate.rules import MAKERS
+    from curate.policies.filter.request import MAKERS
 
     group: Any = typer.main.get_command(app)
     shown = [
@@ -97,7 +97,7 @@ def rules() -> str:
 
 def finders() -> str:
     """Return every finder of `curate dedup`: unit, threshold, what is the same."""
-    from curate.dedup.finders import FINDERS
+    from curate.policies.dedup.finders.table import FINDERS
 
     rows = []
     for name, finder in FINDERS.items():

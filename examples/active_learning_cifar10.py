@@ -30,11 +30,11 @@ from study_features import principal
 from study_junk import junk_report
 from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_table, curves_of, half_width
 
-from curate.choice.strategy import SAFE_GATE, guard
-from curate.curves import Curves
+from curate.policies.select.strategy import SAFE_GATE, guard
 from curate.report.chart import Curve, draw_chart, write_chart
 from curate.selectors import SELECTORS, Pool, Selection
-from curate.simulate import Replay, replay
+from curate.simulation.curves import Curves
+from curate.simulation.replay import Replay, replay
 
 BUDGETS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 POOL = 10_000

@@ -86,7 +86,7 @@ def curate(*arguments: str) -> None:
 def certainties(scores: Path) -> dict[str, dict[str, float]]:
     """Return score column -> file name without suffix -> certainty, higher for the more certain."""
     from curate.columns import KEY, is_less_certain
-    from curate.table import open_table
+    from curate.tables.table import open_table
 
     table = open_table(scores)
     kappas = [name for name in table.schema.names if name.startswith("kappa_")]

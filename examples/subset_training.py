@@ -34,9 +34,9 @@ from study_data import Scored, cifar_pool, labelled
 from study_features import principal
 from study_results import Ledger, accuracy_table, against_table, curves_of
 
-from curate.choice.strategy import SAFE_GATE, guard
 from curate.columns import is_less_certain
-from curate.probe import fit_linear_probe
+from curate.policies.select.strategy import SAFE_GATE, guard
+from curate.probes.linear import fit_linear_probe
 from curate.selectors import SELECTORS, Pool, Selector
 from curate.selectors.chance import StratifiedRandom
 from scoring.metrics import fit_linear

@@ -32,9 +32,9 @@ def run(
     Intervals hold for every population (no normal approximation), and a suggested threshold keeps the
     precision with the confidence named.
     """
-    from curate.dedup.answers import read_answers
-    from curate.dedup.precision import precision as precision_of
-    from curate.dedup.precision import suggest_threshold
+    from curate.policies.dedup.quality.answers import read_answers
+    from curate.policies.dedup.quality.precision import precision as precision_of
+    from curate.policies.dedup.quality.precision import suggest_threshold
 
     read = read_answers(answers)
     found = precision_of(read)

@@ -56,9 +56,9 @@ def run(
     typed = dict(locals())
     import torch
 
-    from curate.commands.dataset import open_source, say_failures
-    from curate.commands.recipe import augmentation
     from curate.manifest.names import some
+    from curate.training.dataset import open_source, say_failures
+    from curate.training.recipe import augmentation
     from scoring.atomic import require_folder
     from scoring.runner import select_device, select_precision
     from trainers.cache import read_about
@@ -97,7 +97,7 @@ def run(
 
 def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
     """Return what the writer reads, and which of the user's columns are in it."""
-    from curate.commands.dataset import class_column, losses_of
+    from curate.training.dataset import class_column, losses_of
     from trainers.extract import Images
 
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
@@ -117,7 +117,7 @@ def _about(
 ) -> dict[str, Any]:
     from importlib.metadata import version
 
-    from curate import __version__
+    from curate.version import __version__
     from trainers.cache import FORMAT
 
     network = start.model

@@ -13,7 +13,7 @@ from curate.commands.report import emit, say, show_table
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.dedup.run import DedupResult
+    from curate.policies.dedup.policy import DedupResult
 
 Texts = list[str] | None
 
@@ -151,9 +151,9 @@ def run(
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json. Nothing is deleted.
     """
-    from curate.dedup.recall import RecallSettings
-    from curate.dedup.run import dedup_table
-    from curate.dedup.typed import finders_in_order
+    from curate.policies.dedup.policy import dedup_table
+    from curate.policies.dedup.quality.recall import RecallSettings
+    from curate.policies.dedup.request import finders_in_order
 
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
@@ -210,8 +210,8 @@ def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
 
 
 def _require_images(tables: Iterable[tuple[Path | None, str | None]]) -> None:
-    from curate.dedup.originals import require_images
-    from curate.table import open_table
+    from curate.tables.images import require_images
+    from curate.tables.table import open_table
 
     for table, source in tables:
         if table is not None:
@@ -229,7 +229,7 @@ def _draw(
 ) -> None:
     from curate.manifest import SourceOptions
     from curate.report.groups import group_sheet
-    from curate.table import open_table
+    from curate.tables.table import open_table
 
     source, against_source, label = words
     drawn = group_sheet(

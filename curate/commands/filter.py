@@ -9,7 +9,7 @@ from curate.commands.order import typed
 from curate.commands.report import emit, say, show_table
 
 if TYPE_CHECKING:
-    from curate.apply import FilterResult
+    from curate.policies.filter.policy import FilterResult
 
 Texts = list[str] | None
 
@@ -64,9 +64,9 @@ def run(
     kept.receipt.json, which `curate verify` checks. The table itself is never changed.
     A --column or --per after the last rule counts for all of them.
     """
-    from curate.apply import filter_table
-    from curate.rules import rules_in_order
-    from curate.table import open_table
+    from curate.policies.filter.policy import filter_table
+    from curate.policies.filter.request import rules_in_order
+    from curate.tables.table import open_table
 
     rules = rules_in_order(typed(ctx), open_table(table, require=["key"]))
     result = filter_table(table, out, rules, dry_run=dry_run, overwrite=overwrite)

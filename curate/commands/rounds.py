@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curate.commands import replay
+from curate.commands import simulate as replay
 from curate.commands.options import Overwrite, Seed, SourceImageColumn, SourceKey, SourcePathColumn, SourceRoot
 from curate.commands.report import emit, say, show_table
 from curate.counted import counted
@@ -109,8 +109,8 @@ def init(
     \b
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
     """
-    from curate.rounds.settings import class_names, typed_settings
-    from curate.rounds.start import start
+    from curate.rounds.files.settings import class_names, typed_settings
+    from curate.rounds.init import start
 
     asked = {} if skip is None else {"skip": tuple(skip)}
     opened = start(
@@ -163,7 +163,7 @@ def next_(
     """
     from curate.manifest import SourceOptions
     from curate.rounds.next import next_round
-    from curate.rounds.pictures import reader_of
+    from curate.tables.round_pictures import reader_of
 
     where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
     images = reader_of(source, where) if source else None
@@ -300,7 +300,7 @@ def labels_(
     \b
         curate round labels rounds -o labels.parquet
     """
-    from curate.rounds.labels_out import write_consensus
+    from curate.rounds.labels import write_consensus
 
     counts = write_consensus(folder, out, overwrite=overwrite)
     say(f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")

@@ -10,7 +10,7 @@ from curate.commands.report import emit, say, show_table
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.choice.run import ChoiceResult
+    from curate.policies.select.policy import ChoiceResult
 
 Texts = list[str] | None
 
@@ -153,7 +153,7 @@ def run(
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
-    from curate.choice.run import choose_table
+    from curate.policies.select.policy import choose_table
 
     if plot is not None:
         _refuse_plot(plot, dry_run, overwrite)
@@ -218,7 +218,7 @@ def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
 
 
 def _draw(result: "ChoiceResult", plot: Path, overwrite: bool) -> None:
-    from curate.choice.plot import gain_picture
+    from curate.report.gains import gain_picture
     from curate.report.sheet import save_sheet
 
     title = f"{result.strategy}: {result.picked:,} picked of {counted(result.n_rows, 'row')}"

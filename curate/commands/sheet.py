@@ -40,7 +40,7 @@ def run(
     from curate.report.rank import extremes
     from curate.report.sheet import contact_sheet, refuse_too_many, save_sheet
     from curate.report.tiles import tiles
-    from curate.table import open_table
+    from curate.tables.table import open_table
     from scoring.errors import InputError
 
     if out.suffix.lower() != ".png":

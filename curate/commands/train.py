@@ -151,8 +151,8 @@ def run(
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
     import torch
 
-    from curate.commands.dataset import cached_inputs, image_inputs
-    from curate.commands.recipe import recipe_of
+    from curate.training.dataset import cached_inputs, image_inputs
+    from curate.training.recipe import recipe_of
     from scoring.checkpoint import save_checkpoint
     from scoring.lookup import lookup
     from scoring.runner import select_device, select_precision

@@ -36,7 +36,7 @@ def run(
 
 
 def _subset(receipt: Path, table: Path | None, json_: bool) -> bool:
-    from curate.verify import verify
+    from curate.policies.verify import verify
 
     result = verify(receipt, table)
     if json_:

@@ -17,7 +17,7 @@ from curate.engines.run import ScoreProgress, ScoreRun, fingerprint
 from curate.engines.settings import ScoreSettings, refuse_difference
 from curate.engines.shard import score_columns
 from curate.manifest import SourceOptions, open_manifest
-from curate.table import open_table
+from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT, load_model
 from scoring.errors import InputError
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision

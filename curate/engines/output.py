@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.engines.journal import JOURNAL, RUN, WorkFolder
-from curate.table import TableWriter, open_table
+from curate.tables.table import open_table
+from curate.tables.writer import TableWriter
 from scoring.atomic import require_folder
 from scoring.errors import InputError
 from scoring.lock import LOCK

@@ -15,8 +15,8 @@ import pyarrow as pa
 from curate.columns import EMBEDDING, KEY, OK, SIGNATURE
 from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
-from curate.signatures import signature_array
-from curate.table import embedding_field
+from curate.tables.signatures import signature_array
+from curate.tables.table import embedding_field
 from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.model import ScoringModel
 from scoring.runner import Pending, Runner

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY, URI
-from curate.manifest.fetch import local_path
 from curate.manifest.keys import check_keys
+from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 from scoring.errors import InputError
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from curate import __version__
+from curate.version import __version__
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Format, Going, Written

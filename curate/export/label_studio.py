@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
-from curate import __version__
+from curate.version import __version__
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Format, Going, Written

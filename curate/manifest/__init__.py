@@ -1,7 +1,7 @@
 """Sources of images -> rows in a fixed order, and where their bytes are."""
 
 from curate.manifest.contract import MAX_FILE_BYTES, NUMBERED, Manifest, Reader, ReadError, SourceOptions
-from curate.manifest.fetch import read_uri
+from curate.manifest.uris import read_uri
 from curate.manifest.sources import open_manifest
 
 __all__ = [

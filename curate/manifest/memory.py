@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from curate.manifest.contract import Reader, ReadError, check_range
-from curate.manifest.fetch import local_path, read_uri
+from curate.manifest.uris import read_uri
 from curate.manifest.keys import UniqueCheck
+from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 
 _BLOCK = 4096  # rows turned into Python objects at a time

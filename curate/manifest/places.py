@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from curate.manifest.contract import ReadError
-from curate.manifest.fetch import local_path, read_local, read_uri
+from curate.manifest.fetch import fetch
+from curate.manifest.local import local_path, read_local
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.schemes import file_system, scheme_of
 from scoring.errors import InputError
@@ -54,7 +55,7 @@ class Place:
         """Return ``size`` bytes from ``offset``.
 
         Raises:
-            ReadError: as `read_uri`; "io_error" if the file changed since it was found.
+            ReadError: as `fetch`; "io_error" if the file changed since it was found.
         """
         if self.path is None:
             return self._read_remote(offset, size, max_bytes)
@@ -94,7 +95,7 @@ class Place:
             InputError: if it cannot be read or is larger than ``max_bytes``; ends with ``advice`` then.
         """
         try:
-            return read_uri(self.uri, max_bytes)
+            return fetch(self.uri, max_bytes)
         except ReadError as error:
             hint = f"; {advice}" if error.status == "too_large" else ""
             raise InputError(f"cannot read {self.name}: {error}{hint}") from None

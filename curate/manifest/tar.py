@@ -1,21 +1,19 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
-# ruff: noqa: PTH119
 """WebDataset shards (.tar): images and the members that go with them -> rows."""
 
-import os
 from collections import Counter
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from curate.columns import COLUMNS
-from curate.manifest.contract import NUMBERED, Reader, ReadError, SourceOptions
+from curate.manifest.contract import NUMBERED, Reader, SourceOptions
 from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import count_suffixes, is_image_name, some, suffix_of
-from curate.manifest.places import Place, find_place
+from curate.manifest.places import Place
 from curate.manifest.sidecars import SIDECARS, Sidecars, combine
-from curate.manifest.tar_index import Contents, Member, members
+from curate.manifest.tar_index import Contents, Member, members, read_range
 from scoring.errors import InputError
 
 
@@ -192,41 +190,3 @@ def _manifest(
         versions=lambda start, stop: zip(offsets[start:stop].tolist(), sizes[start:stop].tolist(), strict=True),
         locate=locate,
     )
-
-
-def read_range(place: Place, offset: int, size: int, max_bytes: int) -> bytes:
-    """Return a member's bytes.
-
-    Raises:
-        ReadError: "too_large", or "io_error" if the shard ends too early, changed or cannot be read.
-    """
-    try:
-        return place.read(offset, size, max_bytes)
-    except ReadError:
-        raise
-    except FileNotFoundError:
-        raise ReadError("missing", f"{place.name} is no longer there") from None
-    except Exception as error:  # drivers of object stores share no base class for their errors
-        raise ReadError("io_error", f"reading {place.name} failed: {type(error).__name__}") from None
-
-
-def read_member(shard: str, name: str, max_bytes: int) -> bytes:
-    """Return the bytes of a member named by a uri `shard.tar::name`.
-
-    Raises:
-        ReadError: "missing" if there is no such shard or member; else as `read_range`.
-    """
-    try:
-        place = find_place(shard)
-        found = _index(place).get(name)
-    except InputError as error:
-        raise ReadError("missing" if "No such file" in str(error) else "io_error", str(error)) from None
-    if found is None:
-        raise ReadError("missing", f"no member {name!r} in {os.path.basename(shard)}")
-    return read_range(place, *found, max_bytes)
-
-
-@lru_cache(maxsize=8)
-def _index(place: Place) -> dict[str, tuple[int, int]]:
-    with place.open() as file:
-        return {member.name: (member.offset, member.size) for member in members(place, file, Contents())}

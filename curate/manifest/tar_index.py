@@ -1,14 +1,16 @@
 """The members of a tar file: names, offsets and sizes. Nothing is ever extracted."""
 
+import posixpath
 import struct
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import BinaryIO
 
-from curate.manifest.contract import MAX_PATH_BYTES
+from curate.manifest.contract import MAX_PATH_BYTES, ReadError
 from curate.manifest.names import key_of
-from curate.manifest.places import Place
+from curate.manifest.places import Place, find_place
 from scoring.errors import InputError
 
 _MAX_HEADER = 1 << 20  # an extended header that is larger is an attack
@@ -112,3 +114,41 @@ def _check_end(place: Place, file: BinaryIO, offset: int) -> None:
             f"{place.name} is not a readable tar: expected a header at byte {offset:,}, got other bytes; "
             "fetch or write it again, or leave it out"
         )
+
+
+def read_range(place: Place, offset: int, size: int, max_bytes: int) -> bytes:
+    """Return a member's bytes.
+
+    Raises:
+        ReadError: "too_large", or "io_error" if the shard ends too early, changed or cannot be read.
+    """
+    try:
+        return place.read(offset, size, max_bytes)
+    except ReadError:
+        raise
+    except FileNotFoundError:
+        raise ReadError("missing", f"{place.name} is no longer there") from None
+    except Exception as error:  # drivers of object stores share no base class for their errors
+        raise ReadError("io_error", f"reading {place.name} failed: {type(error).__name__}") from None
+
+
+def read_member(shard: str, name: str, max_bytes: int) -> bytes:
+    """Return the bytes of a member named by a uri `shard.tar::name`.
+
+    Raises:
+        ReadError: "missing" if there is no such shard or member; else as `read_range`.
+    """
+    try:
+        place = find_place(shard)
+        found = _index(place).get(name)
+    except InputError as error:
+        raise ReadError("missing" if "No such file" in str(error) else "io_error", str(error)) from None
+    if found is None:
+        raise ReadError("missing", f"no member {name!r} in {posixpath.basename(shard)}")
+    return read_range(place, *found, max_bytes)
+
+
+@lru_cache(maxsize=8)
+def _index(place: Place) -> dict[str, tuple[int, int]]:
+    with place.open() as file:
+        return {member.name: (member.offset, member.size) for member in members(place, file, Contents())}

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.table import Table
+from curate.tables.table import Table
 from scoring.errors import InputError
 
 GROUP, KEPT_KEY, SCORE, MARGIN = "group", "kept_key", "score", "margin"

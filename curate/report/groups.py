@@ -12,7 +12,7 @@ from curate.report.doubtful import Group, Member, doubtful_groups
 from curate.report.page import group_facts, groups_page, save_page
 from curate.report.sheet import TILE, Tile, contact_sheet, refuse_too_many, save_sheet
 from curate.report.tiles import Pictures, Shown
-from curate.table import Table
+from curate.tables.table import Table
 from scoring.errors import InputError
 
 PNG, HTML = ".png", ".html"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curate.apply import default_column
-from curate.table import Table
+from curate.tables.signals import default_column
+from curate.tables.table import Table
 from scoring.errors import InputError
 
 

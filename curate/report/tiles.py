@@ -14,7 +14,7 @@ from curate.columns import KEY, URI
 from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri
 from curate.report.captions import plain_line
 from curate.report.sheet import TILE, Tile
-from curate.table import Table
+from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.images import DecodeError, decode_rgb
 

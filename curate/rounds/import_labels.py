@@ -7,10 +7,10 @@ from typing import Any
 from curate.counted import counted
 from curate.export import Label, Labels, Problem, read_labels
 from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, shown
-from curate.rounds.folder import Folder, held, label_paths
-from curate.rounds.label_files import LabelFile, write_labels
-from curate.rounds.sealed import sha256_of
-from curate.rounds.votes import TIED, News, Vote, Votes, agree
+from curate.rounds.files.folder import Folder, held, label_paths
+from curate.rounds.files.label_files import LabelFile, write_labels
+from curate.rounds.files.sealed import sha256_of
+from curate.rounds.files.votes import TIED, News, Vote, Votes, agree
 from scoring.errors import InputError
 
 

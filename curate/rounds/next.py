@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate import __version__
+from curate.version import __version__
 from curate.columns import KEY, URI
 from curate.counted import counted
 from curate.export import FORMATS, Going, ImageReader, uri_reader, write_batch
-from curate.probe import Probe
-from curate.receipts import ROUND_KIND, environment
-from curate.rounds.batch import Picked
-from curate.rounds.coverage import coverage, sample_of
-from curate.rounds.derived import derive
-from curate.rounds.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
-from curate.rounds.graph import GRAPH, PoolGraph
-from curate.rounds.light import accuracy, entropy_share
-from curate.rounds.pool import TableRows, table_of
-from curate.rounds.sealed import sha256_of, write_sealed
-from curate.rounds.standing import Progress, Stand, class_counts, progress_of, sample_table, stand
-from curate.rounds.stopping import compared
-from curate.rounds.votes import LABELLED, SKIPPED, TIED
-from curate.table import TableWriter
+from curate.policies.receipts import ROUND_KIND, environment
+from curate.probes.accuracy import accuracy, entropy_share
+from curate.probes.linear import Probe
+from curate.rounds.files.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
+from curate.rounds.files.sealed import sha256_of, write_sealed
+from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
+from curate.rounds.state.batch import Picked
+from curate.rounds.state.derived import derive
+from curate.rounds.state.graph import GRAPH, PoolGraph
+from curate.rounds.state.pool import TableRows, table_of
+from curate.rounds.state.standing import Progress, Stand, class_counts, progress_of, sample_table, stand
+from curate.rounds.worth.coverage import coverage, sample_of
+from curate.rounds.worth.stopping import compared
+from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from curate.report.chart import Curve, check_picture, draw_chart, write_chart
-from curate.rounds.folder import open_folder
-from curate.rounds.lift import arm_accuracy
-from curate.rounds.pool import table_of
-from curate.rounds.simulation import Simulation
-from curate.rounds.standing import progress_of, stand
+from curate.rounds.files.folder import open_folder
+from curate.rounds.state.pool import table_of
+from curate.rounds.state.standing import progress_of, stand
 from curate.rounds.status import arms_of, status
+from curate.rounds.worth.lift import arm_accuracy
+from curate.simulation.run import Simulation
 from scoring.errors import InputError
 
 REPLAY_AXIS = "labels (bands: one standard error)"

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from curate.counted import counted
-from curate.probe import spread_of
-from curate.rounds.coverage import coverage, sample_of
-from curate.rounds.folder import CONTROL, STOP, STRATEGY, Folder, open_folder
-from curate.rounds.lift import ArmLift, Arms, arm_lift
-from curate.rounds.light import Known, accuracy, entropy_share, fit
-from curate.rounds.pool import TableRows, table_of
-from curate.rounds.standing import Progress, Stand, class_counts, progress_of, rows_of_arm, sample_table, stand
-from curate.rounds.stopping import Advice, advise, compared
-from curate.rounds.votes import LABELLED, SKIPPED, TIED, agreement
+from curate.probes.accuracy import Known, accuracy, entropy_share, fit
+from curate.probes.linear import spread_of
+from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder, open_folder
+from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
+from curate.rounds.state.pool import TableRows, table_of
+from curate.rounds.state.standing import Progress, Stand, class_counts, progress_of, rows_of_arm, sample_table, stand
+from curate.rounds.worth.coverage import coverage, sample_of
+from curate.rounds.worth.lift import ArmLift, Arms, arm_lift
+from curate.rounds.worth.stopping import Advice, advise, compared
 
 N_NAMED = 5
 

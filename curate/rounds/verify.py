@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate import __version__
+from curate.version import __version__
 from curate.counted import counted
 from curate.export.labels import shown
-from curate.rounds.comparison import compare_batches
-from curate.rounds.derived import Derived, derive
-from curate.rounds.folder import (
+from curate.policies.select.compare import compare_batches
+from curate.rounds.files.folder import (
     BATCH,
     CONFIG,
     HOLDOUT,
@@ -23,14 +22,15 @@ from curate.rounds.folder import (
     numbered_folders,
     open_round,
 )
-from curate.rounds.graph import GraphsThen, PoolGraph
-from curate.rounds.label_files import LabelFile, read_label_file
-from curate.rounds.pool import TableRows, table_of
-from curate.rounds.sealed import read_sealed, sha256_of
-from curate.rounds.settings import KIND, Settings
-from curate.rounds.standing import Progress, held_out_keys, stand
-from curate.rounds.start import held_out_rows
-from curate.rounds.votes import Votes
+from curate.rounds.files.label_files import LabelFile, read_label_file
+from curate.rounds.files.sealed import read_sealed, sha256_of
+from curate.rounds.files.settings import KIND, Settings
+from curate.rounds.files.votes import Votes
+from curate.rounds.init import held_out_rows
+from curate.rounds.state.derived import Derived, derive
+from curate.rounds.state.graph import GraphsThen, PoolGraph
+from curate.rounds.state.pool import TableRows, table_of
+from curate.rounds.state.standing import Progress, held_out_keys, stand
 from scoring.errors import InputError
 
 N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from curate.engines.local import score
 from curate.engines.settings import ScoreSettings
-from curate.table import open_table
+from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT, load_model, shipped_models
 from scoring.images import decode
 from scoring.runner import Runner

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.table import embedding_field
+from curate.tables.table import embedding_field
 
 
 def vectors_of(n, d=8, clusters=5, seed=0):

@@ -5,7 +5,7 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.table import open_table
+from curate.tables.table import open_table
 
 DECISIONS = pa.schema(
     [

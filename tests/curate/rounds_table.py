@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from curate.table import METADATA_KEY, embedding_field
+from curate.tables.table import METADATA_KEY, embedding_field
 
 CLASSES = ("ant", "bee", "cow")
 

@@ -93,7 +93,7 @@ def test_a_stale_table_is_noticed(generate):
 def test_every_command_source_rule_method_and_column_is_in_the_readme():
     from curate.columns import COLUMNS
     from curate.manifest.sources import KINDS
-    from curate.rules import MAKERS
+    from curate.policies.filter.request import MAKERS
     from scoring.images.outcome import STATUSES
     from trainers.methods import METHODS
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, answer, sheet, table
 
-from curate.rounds.folder import open_folder
+from curate.rounds.files.folder import open_folder
+from curate.rounds.files.sealed import digest_of
 from curate.rounds.import_labels import import_labels
+from curate.rounds.init import start
 from curate.rounds.next import next_round
-from curate.rounds.sealed import digest_of
-from curate.rounds.start import start
 from curate.rounds.status import status
 from scoring.errors import InputError
 
@@ -146,7 +146,7 @@ def test_a_table_that_was_moved_or_sorted_anew_is_the_same(folder, tmp_path):
 
 HOLD = """
 import sys, time
-from curate.rounds.folder import held
+from curate.rounds.files.folder import held
 with held(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

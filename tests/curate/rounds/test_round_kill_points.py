@@ -12,8 +12,8 @@ import pytest
 from rounds_table import CLASSES, answer, content, table
 
 from curate.rounds.import_labels import import_labels
+from curate.rounds.init import start
 from curate.rounds.next import next_round
-from curate.rounds.start import start
 
 OPERATIONS = ((os, ("fsync", "link", "mkdir", "pwrite", "ftruncate")), (Path, ("unlink", "rename", "replace")))
 

@@ -10,14 +10,14 @@ import pytest
 from rounds_table import CLASSES, annotate, answer, content, images, sheet, table
 
 from curate.export import FORMATS
-from curate.probe import fit_linear_probe, spread_of
-from curate.rounds.batch import pick_batch
-from curate.rounds.folder import open_folder
+from curate.probes.linear import fit_linear_probe, spread_of
+from curate.rounds.files.folder import open_folder
 from curate.rounds.import_labels import import_labels
+from curate.rounds.init import start
 from curate.rounds.next import next_round
-from curate.rounds.pool import read_table
-from curate.rounds.standing import progress_of, stand
-from curate.rounds.start import start
+from curate.rounds.state.batch import pick_batch
+from curate.rounds.state.pool import read_table
+from curate.rounds.state.standing import progress_of, stand
 from curate.rounds.status import status
 from scoring.errors import InputError
 

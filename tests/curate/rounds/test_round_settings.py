@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from curate.rounds.settings import GUARD, WRITTEN, Settings
+from curate.rounds.files.settings import GUARD, WRITTEN, Settings
 from scoring.errors import InputError
 
 WHOLE = Settings(

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.rounds.coverage import REACHED, coverage, sample_of
-from curate.rounds.lift import Arms, arm_lift
-from curate.rounds.light import Known, entropy_share
-from curate.rounds.stopping import advise, cohen_kappa, compared
+from curate.probes.accuracy import Known, entropy_share
+from curate.rounds.worth.coverage import REACHED, coverage, sample_of
+from curate.rounds.worth.lift import Arms, arm_lift
+from curate.rounds.worth.stopping import advise, cohen_kappa, compared
 
 
 def model(kappa=None, changed=0.1, mean=0.5, entropy=0.4):

@@ -9,13 +9,13 @@ import pytest
 from rounds_table import CLASSES, answer, sheet, table
 from test_round_folder import edit_state
 
+from curate.policies.verify import verify
+from curate.rounds.files.label_files import read_label_file, write_labels
+from curate.rounds.files.votes import Vote
 from curate.rounds.import_labels import import_labels
-from curate.rounds.label_files import read_label_file, write_labels
+from curate.rounds.init import start
 from curate.rounds.next import next_round
-from curate.rounds.start import start
 from curate.rounds.verify import rounds_at, verify_rounds
-from curate.rounds.votes import Vote
-from curate.verify import verify
 from scoring.errors import InputError
 
 

@@ -6,7 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from curate.rounds.votes import Vote, Votes, agree, agreement, label_table
+from curate.rounds.files.votes import Vote, Votes, agree, agreement, label_table
 
 
 def slow_alpha(votes):

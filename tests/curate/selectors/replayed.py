@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
-from curate.simulate import Replay
+from curate.simulation.replay import Replay
 
 
 def digits():

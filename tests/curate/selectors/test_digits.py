@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from replayed import digits
 
-from curate.curves import lift
 from curate.selectors import SELECTORS
-from curate.simulate import replay
+from curate.simulation.curves import lift
+from curate.simulation.replay import replay
 
 BUDGETS = (10, 20, 40, 60, 80, 100, 150, 200)
 SEEDS = range(20)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 from curate.selectors import SELECTORS
 from curate.selectors.kcenter import KCenter
-from curate.simulate import Replay, replay
+from curate.simulation.replay import Replay, replay
 
 BUDGETS = (10, 20, 40, 60, 80, 100, 150, 200)
 SEEDS = range(10)

@@ -11,7 +11,7 @@ from curate.selectors.chance import Random
 from curate.selectors.mixing import Discounted, Gated, discount, gate, rank_share
 from curate.selectors.power import PowerSampling
 from curate.selectors.ranked import HighestScore, Margin
-from curate.simulate import Replay, replay
+from curate.simulation.replay import Replay, replay
 from scoring.errors import InputError
 
 

@@ -1,1 +1,0 @@
-"""Choosing rows of a table: to label next, or to train on."""

@@ -1,0 +1,1 @@
+"""What score columns are worth: every measure with its interval."""

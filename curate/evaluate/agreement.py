@@ -1,0 +1,60 @@
+"""Certainty against what people said, and against another set of images."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.evaluate.results import Floats, Measure, Shape, measured
+from scoring.metrics import RankOrder, entropy, permutation_test_linear, ranks, weighted_spearman
+
+VOTES = Shape(
+    "Spearman, votes", "higher", "rank correlation of uncertainty with the entropy of human votes; 0 is no relation"
+)
+APART = Shape(
+    "AUROC, against", "", "chance that a row of this table is surer than one of the other; 0.5 cannot be told apart"
+)
+
+
+def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: int, seed: int) -> Measure:
+    """Return the rank correlation of uncertainty and disagreement.
+
+    Args:
+        certainty: column -> higher is more certain, shape (N,).
+        votes: for each class, shape (N, C), each row with at least one vote.
+        repeats: resamples and shuffles.
+        seed: of both.
+    """
+    disagreement = entropy(votes)
+    if len(np.unique(disagreement)) < 2:
+        return VOTES.without("the votes of every row have the same entropy")
+    people = RankOrder(disagreement)
+    orders = [RankOrder(-values) for values in certainty.values()]
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        return np.array([[weighted_spearman(order, people, counts)] for order in orders])
+
+    (measure,) = measured([VOTES], list(certainty), statistic, len(disagreement), repeats=repeats, seed=seed)
+    x = np.stack([ranks(-values) for values in certainty.values()])
+    chance = permutation_test_linear(x, ranks(disagreement), repeats=repeats, seed=seed)
+    measure.p = dict(zip(certainty, chance.tolist(), strict=True))
+    return measure
+
+
+def told_apart(certainty: Mapping[str, Floats], ours: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
+    """Return how well certainty tells two sets of images apart.
+
+    Args:
+        certainty: column -> higher is more certain, shape (N,), rows of both sets.
+        ours: whether a row is of the first set, shape (N,).
+        repeats: resamples, in which the shares of the two sets vary like everything else.
+        seed: of the resampling.
+    """
+    orders = [RankOrder(values) for values in certainty.values()]
+    targets = [order.sort(ours[:, None]) for order in orders]
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        return np.stack([order.auroc(counts, target) for order, target in zip(orders, targets, strict=True)])
+
+    (measure,) = measured([APART], list(certainty), statistic, len(ours), repeats=repeats, seed=seed)
+    return measure

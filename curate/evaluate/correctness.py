@@ -1,0 +1,278 @@
+"""Certainty against being right: by the nearest neighbour, a kNN vote and a linear classifier."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from curate.evaluate.results import EMBEDDING, Floats, Measure, Shape, measured
+from scoring.metrics import (
+    Interval,
+    RankOrder,
+    cross_validate,
+    group_duplicates,
+    harmonic_sums,
+    knn_vote,
+    least_aurc,
+    logistic_regression,
+    nearest,
+    percentiles,
+    permutation_test_linear,
+    ranks,
+    resample,
+)
+from scoring.metrics.logistic import LogisticFit, one_step, one_step_terms
+from scoring.metrics.weighted import weighted_sums
+
+VOTERS = 20
+MOST_CLASSES = 2000  # for the linear classifier, whose cost grows with them
+COVERAGES = np.arange(1, 11) / 10
+NEAREST, KNN, LINEAR = "neighbour", "kNN", "linear"
+WHAT = {NEAREST: "nearest neighbour", KNN: "kNN vote", LINEAR: "linear classifier"}
+CLASS_ENTROPY = "class entropy"
+
+ACCURACY = {
+    NEAREST: Shape("Recall@1", "higher", "share of rows whose nearest other row has their label"),
+    KNN: Shape("kNN accuracy", "higher", f"share of rows whose {VOTERS} nearest other rows vote for their label"),
+    LINEAR: Shape(
+        "linear accuracy", "higher", "share of rows that a linear classifier fitted on other rows gets right"
+    ),
+}
+AUROC = {
+    NEAREST: Shape(
+        "R-AUROC", "higher", "chance that a row whose nearest neighbour has its label is surer than one whose has not"
+    ),
+    KNN: Shape("AUROC, kNN right", "higher", "the same for rows that the kNN vote gets right"),
+    LINEAR: Shape("AUROC, linear right", "higher", "the same for rows that the linear classifier gets right"),
+}
+SELECTIVE = (
+    Shape("abstained accuracy", "higher", "mean accuracy of the {what} over all shares of rows kept, the surest first"),
+    Shape("AURC", "lower", "one minus that: the area under the risk-coverage curve of the {what}"),
+    Shape("excess AURC", "lower", "AURC beyond that of a perfect order at the same accuracy"),
+    Shape("accuracy, surest half", "higher", "accuracy of the {what} on the half with the highest certainty"),
+)
+LOGISTIC = Shape(
+    "logistic slope",
+    "higher",
+    "log-odds of the linear classifier being right for one standard deviation of certainty; above 0 says related",
+)
+MEANS = (
+    Shape("mean, right", "", "mean of the column where the linear classifier is right"),
+    Shape("mean, wrong", "", "mean of the column where the linear classifier is wrong"),
+)
+
+
+@dataclass
+class Correctness:
+    """What the embeddings say of N labelled rows.
+
+    Attributes:
+        right: prediction -> whether it is right, shape (N,), bool.
+        class_entropy: of the linear classifier on rows it was not fitted on, nats, shape (N,); None without one.
+        missing: prediction -> why it is not there.
+        n_twins: rows whose embedding is, in every bit, that of another row.
+    """
+
+    right: dict[str, NDArray[np.bool_]]
+    class_entropy: Floats | None
+    missing: dict[str, str]
+    n_twins: int = 0
+
+
+def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
+    """Predict every row from the others: by the nearest, by a vote, and by cross-validated linear classifiers.
+
+    Exact duplicates share a fold, for a classifier should not have seen the row it is tested on.
+
+    Args:
+        embedding: unit vectors, shape (N, D).
+        labels: shape (N,), int64, from 0.
+        folds: of the cross-validation.
+        seed: of the folds.
+    """
+    cosine, index = nearest(embedding, embedding, min(VOTERS, len(embedding) - 1), same=True)
+    right = {
+        NEAREST: (labels[index[:, 0]] == labels).numpy(),
+        KNN: (knn_vote(cosine, labels[index]) == labels).numpy(),
+    }
+    groups = group_duplicates(embedding)
+    n_twins = 0 if groups is None else int(groups.size[groups.size > 1].sum())
+    n_classes = int(labels.max()) + 1
+    if n_classes > MOST_CLASSES:
+        why = f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that the linear classifier is fitted for"
+        return Correctness(right, None, {LINEAR: why}, n_twins)
+    if groups is not None and len(groups.first) < folds:
+        why = f"the rows have {len(groups.first)} different embeddings, fewer than the {folds} folds"
+        return Correctness(right, None, {LINEAR: why}, n_twins)
+    linear = cross_validate(
+        embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
+    )
+    right[LINEAR] = (linear.label == labels).numpy()
+    return Correctness(right, linear.entropy, {}, n_twins)
+
+
+def accuracies(found: Correctness, *, repeats: int, seed: int) -> list[Measure]:
+    """Return how often each prediction is right: measures of the embedding, not of a score."""
+    hits = np.stack(list(found.right.values())).astype(np.float64)  # (P, N)
+    shapes = [ACCURACY[name] for name in found.right]
+    measures = measured(
+        shapes,
+        [EMBEDDING],
+        lambda counts: weighted_sums(hits, counts) / counts.sum(),
+        hits.shape[1],
+        repeats=repeats,
+        seed=seed,
+    )
+    return measures + [ACCURACY[name].without(why) for name, why in found.missing.items()]
+
+
+def certainty_measures(
+    certainty: Mapping[str, Floats], found: Correctness, *, repeats: int, seed: int
+) -> tuple[list[Measure], dict[str, dict[str, list[dict[str, float | None]]]]]:
+    """Return AUROC and selective prediction of every column against every prediction, and the curves.
+
+    Args:
+        certainty: column -> higher is more certain, shape (N,).
+        found: what is right.
+        repeats: resamples and shuffles.
+        seed: of both.
+    """
+    columns, names = list(certainty), list(found.right)
+    right = np.stack(list(found.right.values()), 1)  # (N, P)
+    orders = [RankOrder(certainty[column]) for column in columns]
+    targets = [order.sort(right) for order in orders]
+    sums = harmonic_sums(len(right))
+    hits = np.ascontiguousarray(right.T, np.float64)
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        """Shape (C, (4 + coverages) * P): AUROC, one minus AURC, AURC, excess, then accuracy at each coverage."""
+        floor = least_aurc(1 - weighted_sums(hits, counts) / counts.sum())
+        lines = []
+        for order, target in zip(orders, targets, strict=True):
+            area, cost = order.auroc_and_aurc(counts, target, sums)
+            curve = order.accuracy_at(counts, target, COVERAGES)
+            lines.append(np.concatenate([[area, 1 - cost, cost, cost - floor], curve]).reshape(-1))
+        return np.stack(lines)
+
+    shapes = [
+        Shape(f"{one.name}, {name}", one.better, one.meaning.format(what=WHAT[name])) for one in _FOUR for name in names
+    ]
+    shapes += [Shape(f"{coverage:.1f}", "higher", "") for coverage in COVERAGES for _ in names]
+    every = measured(shapes, columns, statistic, len(right), repeats=repeats, seed=seed)
+    grid = np.array(every, object).reshape(-1, len(names))  # measure, prediction
+    measures = _with_p(grid, names, certainty, right, repeats=repeats, seed=seed)
+    half = int(np.flatnonzero(COVERAGES == 0.5)[0])
+    for p, name in enumerate(names):
+        if name == KNN:
+            continue  # its areas tell no more than the two others'
+        surest = grid[4 + half, p]
+        surest.better = SELECTIVE[3].better
+        surest.name, surest.meaning = f"{SELECTIVE[3].name}, {name}", SELECTIVE[3].meaning.format(what=WHAT[name])
+        measures += [grid[1, p], grid[2, p], grid[3, p], surest]
+    curves = {name: {c: _curve(grid[4:, p], c) for c in columns} for p, name in enumerate(names)}
+    return measures, curves
+
+
+_FOUR = (Shape("AUROC", "higher", "{what}"), *SELECTIVE[:3])
+
+
+def _with_p(
+    grid: NDArray, names: list[str], certainty: Mapping[str, Floats], right: NDArray, *, repeats: int, seed: int
+) -> list[Measure]:
+    """Return the AUROCs under their own names, with permutation tests."""
+    order = np.stack([ranks(values) for values in certainty.values()])
+    for p, name in enumerate(names):
+        about = AUROC[name]
+        grid[0, p].name, grid[0, p].meaning = about.name, about.meaning
+        chance = permutation_test_linear(order, right[:, p], repeats=repeats, seed=seed)
+        grid[0, p].p = dict(zip(certainty, chance.tolist(), strict=True))
+    return list(grid[0])
+
+
+def _curve(measures: NDArray, column: str) -> list[dict[str, float | None]]:
+    """Return accuracy at each coverage of one column, with its bounds."""
+    points: list[dict[str, float | None]] = []
+    for coverage, measure in zip(COVERAGES, measures, strict=True):
+        value, low, high = (float(x) for x in measure.values[column])
+        points.append({"coverage": float(coverage), "accuracy": value, "low": low, "high": high})
+    return points
+
+
+def slopes(
+    certainty: Mapping[str, Floats], right: NDArray[np.bool_], *, repeats: int, seed: int
+) -> tuple[Measure, list[str]]:
+    """Return the logistic regression of being right on each column, in standard deviations, and notes on failures.
+
+    The bounds are a one-step bootstrap (a Newton step from the fit on each resample); p is the permutation test.
+
+    Source: Nakamura et al. 2023, arXiv:2203.11437, appendices C and J.
+    """
+    measure = Measure(LOGISTIC.name, LOGISTIC.better, LOGISTIC.meaning, len(right))
+    notes, fits = [], {}
+    for column, values in certainty.items():
+        if not np.isfinite(values).all():
+            notes.append(f"no logistic slope of {column}: it holds infinite values")
+            continue
+        spread = values.std()
+        scaled = (values - values.mean()) / spread if spread > 0 else values
+        fit = logistic_regression(scaled, right)
+        if fit.converged:
+            fits[column] = (fit, scaled)
+        else:
+            notes.append(
+                f"no logistic slope of {column}: it is constant but for a few rows, or a threshold on it is never wrong"
+            )
+    if not fits:
+        return LOGISTIC.without("no column has one; see the notes"), notes
+    _fill_slopes(measure, fits, right, repeats=repeats, seed=seed)
+    return measure, notes
+
+
+def _fill_slopes(
+    measure: Measure,
+    fits: Mapping[str, tuple[LogisticFit, Floats]],
+    right: NDArray[np.bool_],
+    *,
+    repeats: int,
+    seed: int,
+) -> None:
+    terms = np.concatenate([one_step_terms(scaled, right, fit).T for fit, scaled in fits.values()])  # (5 C, N)
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        sums = weighted_sums(terms, counts).reshape(-1, 5)
+        return np.array([one_step(fit, line) for (fit, _), line in zip(fits.values(), sums, strict=True)])
+
+    low, high = percentiles(resample(statistic, len(right), repeats=repeats, seed=seed))
+    x = np.stack([scaled for _, scaled in fits.values()])
+    chance = permutation_test_linear(x, right, repeats=repeats, seed=seed)
+    for number, (column, (fit, _)) in enumerate(fits.items()):
+        measure.values[column] = Interval(fit.coefficient, float(low[number]), float(high[number]))
+        measure.p[column] = float(chance[number])
+
+
+def means(raw: Mapping[str, Floats], right: NDArray[np.bool_], *, repeats: int, seed: int) -> list[Measure]:
+    """Return the mean of each column as stored, where a prediction is right and where it is wrong.
+
+    Source: Table 4 of Nakamura et al. 2023, arXiv:2203.11437.
+    """
+    finite = {column: values for column, values in raw.items() if np.isfinite(values).all()}
+    if not finite:
+        return [shape.without("every column holds infinite values") for shape in MEANS]
+    values = np.stack(list(finite.values()))  # (C, N)
+    split = np.concatenate([values * right, values * ~right])
+    sides = np.stack([right, ~right]).astype(np.float64)
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return (weighted_sums(split, counts).reshape(2, -1) / weighted_sums(sides, counts)[:, None]).T
+
+    return measured(MEANS, list(finite), statistic, len(right), repeats=repeats, seed=seed)
+
+
+def label_tensor(codes: NDArray[np.int64]) -> Tensor:
+    """Return labels as whole numbers from 0 without gaps, shape (N,), int64."""
+    _, dense = np.unique(codes, return_inverse=True)
+    return torch.from_numpy(dense.astype(np.int64))

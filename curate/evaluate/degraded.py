@@ -1,0 +1,153 @@
+"""Does certainty fall when an image gets worse? Crops, blurs, noises and grey boxes of stated strength."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from curate.columns import is_less_certain
+from curate.evaluate.results import Floats, Measure, Shape, measured
+from scoring.metrics import RankOrder, weighted_spearman
+from scoring.metrics.degradations import AUGMENTATIONS, WORSE, Change, center_crops, laplacian_variance, resize
+from scoring.runner import Runner
+
+LAPLACIAN = "Laplacian"
+ORIGINAL, CENTER_CROP = "as it is", "centre crop"
+LARGER = 4  # pictures are held at up to this many times the model's side, so that a crop has pixels of its own
+CROP_FRACTIONS = (0.1, 0.75)
+BATCH = 32
+CROP_SIZE = Shape(
+    "Spearman, crop size",
+    "higher",
+    "rank correlation of certainty with how much of the image a centre crop shows (10 to 75 % of the side)",
+)
+
+
+def share_shape(kind: str) -> Shape:
+    """Return the measure of how often a change makes an image less certain."""
+    return Shape(f"less certain: {kind}", "higher", f"share of images whose {kind} has a higher uncertainty")
+
+
+def mean_shape(kind: str) -> Shape:
+    """Return the measure of the mean score under a change."""
+    return Shape(f"mean, {kind}", "", "mean of the column as the model gives it")
+
+
+@dataclass
+class Degraded:
+    """Scores of images and of their worse versions.
+
+    Attributes:
+        rows: row numbers of the table, shape (N,).
+        scores: kind -> column -> value as the model gives it, shape (N,), float64.
+        fractions: of the side that the centre crop of each image shows, shape (N,).
+        sharpness: variance of the Laplacian of the image as it is, shape (N,).
+    """
+
+    rows: NDArray[np.int64]
+    scores: dict[str, dict[str, Floats]]
+    fractions: Floats
+    sharpness: Floats
+
+
+def degrade(pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int) -> Degraded:
+    """Score images and their worse versions, some at a time.
+
+    Crops are cut from the picture at up to four times the model's side; everything else is done at the model's side,
+    or at the picture's own where that is smaller. All go through the same resize to the model.
+
+    Args:
+        pictures: row number and central square, uint8 of shape (S, S, 3).
+        runner: the model.
+        seed: of the random numbers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    side = runner.model.spec.preprocessing.size
+    changes: dict[str, Change] = {**WORSE, **AUGMENTATIONS}
+    found: dict[str, list[dict[str, Floats]]] = {kind: [] for kind in (ORIGINAL, CENTER_CROP, *changes)}
+    rows, fractions = [], []
+    for numbers, images in _batches(pictures):
+        small = resize(images, min(images.shape[-1], side))
+        fraction = CROP_FRACTIONS[0] + (CROP_FRACTIONS[1] - CROP_FRACTIONS[0]) * torch.rand(
+            len(images), generator=generator
+        )
+        found[ORIGINAL].append(_scores(runner, small, side))
+        found[CENTER_CROP].append(_scores(runner, center_crops(images, fraction), side))
+        for kind, change in changes.items():
+            base = images if "crop" in kind else small
+            found[kind].append(_scores(runner, change(base, generator), side))
+        rows += numbers
+        fractions.append(fraction.numpy())
+    scores = {kind: _joined(parts) for kind, parts in found.items()}
+    order = np.argsort(rows, kind="stable")
+    sorted_scores = {kind: {name: v[order] for name, v in columns.items()} for kind, columns in scores.items()}
+    fraction_all = np.concatenate(fractions)[order].astype(np.float64) if fractions else np.zeros(0)
+    sharpness = sorted_scores[ORIGINAL].get(LAPLACIAN, np.zeros(0))
+    return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness)
+
+
+def _batches(pictures: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
+    """Yield pictures of one size together, shape (B, 3, S, S); never more than some sizes' worth wait."""
+    waiting: dict[int, list[tuple[int, NDArray[np.uint8]]]] = {}
+    for row, pixels in pictures:
+        group = waiting.setdefault(len(pixels), [])
+        group.append((row, pixels))
+        if len(group) == BATCH:
+            yield _stacked(waiting.pop(len(pixels)))
+        elif sum(map(len, waiting.values())) >= 8 * BATCH:
+            yield _stacked(waiting.pop(max(waiting, key=lambda size: len(waiting[size]))))
+    for group in waiting.values():
+        yield _stacked(group)
+
+
+def _stacked(group: list[tuple[int, NDArray[np.uint8]]]) -> tuple[list[int], Tensor]:
+    images = torch.from_numpy(np.stack([pixels for _, pixels in group])).permute(0, 3, 1, 2).float()
+    return [row for row, _ in group], images
+
+
+def _scores(runner: Runner, images: Tensor, side: int) -> dict[str, Floats]:
+    """Return every score of a batch by column name, and its sharpness."""
+    pixels = resize(images, side).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+    scores = runner.submit(pixels).result()
+    columns = {f"kappa_{name}": value for name, value in scores.kappas.items()}
+    columns |= {f"unc_{name}": value for name, value in scores.uncertainties.items()}
+    found = {name: value.astype(np.float64) for name, value in columns.items()}
+    found[LAPLACIAN] = laplacian_variance(resize(images, side)).double().numpy()
+    return found
+
+
+def _joined(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+
+
+def degraded_measures(found: Degraded, *, repeats: int, seed: int) -> list[Measure]:
+    """Return the share of worse versions with higher uncertainty, the crop correlation, and means by augmentation.
+
+    A share counts strictly higher uncertainty. The sharpness baseline stands beside the model's columns.
+
+    Source: crop size by Kirchhof et al. 2023 ("URL"); means by Table 3 of Nakamura et al. 2023, arXiv:2203.11437.
+    """
+    columns = list(found.scores[ORIGINAL])
+    sign = np.array([-1.0 if is_less_certain(name) else 1.0 for name in columns])
+    values = {kind: np.stack([by[name] for name in columns], 1) for kind, by in found.scores.items()}  # (N, C)
+    base = values[ORIGINAL]
+    kinds = [CENTER_CROP, *WORSE]
+    lower = np.concatenate([(sign * values[kind] < sign * base) for kind in kinds], 1).astype(np.float64)
+    orders = [RankOrder(sign[c] * values[CENTER_CROP][:, c]) for c in range(len(columns))]
+    size = RankOrder(found.fractions)
+    stacked = np.concatenate(list(values.values()), 1)
+    finite = np.isfinite(stacked).all(0)
+    everything = np.where(finite, stacked, 0.0)
+    shapes = [share_shape(kind) for kind in kinds] + [CROP_SIZE] + [mean_shape(kind) for kind in values]
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        n = counts.sum()
+        shares = (counts @ lower / n).reshape(len(kinds), -1)
+        crops = np.array([[weighted_spearman(order, size, counts) for order in orders]])
+        mean = np.where(finite, counts @ everything / n, np.nan).reshape(len(values), -1)
+        return np.concatenate([shares, crops, mean]).T
+
+    return measured(shapes, columns, statistic, len(base), repeats=repeats, seed=seed)

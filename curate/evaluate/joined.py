@@ -1,0 +1,144 @@
+"""A column that the user names: of the table itself, or of another file whose rows are found by key."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import KEY, closest
+from curate.manifest.text_tables import read_csv
+from curate.tables.digests import is_text, plain
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+KEY_NAMES = (KEY, "id")  # of the file that is joined; the first that is there
+MOST_CSV_BYTES = 1 << 30
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def named_column(table: Table, name: str, option: str) -> pa.ChunkedArray:
+    """Return the values of a column for every row of the table; null where a joined file lacks the key.
+
+    Args:
+        table: the scored table.
+        name: ``COLUMN``, or ``FILE:COLUMN`` of a .csv, .tsv or .parquet file with a column ``key`` (or ``id``).
+        option: what the user calls it, such as ``--labels``.
+
+    Raises:
+        InputError: if there is no such column or file, or no key of the table is in the file.
+    """
+    if name in table.schema.names:
+        return table.read([name]).column(0)
+    file, colon, column = name.rpartition(":")
+    if not colon or not file:
+        raise InputError(
+            f"{option}: {table.path} has no column {name!r}{closest(name, table.schema.names)} "
+            f"(columns: {', '.join(table.schema.names)}; another file's column is FILE:COLUMN)"
+        )
+    keys, values = _read(Path(file), column, option)
+    table.require([KEY])
+    ours = _as_text(table.read([KEY]).column(0))
+    at = pc.index_in(ours.combine_chunks(), value_set=keys)
+    if at.null_count == len(at) and len(at):
+        raise InputError(
+            f"{option}: expected keys of {table.path} in {file}, got none in common (here {ours[0].as_py()!r}, "
+            f"there {keys[0].as_py() if len(keys) else 'no rows'!r}); score with --key, or give the same keys there"
+        )
+    return pa.chunked_array([values.take(at)])
+
+
+def _read(file: Path, column: str, option: str) -> tuple[pa.Array, pa.Array]:
+    """Return keys as text and values of a file, M rows each."""
+    if file.suffix.lower() in SEPARATORS:
+        try:
+            size = file.stat().st_size
+            if size > MOST_CSV_BYTES:
+                raise InputError(f"{option}: expected at most 1 GiB of text, got {size:,} bytes in {file}; use Parquet")
+            data = file.read_bytes()
+        except OSError as error:
+            raise InputError(f"{option}: {file} cannot be read: {error.strerror}; check the path") from None
+        found = read_csv(data, str(file), delimiter=SEPARATORS[file.suffix.lower()], names_only=KEY_NAMES)
+        names = found.column_names
+    else:
+        opened = open_table(file)
+        names = opened.schema.names
+    key = next((name for name in KEY_NAMES if name in names), None)
+    if key is None:
+        raise InputError(f"{option}: expected a column 'key' or 'id' in {file}, got {', '.join(names)}; rename one")
+    if column not in names:
+        raise InputError(
+            f"{option}: {file} has no column {column!r}{closest(column, names)} (columns: {', '.join(names)})"
+        )
+    if file.suffix.lower() not in SEPARATORS:
+        found = opened.read(list(dict.fromkeys([key, column])))
+    keys, values = _as_text(found.column(key)).combine_chunks(), found.column(column).combine_chunks()
+    if keys.null_count:
+        raise InputError(f"{option}: expected a {key} in every row of {file}, got {keys.null_count:,} null; mend them")
+    if len(pc.unique(keys)) < len(keys):
+        raise InputError(f"{option}: expected each {key} once in {file}, got some more than once; make them differ")
+    return keys, values
+
+
+def _as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = keys.type
+    if not is_text(kind) and not pa.types.is_integer(kind):
+        raise InputError(f"expected keys of text or whole numbers, got {kind}; make them text")
+    return keys.cast(pa.string())
+
+
+def class_codes(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], int]:
+    """Return labels as whole numbers from 0, shape (N,), and how many classes there are; null, NaN and "" become -1.
+
+    Args:
+        values: text, whole numbers, truth values, or any other single value.
+        name: for messages.
+
+    Raises:
+        InputError: if the values are lists or structs, or fractions.
+    """
+    kind = values.type
+    if pa.types.is_nested(kind):
+        raise InputError(f"expected one label a row in {name!r}, got {kind}; votes are given with --votes")
+    column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    column = plain(column)
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        known = column.drop_null()
+        if len(known) and not pc.all(pc.equal(known, pc.round(known))).as_py():
+            raise InputError(f"expected classes in {name!r}, got fractions (such as {known[0]}); name the label column")
+    elif is_text(column.type):  # CSV has the empty text where there is no label
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+    encoded = column.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, len(encoded.dictionary)
+
+
+def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
+    """Return votes for each class, shape (N, C), float64; a row that is null or holds a null becomes NaN.
+
+    Raises:
+        InputError: if they are not lists of numbers >= 0 of one length.
+    """
+    column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    kind = column.type
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not lists or not (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)):
+        raise InputError(f"--votes: expected lists of counts, one a class, in {name!r}, got {kind}; name such a column")
+    lengths = pc.value_counts(pc.list_value_length(column).drop_null()).to_pylist()
+    if len(lengths) > 1:
+        found = ", ".join(f"{one['values']} in {one['counts']:,} rows" for one in lengths[:3])
+        raise InputError(f"--votes: expected lists of one length in {name!r}, got {found}; give every class a count")
+    width = lengths[0]["values"] if lengths else 0
+    if not width:
+        raise InputError(f"--votes: expected counts of at least two classes in {name!r}, got empty lists; mend them")
+    out = np.full((len(column), width), np.nan)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    flat = column.drop_null().flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)
+    out[there] = flat.reshape(-1, width)
+    out[np.isnan(out).any(1)] = np.nan
+    if width < 2 or (out < 0).any() or np.isinf(out).any():
+        what = f"lists of {width}" if width < 2 else "a negative or infinite count"
+        raise InputError(f"--votes: expected counts >= 0 of at least two classes in {name!r}, got {what}; mend them")
+    return out

@@ -1,0 +1,72 @@
+"""Files on this machine: a path or file:// URL that is one, and its bytes."""
+
+import errno
+import os
+import stat
+from urllib.parse import unquote_to_bytes
+
+from curate.manifest.contract import MAX_FILE_BYTES, ReadError
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # a FIFO must not make us wait
+
+
+def local_path(uri: str) -> bytes:
+    """Return the path that a `file://` URL names: percent-decoded bytes, host ignored.
+
+    >>> local_path("file:///data/a%20b.jpg")
+    b'/data/a b.jpg'
+    """
+    rest = uri.split("://", 1)[1]
+    return unquote_to_bytes(rest if rest.startswith("/") else "/" + rest.partition("/")[2])
+
+
+def read_local(path: bytes, max_bytes: int = MAX_FILE_BYTES, offset: int = 0, size: int | None = None) -> bytes:
+    """Return a regular file's bytes, or ``size`` of them from ``offset``.
+
+    Raises:
+        ReadError: "missing" if there is no such file; "too_large" above ``max_bytes``; "io_error" if it is
+            not a regular file, cannot be read, or ends before its size says.
+    """
+    try:
+        handle = os.open(path, _FLAGS)
+    except ValueError:
+        raise ReadError("io_error", "the path holds a NUL byte") from None
+    except OSError as error:
+        raise _failure(error) from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ReadError("io_error", "not a regular file")
+        wanted = found.st_size if size is None else size
+        if wanted > max_bytes:
+            raise ReadError("too_large", f"{wanted:,} bytes, more than the bound of {max_bytes:,}")
+        if offset + wanted > found.st_size:
+            raise ReadError("io_error", f"the file ends {offset + wanted - found.st_size:,} bytes too early")
+        return _read_exactly(handle, offset, wanted)
+    except OSError as error:
+        raise _failure(error) from None
+    finally:
+        os.close(handle)
+
+
+def _read_exactly(handle: int, offset: int, wanted: int) -> bytes:
+    """Read ``wanted`` bytes; one call in the common case, so no copy."""
+    data = os.pread(handle, wanted, offset)
+    if len(data) == wanted:
+        return data
+    pieces, have = [data], len(data)
+    while data and have < wanted:
+        data = os.pread(handle, wanted - have, offset + have)
+        pieces.append(data)
+        have += len(data)
+    if have < wanted:
+        raise ReadError("io_error", f"short read: {have:,} of {wanted:,} bytes")
+    return b"".join(pieces)
+
+
+def _failure(error: OSError) -> ReadError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return ReadError("missing", "no such file")
+    if error.errno in (errno.ENXIO, errno.ENODEV):
+        return ReadError("io_error", "not a regular file")
+    return ReadError("io_error", f"cannot be read: {error.strerror or type(error).__name__}")

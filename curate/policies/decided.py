@@ -1,0 +1,128 @@
+"""A policy that has been decided for every row, and not yet written."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import ERROR, KEY, STATUS
+from curate.policies.outcomes import DROP, FAILED, UNDECIDED
+from curate.tables.digests import is_text, plain
+from curate.tables.table import Table
+
+N_EXAMPLES = 5
+
+
+# start row, keys (M,), status (M,) or None, error (M,) or None -> M rows of the decisions
+Words = Callable[[int, pa.Array, pa.Array | None, pa.Array | None], pa.RecordBatch]
+
+
+class Arranged(Protocol):
+    """Kept rows that become a subset with other columns, or in another order, than the table's.
+
+    Attributes:
+        schema: of the subset.
+        meanings: of the columns that the table has not.
+    """
+
+    schema: pa.Schema
+    meanings: Mapping[str, str]
+
+    def add(self, kept: pa.RecordBatch) -> None:
+        """Take the next kept rows, in the order of the table."""
+
+    def finish(self) -> Iterator[pa.Table]:
+        """Yield the subset, once all kept rows are there."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A policy that has been decided for every row, and not yet written.
+
+    Attributes:
+        table: the input.
+        policy: parameters as plain JSON, one entry a rule; goes into receipt and metadata.
+        outcome: shape (N,), codes of ``curate.policies.outcomes``.
+        words: makes the decisions of a slice.
+        schema: of the decisions.
+        meanings: of the columns of the decisions.
+        digest: of the input.
+        state: of the input's files when they were read.
+        facts: what else the receipt says, such as counts by rule.
+        more: further tables to write, by name.
+        more_meanings: of their columns, by name of the table.
+        arranged: what becomes of kept rows; None to write them as they are.
+    """
+
+    table: Table
+    policy: list[dict[str, Any]]
+    outcome: np.ndarray
+    words: Words
+    schema: pa.Schema
+    meanings: Mapping[str, str]
+    digest: str
+    state: list[tuple[str, int, int]]
+    facts: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, pa.Table] = field(default_factory=dict)
+    more_meanings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    arranged: Arranged | None = None
+
+    def counts(self) -> dict[str, int]:
+        """Return ``n_rows`` and the rows of each outcome."""
+        kept, dropped, undecided, failed = np.bincount(self.outcome, minlength=4).tolist()
+        return {
+            "n_rows": len(self.outcome),
+            "kept": kept,
+            "dropped": dropped,
+            "undecided": undecided,
+            "failed": failed,
+        }
+
+
+def second_look(decided: Decided) -> tuple[list[dict[str, str]], dict[str, int]]:
+    """Return a few decisions of rows that go (key and reason), and failures by status.
+
+    Reads no further than it must for both.
+    """
+    table, outcome = decided.table, decided.outcome
+    gone = np.flatnonzero((outcome == DROP) | (outcome == UNDECIDED))[:N_EXAMPLES]
+    failed = np.flatnonzero(outcome == FAILED)
+    examples: list[dict[str, str]] = []
+    failed_by: dict[str, int] = {}
+    last = max(int(gone[-1]) if len(gone) else -1, int(failed[-1]) if len(failed) else -1)
+    if last < 0:
+        return examples, failed_by
+    names = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
+    for start, batch in numbered(table.batches(names)):
+        keys, status, error = _plain_words(batch)
+        here = slice(start, start + len(keys))
+        if status is not None:
+            for kind in status.filter(pa.array(outcome[here] == FAILED)).to_pylist():
+                failed_by[str(kind)] = failed_by.get(str(kind), 0) + 1
+        rows = gone[(gone >= start) & (gone < start + len(keys))] - start
+        if len(rows):
+            told = decided.words(start, keys, status, error).take(pa.array(rows))
+            examples += [{"key": row["key"], "reason": row["reason"]} for row in told.to_pylist()]
+        if start + len(keys) > last:
+            break
+    return examples, failed_by
+
+
+def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield each batch with the number of its first row."""
+    start = 0
+    for batch in batches:
+        yield start, batch
+        start += batch.num_rows
+
+
+def _plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
+    """Key, status and error of a batch as plain text; None for a column that is not there or not text."""
+    key = plain(batch.column(KEY)).cast(pa.string())
+    extra = []
+    for name in (STATUS, ERROR):
+        column = batch.column(name) if name in batch.schema.names else None
+        extra.append(plain(column).cast(pa.string()) if column is not None and is_text(column.type) else None)
+    return key, extra[0], extra[1]

@@ -1,0 +1,1 @@
+"""What is the same, and which row of it stays."""

@@ -1,0 +1,142 @@
+"""Decide which rows are the same and which stay; nothing is written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.dedup.finders.pixels import add_pixels
+from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.finders.table import Options, build
+from curate.policies.dedup.grouping.chains import find_chains
+from curate.policies.dedup.grouping.keep import Criterion, keep_order
+from curate.policies.dedup.grouping.other import find_outside
+from curate.policies.dedup.grouping.stars import Stars, find_stars
+from curate.policies.dedup.request import CHAIN, Request, refuse_graph
+from curate.policies.outcomes import DROP, FAILED, KEEP
+from curate.tables.dedup_rows import Rows, read_rows
+from curate.tables.gather import check_unique
+from curate.tables.graph import Stored, stored_graph
+from curate.tables.provenance import same_model, same_signature
+from curate.tables.table import Table
+from curate.tables.vectors import rows_of
+
+
+@dataclass
+class Found:
+    """A deduplication that has been decided.
+
+    Attributes:
+        rows: what was read.
+        order: rows in the order of keeping.
+        searches: finders, built.
+        stars: who belongs to whom.
+        outside: rows whose owner is a row of the other table, shape (N,) bool.
+        leaks: rows that the other table has too, shape (N,) bool: those, and of ``--report-only`` also rows that go
+            for another of their own table.
+        outcome: shape (N,) uint8.
+        other_digest: of the other table, or empty.
+        graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
+    """
+
+    rows: Rows
+    order: NDArray[np.int64]
+    searches: dict[str, Search]
+    stars: Stars
+    outside: NDArray[np.bool_]
+    leaks: NDArray[np.bool_]
+    outcome: NDArray[np.uint8]
+    other_digest: str = ""
+    graph: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def decide_duplicates(
+    table: Table,
+    request: Request,
+    criteria: Sequence[Criterion],
+    other: Table | None = None,
+    *,
+    graph: str | Path | None = None,
+    write_graph: bool = False,
+) -> Found:
+    """Find what is the same and decide who stays; nothing is written but the graph.
+
+    Args:
+        table: to deduplicate.
+        request: what is asked.
+        criteria: who stays.
+        other: table whose rows are there already.
+        graph: file of the graph of nearest neighbours, of this table or one that has its rows.
+        write_graph: whether a graph that is not there yet gets its file.
+
+    Raises:
+        InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
+            another kind.
+    """
+    if other is not None and "embedding" in request.thresholds:
+        same_model(table, other)
+    if other is not None and {"signature", "crop"} & set(request.thresholds):
+        same_signature(table, other)
+    rows = read_rows(table, request.needs(criteria))
+    check_unique(table, rows.ties)
+    theirs = read_rows(other, request.needs_of_other()) if other is not None else None
+    read_again: list[str] = []
+    if "pixels" in request.thresholds:
+        mine, others = request.images()
+        tables = [(table, rows, mine)]
+        if other is not None and theirs is not None:
+            tables.append((other, theirs, others))
+        read_again = add_pixels(tables)
+    order = keep_order(rows, criteria)
+    stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
+    searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
+    read = {"path": stored.path, "digest": stored.digest} if stored else {}
+    told = stored.notes if stored else ()
+    del stored  # the finder holds what it needs of it
+    open_rows = rows.ok.copy()
+    stars = Stars.empty(len(rows), tuple(searches))
+    if theirs is not None:
+        may_go = open_rows if rows.protected is None or request.report_only else open_rows & ~rows.protected
+        stars = find_outside(theirs, searches, may_go)
+    leaks = stars.finder >= 0
+    if not request.report_only:
+        open_rows &= ~leaks
+    if request.groups == CHAIN:
+        inside = find_chains(order, searches, request.thresholds, open_rows, rows.protected)
+    else:
+        inside = find_stars(order, searches, open_rows.copy(), rows.protected)
+    outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
+    taken = ~outside & rows.ok
+    for name in ("owner", "finder", "similarity", "view"):
+        getattr(stars, name)[taken] = getattr(inside, name)[taken]
+    outcome = np.where(rows.ok, np.where(stars.finder >= 0, DROP, KEEP), FAILED).astype(np.uint8)
+    if request.report_only:
+        outcome[outside & rows.ok] = KEEP
+    digest = theirs.digest if theirs is not None else ""
+    notes = [*read_again, *told, *_notes(rows, searches)]
+    return Found(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
+
+
+def _graph(rows: Rows, request: Request, path: str | Path, *, write: bool) -> Stored:
+    refuse_graph(request)
+    if rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    at = rows.compared()
+    return stored_graph(path, rows.ties[at], rows_of(rows.embedding, at), rows.model, write=write)
+
+
+def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
+    notes = [f"{counted(n, 'row has', 'rows have')} {what}: not compared by embedding" for what, n in rows.odd.items()]
+    if rows.signature is not None:
+        blank = int((rows.ok & ~rows.signature.any(1)).sum())
+        if blank:
+            notes.append(
+                f"{counted(blank, 'row')} of one flat colour or without a signature: not compared by signature"
+            )
+    for search in searches.values():
+        notes += search.notes
+    return notes

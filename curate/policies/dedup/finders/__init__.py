@@ -1,0 +1,1 @@
+"""The kinds of sameness, and what finds them."""

@@ -1,0 +1,64 @@
+"""Pairs of rows that are the same, as arrays, and what is made of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Links:
+    """P pairs of rows that are the same.
+
+    Attributes:
+        query: row asked about, shape (P,) int64; of the table, or of another one for ``Search.foreign``.
+        row: the other row, shape (P,) int64; never the row asked about.
+        similarity: in the unit of the finder, shape (P,) float32.
+        view: which view of the row asked about matched, an index into the run's views, or a number of
+            ``curate.policies.dedup.finders.looks``, which also names a part; shape (P,), int8 or int32.
+    """
+
+    query: NDArray[np.int64]
+    row: NDArray[np.int64]
+    similarity: NDArray[np.float32]
+    view: NDArray[np.int8] | NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def take(self, at: NDArray) -> "Links":
+        """Return some of the pairs: a mask, or indices."""
+        return Links(self.query[at], self.row[at], self.similarity[at], self.view[at])
+
+
+def joined(parts: Sequence[Links]) -> Links:
+    """Return the pairs of all parts, one part after another."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Links(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), np.zeros(0, np.int8))
+    query, row, similarity, view = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("query", "row", "similarity", "view")
+    )
+    return Links(query, row, similarity, view)
+
+
+def best_of(parts: Sequence[Links]) -> Links:
+    """Return each pair once, with its largest similarity; of equal ones the earlier part's."""
+    if len(parts) == 1:
+        return parts[0]
+    every = joined(parts)
+    every = every.take(np.lexsort((-every.similarity, every.row, every.query)))  # stable: parts keep their order
+    first = np.ones(len(every), bool)
+    first[1:] = (every.query[1:] != every.query[:-1]) | (every.row[1:] != every.row[:-1])
+    return every.take(first)
+
+
+def first_of(parts: Sequence[Links]) -> Links:
+    """Return of each row the pair with its lowest query; of several with that the largest similarity."""
+    every = joined(parts)
+    every = every.take(np.lexsort((-every.similarity, every.query, every.row)))
+    first = np.ones(len(every), bool)
+    first[1:] = every.row[1:] != every.row[:-1]
+    return every.take(first)

@@ -1,0 +1,111 @@
+"""Same pixels after decoding: images are read again, but only where another could have the same pixels."""
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.manifest import SourceOptions
+from curate.tables.dedup_rows import Rows
+from curate.tables.images import Original, Originals
+from curate.tables.table import Table
+from scoring.images import DecodeError, pixel_digest
+from scoring.search import HammingIndex
+
+CLOSE = 6  # bits: equal pixels in two formats are decoded by two roads, and their hashes differ in a few bits at most
+FEWEST, MOST = 64, 65_536  # hashes asked about at a time
+MANY = 1_000_000  # pairs, from which fewer are asked about at a time
+AHEAD = 64  # images read ahead of the decoders
+
+
+@dataclass(frozen=True)
+class Images:
+    """Where the images of a table are, if not at its own uris."""
+
+    source: str | None = None
+    options: SourceOptions | None = None
+
+
+def add_pixels(tables: Sequence[tuple[Table, Rows, Images]]) -> list[str]:
+    """Read the candidates of all tables together and put their digests into ``Rows.texts['pixels']``.
+
+    A row is a candidate if another one, of any of the tables, has its width and height, nearly its perceptual hash, and
+    other bytes; the rest cannot have the same pixels as another, or are equal in their bytes anyway.
+
+    Args:
+        tables: each with its rows, which have ``width``, ``height``, ``phash`` and ``sha256``.
+
+    Returns:
+        What a person should know: images that could not be read.
+
+    Raises:
+        InputError: if there is neither a path nor a source for an image.
+    """
+    everything = [rows for _, rows, _ in tables]
+    chosen = np.split(candidates(everything), np.cumsum([len(rows) for rows in everything])[:-1])
+    n_read, problems = 0, []
+    for (table, rows, images), mask in zip(tables, chosen, strict=True):
+        digests = np.full(len(rows), None, object)
+        wanted = np.flatnonzero(mask)
+        if len(wanted):
+            originals = Originals(table, wanted, source=images.source, options=images.options)
+            for row, digest, problem in _digests(originals, wanted):
+                digests[row] = digest
+                if problem:
+                    problems.append(problem)
+        n_read += len(wanted)
+        rows.texts["pixels"] = pa.chunked_array([pa.array(digests, pa.large_string())])
+    notes = [f"pixels: {counted(n_read, 'image was', 'images were')} read again, with pixels that another may have too"]
+    if problems:
+        notes.append(f"pixels: {len(problems):,} of them could not be read, such as {problems[0]}")
+    return notes
+
+
+def _digests(originals: Originals, wanted: NDArray[np.int64]) -> Iterable[tuple[int, str | None, str]]:
+    def digest(original: Original) -> tuple[int, str | None, str]:
+        if original.data is None:
+            return original.row, None, f"{original.key} ({original.problem})"
+        try:
+            return original.row, pixel_digest(original.data), ""
+        except DecodeError as error:
+            return original.row, None, f"{original.key} ({error.status}: {error})"
+
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pixels") as pool:
+        for start in range(0, len(wanted), AHEAD):
+            yield from pool.map(digest, originals.read(wanted[start : start + AHEAD].tolist()))
+
+
+def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:
+    """Return which rows could have the pixels of another with other bytes, all tables one after another."""
+    kinds = ("width", "height")
+    sizes = np.stack([np.concatenate([rows.numbers[name] for rows in tables]) for name in kinds], 1)
+    codes = np.concatenate([rows.phash for rows in tables if rows.phash is not None])
+    there = np.concatenate([rows.ok & rows.has_phash for rows in tables if rows.has_phash is not None])
+    there &= ~np.isnan(sizes).any(1)
+    texts = [chunk for rows in tables for chunk in rows.texts["sha256"].chunks]
+    content = pa.chunked_array(texts, pa.large_string()).dictionary_encode(null_encoding="encode").combine_chunks()
+    of_content = content.indices.to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(there)
+    picture = np.zeros(len(rows), [("code", np.uint64), ("width", np.int64), ("height", np.int64)])
+    picture["code"], picture["width"], picture["height"] = codes[rows], sizes[rows, 0], sizes[rows, 1]
+    kind, of_kind = np.unique(picture, return_inverse=True)  # one for each hash and size
+    pairs = np.unique(np.stack([of_kind, of_content[rows]], 1), axis=0)
+    several = np.bincount(pairs[:, 0], minlength=len(kind)) > 1
+    index = HammingIndex(kind["code"].copy(), CLOSE)
+    at, size = 0, FEWEST
+    while at < len(kind):
+        asking = at + np.flatnonzero(~several[at : at + size])  # whoever has been found need not ask
+        found = index.search(kind["code"][asking].copy(), None)
+        a, b = asking[found.query], found.row
+        alike = (a != b) & (kind["width"][a] == kind["width"][b]) & (kind["height"][a] == kind["height"][b])
+        several[a[alike]] = several[b[alike]] = True
+        at += size
+        size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, MOST)
+    chosen = np.zeros(len(there), bool)
+    chosen[rows] = several[of_kind]
+    return chosen

@@ -1,0 +1,321 @@
+"""Finders at work: each answers for some of the rows at a time, so that nobody ever holds all pairs."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.dedup.finders.elk import Radius
+from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
+from curate.tables.dedup_rows import Rows
+from scoring.errors import InputError
+from scoring.images.views import View, views
+from scoring.search import CosineIndex, HammingIndex, Recall
+from scoring.search.links import rounded
+
+EVERY_PAIR = "every pair was compared"
+PAIRS = 65_536  # pairs measured at a time
+FLAT = np.uint64(1 << 63)  # the hash of every picture of one colour, whatever the colour
+ASKED = 256  # rows asked about at a time where every pair has to be looked at
+Views = tuple[View, ...]
+ONE_VIEW: Views = views()
+
+
+class Search(Protocol):
+    """A finder that has been built on N rows."""
+
+    higher: bool  # whether a larger similarity is more alike
+
+    @property
+    def recall(self) -> Recall | None:
+        """What share of the pairs it finds; None where it finds all by its nature."""
+
+    @property
+    def extent(self) -> str:
+        """How much is compared where there is no ``recall`` to tell."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know."""
+
+    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
+
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it.
+
+        Never more than N pairs, however many there are. A row that is itself among ``rows`` comes with one before it,
+        if there is one.
+        """
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+        """Return every pair of a row of another table, of those in ``some`` or of all, and one of this."""
+
+    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+        """Return the similarity of pairs of rows of this table, whether or not they reach the threshold."""
+
+
+class SameText:
+    """Rows that are equal in a text column."""
+
+    higher = True
+    recall: Recall | None = None
+    extent = EVERY_PAIR
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, column: pa.ChunkedArray, name: str = "sha256") -> None:
+        self.name = name
+        encoded = pc.dictionary_encode(column).combine_chunks()
+        self.known: pa.Array = encoded.dictionary
+        self.codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        self.order = np.argsort(self.codes, kind="stable")
+
+    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        found = self._members(rows, self.codes[rows], among)
+        return found.take(found.query != found.row)
+
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        lead = np.full(len(self.known) + 1, -1, np.int64)  # the last is of rows without a text
+        code, at = np.unique(self.codes[rows], return_index=True)
+        lead[code] = rows[at]
+        lead[-1] = -1
+        row = np.flatnonzero(among)
+        query = lead[self.codes[row]]
+        found = (query >= 0) & (query != row)
+        n = int(found.sum())
+        return Links(query[found], row[found], np.ones(n, np.float32), np.zeros(n, np.int8))
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+        """Return every pair of a row of another table and one of this."""
+        some = np.arange(len(rows)) if some is None else some
+        texts = rows.texts[self.name].take(pa.array(some))
+        codes = pc.fill_null(pc.index_in(texts, self.known), -1).to_numpy().astype(np.int64)
+        return self._members(some, codes, among)
+
+    def _members(self, rows: NDArray[np.int64], codes: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        rows, codes = rows[codes >= 0], codes[codes >= 0]
+        members = self.order[among[self.order]]
+        starts = np.searchsorted(self.codes[members], np.arange(len(self.known) + 1))
+        counts = starts[codes + 1] - starts[codes]
+        query = np.repeat(rows, counts)
+        within = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
+        other = members[np.repeat(starts[codes], counts) + within]
+        return Links(query, other, np.ones(len(query), np.float32), np.zeros(len(query), np.int8))
+
+    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+        """Return 1 for each pair that is equal, else 0."""
+        equal = (self.codes[query] == self.codes[row]) & (self.codes[query] >= 0)
+        return Links(query, row, equal.astype(np.float32), np.zeros(len(row), np.int8))
+
+
+class NearHash:
+    """Rows whose perceptual hashes differ in few bits; a picture of one colour has none that says anything."""
+
+    higher = False
+    recall: Recall | None = None
+    extent = EVERY_PAIR
+
+    def __init__(self, rows: Rows, radius: float) -> None:
+        if rows.phash is None or rows.has_phash is None:
+            raise ValueError("rows were read without phash")
+        self.has = _hashed(rows)
+        n_flat = int((rows.has_phash & rows.ok).sum() - self.has.sum())
+        self.notes = (f"{counted(n_flat, 'row')} of one flat colour: not compared by hash",) if n_flat else ()
+        self.there = np.flatnonzero(self.has)
+        self.codes = rows.phash
+        self.index = HammingIndex(rows.phash[self.there], int(radius))
+
+    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        rows = rows[self.has[rows]]
+        found = self._search(rows, self.codes[rows], among)
+        return found.take(found.query != found.row)
+
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        rows = rows[self.has[rows]]
+        found = self._search(rows, self.codes[rows], among, first=True)
+        return found.take(found.query != found.row)
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+        """Return every pair of a row of another table and one of this."""
+        has = _hashed(rows)
+        if rows.phash is None:
+            raise ValueError("rows were read without phash")
+        theirs = np.flatnonzero(has) if some is None else some[has[some]]
+        return self._search(theirs, rows.phash[theirs], among)
+
+    def _search(
+        self, rows: NDArray[np.int64], codes: NDArray[np.uint64], among: NDArray[np.bool_], *, first: bool = False
+    ) -> Links:
+        found = self.index.search(codes, among[self.there], first=first)
+        n = len(found.query)
+        return Links(rows[found.query], self.there[found.row], found.similarity, np.zeros(n, np.int8))
+
+    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+        """Return the bits in which each pair differs."""
+        bits = np.bitwise_count(self.codes[query] ^ self.codes[row]).astype(np.float32)
+        return Links(query, row, bits, np.zeros(len(row), np.int8))
+
+
+def _hashed(rows: Rows) -> NDArray[np.bool_]:
+    """Which rows have a hash that can be compared."""
+    if rows.phash is None or rows.has_phash is None:
+        raise ValueError("rows were read without phash")
+    return rows.has_phash & rows.ok & (rows.phash != FLAT)
+
+
+class NearVector:
+    """Rows whose vectors have a cosine of at least a threshold, in any of the views asked for."""
+
+    higher = True
+    extent = EVERY_PAIR
+    notes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        vectors: NDArray,
+        threshold: float,
+        name: str,
+        views: Views = ONE_VIEW,
+        *,
+        ties: NDArray[np.uint64] | None = None,
+    ) -> None:
+        self.vectors, self.name, self.views = vectors, name, views
+        self.threshold, self.ties = threshold, ties
+
+    @cached_property
+    def index(self) -> CosineIndex:
+        """Of all rows; what is found must not depend on their place."""
+        order = None if self.ties is None else np.argsort(self.ties, kind="stable")
+        return CosineIndex(self.vectors, self.threshold, order=order)
+
+    @property
+    def recall(self) -> Recall | None:
+        """What share of the pairs the index finds, by a sample."""
+        return self.index.recall
+
+    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        found = best_of(self.search(rows, self.vectors[rows], among))
+        return found.take(found.query != found.row)
+
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        found = first_of(self.search(np.arange(len(rows)), self.vectors[rows], among, first=True))
+        pairs = Links(rows[found.query], found.row, found.similarity, found.view)
+        return pairs.take(pairs.query != pairs.row)
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+        """Return every pair of a row of another table and one of this."""
+        theirs = getattr(rows, self.name)
+        if theirs.shape[1] != self.vectors.shape[1] and len(theirs) and len(self.vectors):
+            raise InputError(
+                f"expected vectors of {self.vectors.shape[1]} numbers in the {self.name} column of both tables, got "
+                f"{theirs.shape[1]} in the other; score both with one model"
+            )
+        some = np.arange(len(theirs)) if some is None else some
+        if not len(some) or not len(self.vectors):
+            return joined([])
+        vectors = theirs[some] if theirs.dtype == self.vectors.dtype else unit(theirs[some]).astype(self.vectors.dtype)
+        return best_of(self.search(some, vectors, among))
+
+    def search(
+        self, rows: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_], *, first: bool = False
+    ) -> list[Links]:
+        """Return the pairs that each view finds; with ``first``, of each row only the first by that view."""
+        parts = []
+        for number, view in enumerate(self.views):
+            found = self.index.search(view.apply(vectors), among, first=first)
+            seen = np.full(len(found.query), number, np.int8)
+            parts.append(Links(rows[found.query], found.row, found.similarity, seen))
+        return parts
+
+    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+        """Return the largest cosine of each pair over the views of the first; 0 where one has no vector."""
+        best, seen = np.full(len(row), -np.inf, np.float32), np.zeros(len(row), np.int8)
+        for start in range(0, len(row), PAIRS):
+            here = slice(start, start + PAIRS)
+            other = unit(self.vectors[row[here]])
+            for number, view in enumerate(self.views):
+                cosine = np.einsum("pd,pd->p", unit(view.apply(self.vectors[query[here]])), other)
+                better = cosine > best[here]
+                best[here], seen[here] = np.where(better, cosine, best[here]), np.where(better, number, seen[here])
+        return Links(query, row, best, seen)
+
+
+class NearDistribution:
+    """Rows whose distributions overlap: by the expected likelihood kernel, told as the cosine at the median kappa."""
+
+    higher = True
+    extent = EVERY_PAIR
+
+    def __init__(self, rows: Rows, threshold: float, kappa: str) -> None:
+        if rows.embedding is None:
+            raise ValueError("rows were read without embedding")
+        self.kappas = rows.numbers[kappa]
+        self.kappa = kappa
+        self.there = rows.embedding.any(1) & rows.ok
+        if rows.embedding.shape[1] < 2 and self.there.any():
+            raise InputError("--similarity elk needs embeddings of 2 numbers or more, got 1; compare by cosine")
+        if not self.there.any():
+            raise InputError(
+                f"--similarity elk compares rows with an embedding and {kappa!r}, got none; compare by cosine"
+            )
+        self.radius = Radius.of(self.kappas[self.there], threshold, rows.embedding.shape[1], name=kappa)
+        self.near = NearVector(rows.embedding, self.radius.loosest, "embedding", ties=rows.ties)
+        self.notes = tuple(f"elk: {line}" for line in self.radius.lines())
+
+    @property
+    def recall(self) -> Recall | None:
+        """What share of the pairs the index finds at the loosest cosine of any pair, by a sample."""
+        return self.near.recall
+
+    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return every pair of a row in ``rows`` and one that ``among`` marks."""
+        found = self.near.links(rows, among)
+        return self._matching(found, self.kappas[found.query])
+
+    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+        """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
+        left = among.copy()
+        parts = []
+        for start in range(0, len(rows), ASKED):
+            some = rows[start : start + ASKED]
+            (found,) = self.near.search(np.arange(len(some)), self.near.vectors[some], left)
+            found = first_of([self._matching(found, self.kappas[some[found.query]])])
+            left[found.row] = False
+            parts.append(Links(some[found.query], found.row, found.similarity, found.view))
+        pairs = joined(parts)
+        return pairs.take(pairs.query != pairs.row)
+
+    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+        """Return every pair of a row of another table and one of this; this table's median kappa counts."""
+        found = self.near.foreign(rows, among, some)
+        return self._matching(found, rows.numbers[self.kappa][found.query])
+
+    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+        """Return the similarity of each pair."""
+        found = self.near.measure(query, row)
+        similarity = self.radius.similarity(found.similarity, self.kappas[query], self.kappas[row])
+        return Links(query, row, similarity.astype(np.float32), found.view)
+
+    def _matching(self, found: Links, kappas: NDArray[np.float64]) -> Links:
+        similarity = self.radius.similarity(found.similarity, kappas, self.kappas[found.row])
+        enough = similarity >= self.radius.threshold
+        found = found.take(enough)
+        return Links(found.query, found.row, rounded(similarity[enough], self.radius.threshold), found.view)
+
+
+def unit(vectors: NDArray) -> NDArray[np.float64]:
+    """Return rows of length 1 in float64; rows of zeros stay zero."""
+    wide = vectors.astype(np.float64)
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    return wide / np.where(length > 0, length, 1)

@@ -1,0 +1,178 @@
+"""The kinds of sameness: each finder tells which rows are the same as others, in a unit of its own.
+
+A finder is one entry of ``FINDERS``: what it compares, in which unit, from which column.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING, SIGNATURE
+from curate.policies.dedup.finders.crops import PartOf
+from curate.policies.dedup.finders.neighboured import NearGraph
+from curate.policies.dedup.finders.searches import (
+    ONE_VIEW,
+    NearDistribution,
+    NearHash,
+    NearVector,
+    SameText,
+    Search,
+    Views,
+)
+from curate.tables.dedup_rows import Rows
+from curate.tables.graph import Stored
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+
+@dataclass(frozen=True)
+class Options:
+    """What finders are built with, besides rows and threshold.
+
+    Attributes:
+        views: of a picture.
+        kappa: column, for ``elk``; or None.
+        graph: of the embeddings of rows that can be compared, in their order; or None.
+    """
+
+    views: Views = ONE_VIEW
+    kappa: str | None = None
+    graph: Stored | None = None
+
+
+@dataclass(frozen=True)
+class Finder:
+    """One kind of sameness.
+
+    Attributes:
+        meaning: in one line, for help and README.
+        unit: of threshold and similarity.
+        needs: the columns that it compares, or that say what to read again.
+        threshold: what two rows have to reach; None where there is nothing to choose.
+        lowest: of the thresholds that make sense.
+        highest: likewise.
+        higher: whether a larger value is more alike.
+        build: rows, threshold, options -> Search.
+    """
+
+    meaning: str
+    unit: str
+    needs: tuple[str, ...]
+    threshold: float | None
+    lowest: float
+    highest: float
+    higher: bool
+    build: Callable[[Rows, float, Options], Search]
+
+    def holds(self, similarity: NDArray, threshold: float) -> NDArray[np.bool_]:
+        """Return which similarities reach the threshold."""
+        return similarity >= np.float32(threshold) if self.higher else similarity <= threshold
+
+    def room(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
+        """Return how far a similarity is from the threshold, as a share of the way to equal: 0 just there, 1 equal."""
+        best = self.highest if self.higher else self.lowest
+        whole = abs(best - threshold)
+        if not whole:
+            return np.ones(len(similarity))
+        return np.abs(np.asarray(similarity, np.float64) - threshold) / whole
+
+
+def _same_bytes(rows: Rows, _threshold: float, _options: Options) -> Search:
+    return SameText(rows.texts["sha256"])
+
+
+def _same_pixels(rows: Rows, _threshold: float, _options: Options) -> Search:
+    return SameText(rows.texts["pixels"], "pixels")
+
+
+def _near_hash(rows: Rows, threshold: float, _options: Options) -> Search:
+    return NearHash(rows, threshold)
+
+
+def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
+    if rows.signature is None:
+        raise ValueError("rows were read without signature")
+    return NearVector(rows.signature, threshold, "signature", options.views, ties=rows.ties)
+
+
+def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
+    if rows.signature is None:
+        raise ValueError("rows were read without signature")
+    return PartOf(rows.signature, threshold, options.views)
+
+
+def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
+    if rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    if options.kappa is not None:
+        return NearDistribution(rows, threshold, options.kappa)
+    if options.graph is not None:
+        return NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.ties)
+    return NearVector(rows.embedding, threshold, "embedding", ties=rows.ties)
+
+
+FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is told by the first
+    "bytes": Finder("the files are equal, byte by byte", "", ("sha256",), None, 1, 1, True, _same_bytes),
+    "pixels": Finder(
+        "the images are equal once decoded, pixel by pixel; reads candidates again",
+        "",
+        ("sha256", "phash", "width", "height"),
+        None,
+        1,
+        1,
+        True,
+        _same_pixels,
+    ),
+    "hash": Finder("the 64-bit perceptual hashes differ in few bits", "bits", ("phash",), 2, 0, 20, False, _near_hash),
+    "signature": Finder(
+        "the pictures agree in their low frequencies; mirrored and turned copies on request",
+        "cosine",
+        (SIGNATURE,),
+        0.95,
+        0.5,
+        1,
+        True,
+        _near_signature,
+    ),
+    "crop": Finder(
+        "one picture is a part of the other, 70 % of each side or more: crops, borders",
+        "cosine",
+        (SIGNATURE,),
+        0.985,
+        0.94,
+        1,
+        True,
+        _part_of,
+    ),
+    "embedding": Finder(
+        "the model sees the same content", "cosine", (EMBEDDING,), 0.985, 0.5, 1, True, _near_embedding
+    ),
+}
+
+
+def threshold_of(name: str, value: float | None) -> float:
+    """Return the threshold of a finder: as given, or its own.
+
+    Raises:
+        InputError: for an unknown finder, a threshold for one that has none, or one out of range.
+    """
+    finder = lookup(FINDERS, name, kind="finder")
+    if finder.threshold is None:
+        if value is not None:
+            raise InputError(f"the finder {name} has no threshold, got {value:g}; leave --threshold out")
+        return 1.0
+    if value is None:
+        return finder.threshold
+    if not finder.lowest <= value <= finder.highest or (finder.unit == "bits" and value != int(value)):
+        kind = "a whole number of bits" if finder.unit == "bits" else "a cosine"
+        raise InputError(
+            f"--threshold of {name} is {kind} between {finder.lowest:g} and {finder.highest:g}, got {value:g}"
+        )
+    return value
+
+
+def build(rows: Rows, thresholds: Mapping[str, float], options: Options) -> dict[str, Search]:
+    """Build the finders named, in the order of ``FINDERS``."""
+    return {name: FINDERS[name].build(rows, thresholds[name], options) for name in FINDERS if name in thresholds}

@@ -1,0 +1,1 @@
+"""Who stays, and which rows go for it."""

@@ -1,0 +1,107 @@
+"""Connected groups: rows that a chain of pairs joins, however little the ends of the chain have in common."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.finders.table import FINDERS
+from curate.policies.dedup.grouping.stars import Stars
+
+FEWEST, MOST = 64, 4096  # rows asked about at a time
+FAR = 1e9
+MANY = 4_000_000  # pairs, from which fewer rows are asked about at a time
+
+
+def find_chains(
+    order: NDArray[np.int64],
+    searches: Mapping[str, Search],
+    thresholds: Mapping[str, float],
+    open_rows: NDArray[np.bool_],
+    protected: NDArray[np.bool_] | None = None,
+) -> Stars:
+    """Return the connected components of all pairs; in each the first row in the order of keeping stays.
+
+    Every pair is looked at, so the time for a group of n rows grows with n^2 (the memory does not), which that of
+    ``find_stars`` does not. Rows are asked about in a random order: so a large group is spread over all of the work.
+
+    Args:
+        order: rows in the order of keeping, shape (N,).
+        searches: finder by name.
+        thresholds: by finder.
+        open_rows: rows that take part, shape (N,) bool.
+        protected: rows that never go, shape (N,) bool; they are first in ``order``.
+
+    Returns:
+        Owners as ``find_stars`` gives them. The similarity is the direct one of the row to its owner, which for the
+        far end of a chain does not reach the threshold.
+    """
+    parent = np.arange(len(open_rows))
+    rows = np.flatnonzero(open_rows)
+    asked = np.random.default_rng(0).permutation(rows)
+    at, size = 0, FEWEST
+    while at < len(asked):
+        n_pairs = 0
+        for search in searches.values():
+            found = search.links(asked[at : at + size], open_rows)
+            join(parent, found.query, found.row)
+            n_pairs = max(n_pairs, len(found))
+        at += size
+        size = max(size // 4, FEWEST) if n_pairs > MANY else min(2 * size, MOST)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    group = roots(parent)
+    first = np.full(len(parent), len(parent))
+    np.minimum.at(first, group[rows], place[rows])
+    stars = Stars.empty(len(parent), tuple(searches))
+    stars.owner[rows] = order[first[group[rows]]]
+    if protected is not None:
+        stars.owner[protected & open_rows] = np.flatnonzero(protected & open_rows)
+    gone = rows[stars.owner[rows] != rows]
+    _tell(stars, gone, searches, thresholds)
+    return stars
+
+
+def join(parent: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
+    """Join the groups of a pair of rows each, in place: the lower root becomes the root of both."""
+    while True:
+        compress(parent)
+        low, high = np.minimum(parent[a], parent[b]), np.maximum(parent[a], parent[b])
+        apart = low != high
+        if not apart.any():
+            return
+        np.minimum.at(parent, high[apart], low[apart])
+        a, b = a[apart], b[apart]
+
+
+def compress(parent: NDArray[np.int64]) -> None:
+    """Point every row at its root, in place."""
+    while True:
+        above = parent[parent]
+        if np.array_equal(above, parent):
+            return
+        parent[:] = above
+
+
+def roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the root of every row, shape (N,)."""
+    compress(parent)
+    return parent
+
+
+def _tell(
+    stars: Stars, gone: NDArray[np.int64], searches: Mapping[str, Search], thresholds: Mapping[str, float]
+) -> None:
+    """Say by which finder a row is nearest to the one that stays."""
+    best = np.full(len(gone), -np.inf)
+    for number, (name, search) in enumerate(searches.items()):
+        found = search.measure(stars.owner[gone], gone)
+        finder, threshold = FINDERS[name], thresholds[name]
+        room = finder.room(found.similarity, threshold)
+        short = FAR if finder.threshold is None else room  # what is not equal is not nearly equal either
+        reaches = np.where(finder.holds(found.similarity, threshold), room, -short)
+        better = reaches > best
+        best = np.where(better, reaches, best)
+        stars.drop(Links(found.query, found.row, found.similarity, found.view).take(better), number)

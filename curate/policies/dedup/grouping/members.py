@@ -1,0 +1,219 @@
+"""Groups as a table: who is in them, how alike, and whether their labels agree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.finders.table import FINDERS
+from curate.policies.dedup.grouping.stars import Stars
+from curate.policies.dedup.request import Request
+from curate.tables.dedup_rows import Rows
+from curate.tables.digests import plain
+from curate.tables.table import Table
+
+ALL_PAIRS = 64  # rows of a group up to which all its pairs are measured
+SOME_PAIRS = 2016  # pairs measured in a larger group, beside those with the row that stays: as many as 64 rows have
+AT_ONCE = 1_000_000  # pairs measured at a time
+MEASURES = (
+    "signature",
+    "embedding",
+    "crop",
+    "hash",
+    "pixels",
+    "bytes",
+)  # by which the likeness inside a group is told, the first in use
+MEANINGS = {
+    "group": "number of the group, as in the decisions; larger groups come first",
+    "kept_key": "the row that stays, or the row of the other table that has them already",
+    "other_table": "whether kept_key is a row of the other table",
+    "size": "rows of this table in the group, the one that stays among them",
+    "smallest_similarity": f"of any two rows (above {ALL_PAIRS} rows: with the first, and {SOME_PAIRS:,} other pairs)",
+    "measure": "the finder whose similarity that is",
+    "margin": "of the most doubtful row: 0 has just reached its threshold, 1 is equal, below 0 is the end of a chain",
+    "finders": "which finders dropped its rows",
+    "labels": "the different labels of its rows",
+    "conflict": "whether there are two or more labels",
+}
+SCHEMA = pa.schema(
+    [
+        pa.field("group", pa.int64(), nullable=False),
+        pa.field("kept_key", pa.string(), nullable=False),
+        pa.field("other_table", pa.bool_(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("smallest_similarity", pa.float64()),
+        pa.field("measure", pa.string()),
+        pa.field("margin", pa.float64()),
+        pa.field("finders", pa.list_(pa.string())),
+        pa.field("labels", pa.list_(pa.string())),
+        pa.field("conflict", pa.bool_(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Members:
+    """Rows by group.
+
+    Attributes:
+        group: of each row, shape (N,) int64; -1 for a row that is like no other. Larger groups have lower numbers.
+        rows: rows in groups, group by group, in each in the order of keeping, shape (M,).
+        start: where each group begins in ``rows``, shape (G + 1,).
+        size: rows of this table in each group, shape (G,).
+    """
+
+    group: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    start: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def table(
+        self,
+        table: Table,
+        request: Request,
+        searches: Mapping[str, Search],
+        stars: Stars,
+        outside: NDArray[np.bool_],
+        kept_key: pa.Array,
+        texts: pa.ChunkedArray | None = None,
+    ) -> pa.Table:
+        """Return one row for each group; see ``SCHEMA``. ``texts`` are the labels of all rows, null for none."""
+        number = self.group[self.rows]
+        finder = stars.finder[self.rows]
+        lead = self._kept_keys(table, outside, kept_key)
+        measure = next(name for name in MEASURES if name in searches)
+        columns = {
+            "group": pa.array(np.arange(len(self.size))),
+            "kept_key": lead,
+            "other_table": pa.array(outside[self.rows[self.start[:-1]]]),
+            "size": pa.array(self.size),
+            "smallest_similarity": pa.array(self._smallest(searches, measure)),
+            "measure": pa.array([measure] * len(self.size), pa.string()),
+            "margin": pa.array(self._margin(request, stars)),
+            "finders": _lists(number, pa.array(stars.names, pa.string()), finder, len(self.size)),
+        }
+        labels, conflict = self._labels(texts)
+        columns |= {"labels": labels, "conflict": conflict}
+        return pa.table({field.name: columns[field.name] for field in SCHEMA}, schema=SCHEMA)
+
+    def _kept_keys(self, table: Table, outside: NDArray[np.bool_], kept_key: pa.Array) -> pa.Array:
+        """The key of the row that stays: the first of the group, or that of the other table."""
+        first = self.rows[self.start[:-1]]
+        own = np.full(len(self.group), -1)
+        own[first] = np.where(outside[first], -1, first)
+        mine = keys_at(table, own)[first]
+        theirs = kept_key.take(pa.array(first)).to_numpy(zero_copy_only=False)
+        return pa.array(np.where(outside[first], theirs, mine), pa.string())
+
+    def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
+        """The least alike of all pairs of a group; of a large one, of those with its first row, and of some others.
+
+        Equal bytes are as alike as can be, also where the picture has nothing that the finder could measure.
+        """
+        search, same, finder = searches[measure], searches.get("bytes"), FINDERS[measure]
+        sign, best = (1.0, finder.highest) if finder.higher else (-1.0, finder.lowest)
+        worst = np.full(len(self.size), np.inf)
+        for size in np.unique(self.size[self.size > 1]).tolist():
+            first, second = _pairs(size)
+            step = max(1, AT_ONCE // len(first))
+            groups = np.flatnonzero(self.size == size)
+            for low in range(0, len(groups), step):
+                some = groups[low : low + step]
+                base = self.start[some, None]
+                pairs = self.rows[base + first].ravel(), self.rows[base + second].ravel()
+                similarity = search.measure(*pairs).similarity.astype(np.float64)
+                if same is not None:
+                    similarity[same.measure(*pairs).similarity == 1] = best
+                worst[some] = (sign * similarity).reshape(len(some), -1).min(1)
+        return np.where(np.isinf(worst), np.nan, sign * worst)
+
+    def _margin(self, request: Request, stars: Stars) -> NDArray[np.float64]:
+        """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal, below 0 a chain."""
+        margin = np.full(len(self.size), np.inf)
+        for number, name in enumerate(stars.names):
+            here = self.rows[stars.finder[self.rows] == number]
+            finder, threshold = FINDERS[name], request.thresholds[name]
+            room = finder.room(stars.similarity[here], threshold)
+            room = np.where(finder.holds(stars.similarity[here], threshold), room, -room)
+            np.minimum.at(margin, self.group[here], room)
+        return margin
+
+    def _labels(self, texts: pa.ChunkedArray | None) -> tuple[pa.Array, pa.Array]:
+        """The different labels of each group, and whether there is more than one; null is no label."""
+        n = len(self.size)
+        if texts is None:
+            return pa.array([None] * n, pa.list_(pa.string())), pa.array(np.zeros(n, bool))
+        encoded = texts.take(pa.array(self.rows)).combine_chunks().dictionary_encode()
+        code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+        lists = _lists(self.group[self.rows], encoded.dictionary.cast(pa.string()), code, n)
+        return lists, pc.greater(pc.list_value_length(lists), 1)
+
+
+def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which pairs of a group are measured, by their place in it."""
+    if size <= ALL_PAIRS:
+        first, second = np.triu_indices(size, 1)
+        return first, second
+    step = np.arange(SOME_PAIRS)
+    a, b = 1 + step * (size - 1) // SOME_PAIRS, 1 + step * 7919 % (size - 1)
+    a, b = a[a != b], b[a != b]
+    return np.concatenate([np.zeros(size - 1, np.int64), a]), np.concatenate([np.arange(1, size), b])
+
+
+def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
+    """The different names of each group, as lists; a negative code is none."""
+    there = code >= 0
+    width = max(1, len(names))
+    pairs = np.unique(group[there] * width + code[there].astype(np.int64))
+    counts = np.bincount(pairs // width, minlength=n)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names.take(pa.array(pairs % width)))
+
+
+def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64], rows: Rows) -> Members:
+    """Number the groups: larger ones first, then by the hash of the key of the first row."""
+    n = len(stars.owner)
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have numbers of their own
+    here = np.flatnonzero(~outside & (stars.owner >= 0))
+    owner[here] = owner[owner[here]]  # who goes for a row that the other table has is in the group of that
+    taking_part = np.flatnonzero(stars.owner >= 0)
+    _, code = np.unique(owner[taking_part], return_inverse=True)
+    counts = np.bincount(code)
+    grouped = (counts[code] > 1) | outside[taking_part]
+    members, code = taking_part[grouped], code[grouped]
+    inside = np.lexsort((place[members], code))
+    members, code = members[inside], code[inside]
+    starts = np.flatnonzero(np.r_[True, code[1:] != code[:-1]]) if len(code) else np.zeros(0, np.int64)
+    sizes = np.diff(np.r_[starts, len(code)])
+    rank = np.lexsort((rows.ties[members[starts]], -sizes))
+    group = np.full(n, -1, np.int64)
+    number = np.empty(len(starts), np.int64)
+    number[rank] = np.arange(len(starts))
+    group[members] = np.repeat(number, sizes)
+    again = np.argsort(group[members], kind="stable")
+    size = sizes[rank]
+    return Members(group, members[again], np.concatenate([[0], np.cumsum(size)]).astype(np.int64), size)
+
+
+def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Return the key of a row of the table for each entry, as text; None where the entry is negative."""
+    wanted = np.unique(rows[rows >= 0])
+    values = np.full(len(wanted), None, object)
+    start = 0
+    for batch in table.batches([KEY]):
+        low, high = np.searchsorted(wanted, [start, start + batch.num_rows])
+        if high > low:
+            part = plain(batch.column(KEY)).take(pa.array(wanted[low:high] - start))
+            values[low:high] = part.cast(pa.string()).to_pylist()
+        start += batch.num_rows
+    out = np.full(len(rows), None, object)
+    there = rows >= 0
+    out[there] = values[np.searchsorted(wanted, rows[there])]
+    return out

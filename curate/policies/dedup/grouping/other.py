@@ -1,0 +1,69 @@
+"""What another table has already: its rows ask, and are not compared with one another."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.grouping.stars import NOBODY, Stars
+from curate.tables.dedup_rows import Rows
+
+FEWEST, MOST = 64, 65_536  # rows of the other table that ask at a time
+MANY = 1_000_000  # pairs, from which fewer rows ask at a time
+ENOUGH = 256  # rows of the other table that a row has been found by, after which no better one is looked for
+
+
+def find_outside(
+    theirs: Rows,
+    searches: Mapping[str, Search],
+    open_rows: NDArray[np.bool_],
+) -> Stars:
+    """Return which rows another table has.
+
+    A row belongs to the row of the other table that is most like it by the first finder that finds one; of equally
+    similar ones to the one whose key hashes lowest. The other rows ask in the order of that hash. What has been found
+    by 256 of them, or by one that cannot be more alike, is not looked for any further, so that a thousand copies here
+    and a thousand there are not a million pairs.
+
+    Args:
+        theirs: rows of the other table.
+        searches: built on this table.
+        open_rows: rows of this table that take part, shape (N,) bool; not changed.
+    """
+    stars = Stars.empty(len(open_rows), tuple(searches))
+    ok = np.flatnonzero(theirs.ok)
+    asking = ok[np.argsort(theirs.ties[ok], kind="stable")]
+    for number, search in enumerate(searches.values()):
+        _ask(stars, number, search, theirs, asking, open_rows & (stars.owner == NOBODY))
+    return stars
+
+
+def _ask(
+    stars: Stars, number: int, search: Search, theirs: Rows, asking: NDArray[np.int64], left: NDArray[np.bool_]
+) -> None:
+    """Give to each row that is left the most similar one of those that ask, if any finds it."""
+    times = np.zeros(len(left), np.int64)
+    sign = 1.0 if search.higher else -1.0
+    alike = 1.0 if search.higher else 0.0
+    at, size = 0, FEWEST
+    while at < len(asking) and left.any():
+        some = asking[at : at + size]
+        found = search.foreign(theirs, left, some)
+        times += np.bincount(found.row, minlength=len(left))
+        best = _nearest(found, theirs, sign)
+        known = stars.similarity[best.row]
+        stars.drop(best.take(np.isnan(known) | (sign * best.similarity > sign * known)), number)
+        left = left & (times < ENOUGH)
+        left[best.row[best.similarity == alike]] = False
+        at += size
+        size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, MOST)
+
+
+def _nearest(found: Links, theirs: Rows, sign: float) -> Links:
+    order = np.lexsort((theirs.ties[found.query], -sign * found.similarity, found.row))
+    ordered = found.take(order)
+    first = np.ones(len(ordered), bool)
+    first[1:] = ordered.row[1:] != ordered.row[:-1]
+    return ordered.take(first)

@@ -1,0 +1,185 @@
+"""Groups that hold together: every row that goes is the same as the row that stays in its place; no chains.
+
+The definition. Rows come in the order of keeping, the best first. A row stays if it is the same as no row before it
+that stays; else it goes, and belongs to the first of those. What counts is that the row that stays, asked about, finds
+the other: a crop is the same as its whole picture, not the whole the same as its crop.
+
+How it stays cheap. Rows that go decide nothing any more, so most pairs of a large group never have to be looked at.
+Rows are taken in rounds; a round is settled within itself, and those of it that stay take away what is the same among
+all the rest. No search is asked for more than the first match of each row, but among at most ``FEW`` rows: n copies of
+one picture cost n links and not n^2, wherever they stand in the order.
+
+Source: rounds over a prefix give the greedy result in few steps (Blelloch, Fineman, Shun 2012, arXiv:1202.3205).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.searches import Search
+
+NOBODY = -1
+FIRST_ROUND = 1024  # rows; each round is twice as large as the one before
+LARGEST_ROUND = 65_536
+FEW = 1024  # rows that are compared pair by pair
+
+
+@dataclass
+class Stars:
+    """Who belongs to whom.
+
+    Attributes:
+        owner: the row that stays in its place, shape (N,) int64; itself where it stays, -1 where it took no part.
+        finder: which finder said so, shape (N,) int8, an index into ``names``; -1 where the row stays.
+        similarity: to the owner, in the finder's unit, shape (N,) float64; NaN where the row stays.
+        view: which view of the owner matched, as ``Links.view`` tells it, shape (N,) int32.
+        names: of the finders.
+    """
+
+    owner: NDArray[np.int64]
+    finder: NDArray[np.int8]
+    similarity: NDArray[np.float64]
+    view: NDArray[np.int32]
+    names: tuple[str, ...]
+
+    @classmethod
+    def empty(cls, n: int, names: tuple[str, ...]) -> "Stars":
+        """Return N rows of which nothing is known."""
+        return cls(
+            np.full(n, NOBODY, np.int64), np.full(n, -1, np.int8), np.full(n, np.nan), np.zeros(n, np.int32), names
+        )
+
+    def drop(self, found: Links, finder: int) -> None:
+        """Give rows to their owners."""
+        self.owner[found.row] = found.query
+        self.finder[found.row] = finder
+        self.similarity[found.row] = found.similarity
+        self.view[found.row] = found.view
+
+
+def find_stars(
+    order: NDArray[np.int64],
+    searches: Mapping[str, Search],
+    open_rows: NDArray[np.bool_],
+    protected: NDArray[np.bool_] | None = None,
+) -> Stars:
+    """Return the groups of the definition above.
+
+    Args:
+        order: rows in the order of keeping, shape (N,).
+        searches: finder by name, in the order in which they tell a pair that several link.
+        open_rows: rows that take part, shape (N,) bool; it becomes all False.
+        protected: rows that never go, shape (N,) bool; they are first in ``order``.
+    """
+    stars = Stars.empty(len(open_rows), tuple(searches))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    free = np.ones(len(order), bool) if protected is None else ~protected
+    work = _Round(stars, place, list(searches.values()), free)
+    at, size = 0, FIRST_ROUND
+    while at < len(order):
+        taken, at = _next_open(order, open_rows, at, size)
+        stay = work.settle(taken)
+        open_rows[stay] = False
+        stars.owner[stay] = stay
+        work.take_away(stay, open_rows & free)
+        open_rows[stars.owner != NOBODY] = False
+        size = min(size * 2, LARGEST_ROUND)
+    return stars
+
+
+def _next_open(
+    order: NDArray[np.int64], open_rows: NDArray[np.bool_], at: int, size: int
+) -> tuple[NDArray[np.int64], int]:
+    """Return the next ``size`` rows that are open, and where to go on."""
+    parts: list[NDArray[np.int64]] = []
+    n = 0
+    while at < len(order) and n < size:
+        part = order[at : at + size]
+        which = np.flatnonzero(open_rows[part])[: size - n]
+        at += int(which[-1]) + 1 if n + len(which) == size else len(part)
+        parts.append(part[which])
+        n += len(which)
+    return (np.concatenate(parts) if parts else np.zeros(0, np.int64)), at
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What settling needs: groups so far, place of each row in the order, finders, and which rows may go."""
+
+    stars: Stars
+    place: NDArray[np.int64]
+    searches: list[Search]
+    free: NDArray[np.bool_]
+
+    def settle(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which of some rows, in the order of keeping, stay; the others get one of those as their owner.
+
+        Rows that are the same as none before them stay. Without them and what they take away few are left as a rule;
+        where many are, half of them are settled first and take away from the other half.
+        """
+        if len(rows) <= FEW:
+            return self._one_by_one(rows)
+        later = self._later(rows)
+        stay, left = [rows[~later]], rows[later]
+        left = self._without(stay[0], left)
+        half = len(left) if len(left) <= len(rows) // 2 else len(left) // 2
+        while len(left):
+            stay.append(self.settle(left[:half]))
+            left = self._without(stay[-1], left[half:])
+        together = np.concatenate(stay)
+        return together[np.argsort(self.place[together])]
+
+    def take_away(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
+        """Give every row marked, shape (N,), that is the same as one that stays to the first of those.
+
+        Of several finders that link the two the first one tells. A row that has an owner keeps it unless this one
+        stands before it.
+        """
+        for number, search in enumerate(self.searches):
+            found = search.first(stay, among)
+            found = found.take(self.place[found.query] < self.place[found.row])  # what finds one way may stand behind
+            had = self.stars.owner[found.row]
+            mine, old = self.place[found.query], self.place[np.maximum(had, 0)]
+            sooner = (mine == old) & (number < self.stars.finder[found.row])
+            self.stars.drop(found.take((had == NOBODY) | (mine < old) | sooner), number)
+
+    def _without(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what is left when those that stay have taken away theirs."""
+        if not len(left):
+            return left
+        self.take_away(stay, self._mask(left))
+        return left[self.stars.owner[left] == NOBODY]
+
+    def _later(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which rows may go and are the same as one before them, shape (R,)."""
+        later = np.zeros(len(self.place), bool)
+        for search in self.searches:
+            found = search.first(rows, self._mask(rows))
+            later[found.row[self.place[found.query] < self.place[found.row]]] = True
+        return (later & self.free)[rows]
+
+    def _one_by_one(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same for few rows, from all their pairs."""
+        among = self._mask(rows)
+        linked = np.zeros((len(rows), len(rows)), bool)  # by place among these
+        local = np.empty(len(self.place), np.int64)
+        local[rows] = np.arange(len(rows))
+        for search in self.searches:
+            found = search.links(rows, among)
+            linked[local[found.query], local[found.row]] = True
+        linked &= self.free[rows]
+        stays = np.ones(len(rows), bool)
+        for at in range(len(rows)):
+            if stays[at]:
+                stays[at + 1 :] &= ~linked[at, at + 1 :]
+        self.take_away(rows[stays], self._mask(rows[~stays]))
+        return rows[self.stars.owner[rows] == NOBODY]
+
+    def _mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        mask = np.zeros(len(self.place), bool)
+        mask[rows] = True
+        return mask

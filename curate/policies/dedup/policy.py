@@ -1,0 +1,220 @@
+"""Deduplicate a table: find what is the same, decide who stays, write it all down, and say how good it is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import KEY
+from curate.policies.decided import Decided, second_look
+from curate.policies.dedup.decide import Found, decide_duplicates
+from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
+from curate.policies.dedup.grouping.members import Members, group_rows, keys_at
+from curate.policies.dedup.quality.examine import ANSWERS, PAGE, audit_pairs, pages, planted_recall, refuse_answers
+from curate.policies.dedup.quality.recall import RecallSettings
+from curate.policies.dedup.request import Request, make_request, refuse_graph
+from curate.policies.dedup.result import DedupResult, recall_lines
+from curate.policies.dedup.words import MEANINGS, SCHEMA, Told, rule_text
+from curate.policies.outcomes import DROP
+from curate.policies.outputs import Outputs, outputs_for, write_outputs
+from curate.policies.receipts import state_of
+from curate.tables.images import require_images
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+N_CONFLICTS = 5
+MOST_PICTURES = 2000  # that a page to judge pairs on may hold
+
+
+def dedup_table(
+    table: str | Path,
+    out: str | Path | None = None,
+    finders: Mapping[str, float | None] | Sequence[str] | None = None,
+    *,
+    against: str | Path | None = None,
+    graph: str | Path | None = None,
+    dry_run: bool = False,
+    overwrite: bool = False,
+    plant: RecallSettings | None = None,
+    audit: int | None = None,
+    model: str | None = None,
+    seed: int = 0,
+    report: Callable[[int, int], None] = lambda done, total: None,
+    **asked: Any,
+) -> DedupResult:
+    """Keep one row of each group that is the same; write subset, decisions, groups and receipt.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
+        out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
+        finders: name -> threshold in the finder's unit (None for its own), or names; by default ``bytes`` and
+            ``signature``.
+        against: another table: rows that it has already go. Its rows are not compared with one another.
+        graph: file of the graph of nearest neighbours, for the finder ``embedding``: read, or computed and written.
+        dry_run: count only; write nothing.
+        overwrite: replace outputs that exist.
+        plant: also edit copies of the table's own images, and say how many are found again.
+        audit: also write this many pairs near the threshold, for a person to judge.
+        model: that scored the table, for ``plant``, if it does not ship.
+        seed: of the pairs that are drawn.
+        report: told of images edited, of all.
+        asked: ``mirrored``, ``rotated``, ``cropped``, ``keep``, ``protect``, ``label``, ``groups``, ``similarity``,
+            ``kappa``, ``report_only``, ``source``; see ``curate.policies.dedup.request``.
+
+    Returns:
+        counts, notes and paths.
+
+    Raises:
+        InputError: for a table, option or output that cannot be used; nothing is written then.
+    """
+    opened = open_table(table, require=[KEY])
+    other = open_table(against, require=[KEY]) if against is not None else None
+    named = finders if finders is None or isinstance(finders, Mapping) else dict.fromkeys(finders)
+    request, criteria, notes = make_request(opened, named, **asked)
+    if other is not None and other.path.resolve() == opened.path.resolve():
+        raise InputError(f"--against is {opened.path} itself, which has every row already; name another table")
+    if request.report_only and other is None:
+        raise InputError("--report-only tells what another table has too; name that with --against")
+    if audit is not None and not 1 <= audit <= MOST_PICTURES // 2:
+        raise InputError(f"--audit draws 1 to {MOST_PICTURES // 2:,} pairs, got {audit:,}; 200 is usual")
+    if audit is not None and not 0 <= seed < 2**31:
+        raise InputError(f"--seed must be between 0 and 2^31 - 1, got {seed}; choose another")
+    if audit is not None and dry_run:
+        raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
+    if plant is not None or audit is not None:
+        require_images(opened, request.source)
+    if graph is not None:
+        refuse_graph(request)
+    outputs = None if dry_run else _outputs(opened, other, out, graph, audit=audit is not None, overwrite=overwrite)
+    before, before_other = state_of(opened), state_of(other) if other else []
+    found = decide_duplicates(opened, request, criteria, other, graph=graph, write_graph=outputs is not None)
+    decided, members = _decided(opened, request, found, other, before)
+    result = _summary(request, found, decided, members, [*notes, *found.notes])
+    if plant is not None:
+        planted = planted_recall(
+            opened, request, found.rows, found.searches, found.stars, members.group, plant, model=model, report=report
+        )
+        result = replace(result, planted=planted)
+    texts: dict[str, bytes] = {}
+    if audit is not None and outputs is not None:
+        pairs = audit_pairs(opened, request, found.rows, found.order, found.stars, found.outside, audit, seed=seed)
+        texts = pages(opened, request, pairs, outputs.texts[ANSWERS].name)
+    if outputs is None:
+        return result
+    if other is not None and state_of(other) != before_other:
+        raise InputError(f"{other.path} changed while it was being read; run the command again")
+    facts = ("dropped_by", "failed_by", "n_groups", "recall")
+    decided.facts.update({name: getattr(result, name) for name in facts})
+    if result.planted is not None:
+        decided.facts["planted"] = result.planted.to_json()
+    write_outputs(decided, outputs, overwrite=overwrite, texts=texts)
+    return replace(
+        result,
+        subset=outputs.subset,
+        decisions=outputs.tables["decisions"],
+        groups=outputs.tables["groups"],
+        receipt=outputs.receipt,
+        audit=outputs.texts.get(ANSWERS),
+        audit_page=outputs.texts.get(PAGE),
+    )
+
+
+def _outputs(
+    table: Table,
+    other: Table | None,
+    out: str | Path | None,
+    graph: str | Path | None,
+    *,
+    audit: bool,
+    overwrite: bool,
+) -> Outputs:
+    """The names of what is written, refused before any work where they cannot be."""
+    inputs = [table, *([other] if other else [])]
+    outputs = outputs_for(inputs, out, ("groups",), (ANSWERS, PAGE) if audit else (), overwrite=overwrite)
+    if audit:
+        refuse_answers(outputs.texts[ANSWERS])
+    if graph is not None and Path(graph).resolve() in {path.resolve() for path in outputs.paths.values()}:
+        raise InputError(f"{graph} is named by --graph and would be written over; choose another name with -o")
+    return outputs
+
+
+def _decided(
+    table: Table, request: Request, found: Found, other: Table | None, before: list[tuple[str, int, int]]
+) -> tuple[Decided, Members]:
+    members = group_rows(found.stars, found.outside, found.order, found.rows)
+    linked = found.stars.finder >= 0
+    kept_key = keys_at(table, np.where(linked & ~found.outside, found.stars.owner, -1))
+    if other is not None:
+        theirs = keys_at(other, np.where(found.outside, found.stars.owner, -1))
+        kept_key = pa.array(np.where(found.outside, theirs, kept_key), pa.string())
+    told = Told(
+        outcome=found.outcome,
+        stars=found.stars,
+        outside=found.outside,
+        group=members.group,
+        kept_key=pa.array(kept_key, pa.string()),
+        thresholds=request.thresholds,
+        views=[view.name for view in request.views()],
+        other=str(other.path) if other else "",
+        protected=found.rows.protected,
+        leaks=found.leaks,
+    )
+    rule = request.to_json()
+    if other is not None:
+        rule["against"] = {"path": str(other.path.resolve()), "digest": found.other_digest}
+    if found.graph:
+        rule["graph"] = {**found.graph, "path": str(Path(found.graph["path"]).resolve())}
+    groups = members.table(
+        table,
+        request,
+        found.searches,
+        found.stars,
+        found.outside,
+        told.kept_key,
+        found.rows.texts.get(request.label or ""),
+    )
+    decided = Decided(
+        table=table,
+        policy=[rule],
+        outcome=found.outcome,
+        words=told.rows,
+        schema=SCHEMA,
+        meanings=MEANINGS,
+        digest=found.rows.digest,
+        state=before,
+        more={"groups": groups},
+        more_meanings={"groups": GROUP_MEANINGS},
+    )
+    return decided, members
+
+
+def _summary(request: Request, found: Found, decided: Decided, members: Members, notes: list[str]) -> DedupResult:
+    examples, failed_by = second_look(decided)
+    counts = decided.counts()
+    groups = decided.more["groups"]
+    dropped = found.stars.finder[found.outcome == DROP]
+    by = {
+        rule_text(name, request.thresholds[name]): int((dropped == number).sum())
+        for number, name in enumerate(found.searches)
+    }
+    conflicts = groups.filter(groups.column("conflict"))
+    return DedupResult(
+        n_rows=counts["n_rows"],
+        kept=counts["kept"],
+        dropped=counts["dropped"],
+        failed=counts["failed"],
+        dropped_by=by,
+        failed_by=failed_by,
+        n_groups=groups.num_rows,
+        largest=int(members.size.max(initial=0)),
+        n_leaks=int(found.leaks.sum()),
+        n_conflicts=conflicts.num_rows,
+        conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
+        recall=recall_lines(found.searches),
+        notes=notes,
+        examples=examples,
+        input_digest=found.rows.digest,
+    )

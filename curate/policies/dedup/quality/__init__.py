@@ -1,0 +1,1 @@
+"""How many duplicates are found, and how many finds are right."""

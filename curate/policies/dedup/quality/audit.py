@@ -1,0 +1,282 @@
+"""Pairs near the threshold for a person to judge: drawn by strata of similarity, with known weights."""
+
+import csv
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.tables.digests import key_bytes, plain
+from scoring.errors import InputError
+
+COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight", "answer")
+DROPPED, NEAR = "dropped", "near"  # the two sides of a threshold
+MOST_STRATA = {DROPPED: 4, NEAR: 3}
+NEAR_SHARE = 1 / 3  # of the pairs drawn, where there are so many
+FEWEST = 20  # pairs in a stratum; each is about half as large as the next one outward
+MOST_DRAWN = 100_000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A finder's threshold.
+
+    Attributes:
+        threshold: in the unit of the finder; pairs that reach it are dropped.
+        higher: whether a larger value is more alike, as a cosine, or less, as bits that differ.
+    """
+
+    threshold: float
+    higher: bool = True
+
+
+@dataclass(frozen=True)
+class StratumName:
+    """A stratum: pairs of one finder, on one side of its threshold, in one range of similarity.
+
+    Attributes:
+        finder: that linked them.
+        side: ``dropped`` or ``near``.
+        number: 1 next to the threshold, and outward from there.
+        least: the least alike similarity in it, in the unit of the finder.
+        most: the most alike one.
+    """
+
+    finder: str
+    side: str
+    number: int
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return f"{self.finder}: {self.side} {self.number}, {self.least!r} to {self.most!r}"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One pair of an audit: its keys, similarity and stratum, and how many pairs it stands for."""
+
+    key_a: str
+    key_b: str
+    similarity: float
+    stratum: StratumName
+    weight: float
+
+
+def one_a_row(
+    query: NDArray[np.int64],
+    row: NDArray[np.int64],
+    similarity: NDArray,
+    place: NDArray[np.int64],
+    *,
+    higher: bool = True,
+) -> NDArray[np.int64]:
+    """Return which of the pairs found near a threshold to audit: for each row, that with the row it would give way to.
+
+    That is what a looser threshold would drop, about: a row, for the most alike of the rows that stay and come before
+    it. Each pair is left once, whichever side asked, and where only a random part of the rows asked, the pairs of
+    those are a random part of all (``draw_pairs`` with ``looked_for``).
+
+    Args:
+        query: the row that asked, of each pair, shape (P,).
+        row: the other row, shape (P,).
+        similarity: shape (P,).
+        place: of each row of the table in the order of keeping, shape (N,).
+        higher: whether a larger similarity is more alike.
+
+    Returns:
+        Indices of pairs, at most one for each ``query``.
+    """
+    later = np.flatnonzero(place[row] < place[query])
+    alike = similarity[later] if higher else -similarity[later].astype(np.float64)
+    order = later[np.lexsort((place[row[later]], -alike, query[later]))]
+    first = np.ones(len(order), bool)
+    first[1:] = query[order][1:] != query[order][:-1]
+    return order[first]
+
+
+def draw_pairs(
+    pairs: pa.Table, limits: Mapping[str, Limit], n: int, *, seed: int = 0, looked_for: float = 1.0
+) -> list[Drawn]:
+    """Draw pairs for a person to judge, more of them near the threshold.
+
+    Each finder's pairs are cut into strata by similarity: on the side of what was dropped up to four, which hold an
+    eighth, an eighth, a quarter and half of the pairs going outward from the threshold; on the other side up to three.
+    Equal similarities stay together. Half of the draw is spread over strata by their size and half evenly; within a
+    stratum it is a simple random sample. Which pairs are drawn depends on their keys and the seed alone, not on the
+    order of the rows. They come in a random order, so the first hundred answers are a sample like all of them.
+
+    Args:
+        pairs: P rows with ``key_a`` and ``key_b`` (text), ``similarity`` (number) and ``finder`` (text): every dropped
+            row with the row kept in its place, and pairs found at a looser threshold. Each pair once; leave out
+            pairs of equal bytes, which nobody needs to judge.
+        limits: finder -> its threshold, on which the side of a pair depends.
+        n: pairs to draw, >= 1; all where there are fewer.
+        seed: another seed draws others.
+        looked_for: of the rows that could have a pair just short of a threshold, the share that was asked, at random,
+            in (0, 1]; each such pair stands for that many more. The number of pairs beyond is an estimate then.
+
+    Raises:
+        InputError: if there are no pairs, or ``n`` is out of range.
+        ValueError: for a finder without a limit, a similarity that is no number, a pair that comes twice, or a share
+            out of range.
+    """
+    if not 0 < looked_for <= 1:
+        raise ValueError(f"looked_for must lie in (0, 1], got {looked_for}")
+    if not 1 <= n <= MOST_DRAWN:
+        raise InputError(f"--audit draws 1 to {MOST_DRAWN:,} pairs, got {n:,}; 200 is usual")
+    if not pairs.num_rows:
+        raise InputError(
+            "--audit: expected pairs to judge, got none at or near the threshold; loosen it, or leave --audit out"
+        )
+    encoded = pc.dictionary_encode(plain(pairs.column("finder").combine_chunks()))
+    codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    unknown = [name for name in names if name not in limits]
+    if unknown:
+        raise ValueError(f"expected a limit for every finder, got none for {unknown[0]!r}")
+    similarity = pairs.column("similarity").to_numpy()
+    if not np.isfinite(similarity.astype(np.float64)).all():
+        raise ValueError("expected a similarity in every pair, got NaN or infinity")
+    ties = _pair_hashes(pairs, seed)
+    strata: list[tuple[StratumName, NDArray[np.int64]]] = []
+    for number, name in sorted(enumerate(names), key=lambda one: list(limits).index(one[1])):
+        strata += _strata(name, np.flatnonzero(codes == number), similarity, limits[name])
+    drawn = _draw(strata, ties, n, looked_for)
+    first, second = (pairs.column(name).take(pa.array(drawn.rows)).to_pylist() for name in ("key_a", "key_b"))
+    # hashed once more, for a stratum's lowest hashes are the lower the larger it is
+    order = sorted(range(len(drawn.rows)), key=lambda at: hashlib.blake2b(ties[drawn.rows[at]].tobytes()).digest())
+    return [
+        Drawn(
+            str(first[at]), str(second[at]), _shortest(similarity[drawn.rows[at]]), drawn.strata[at], drawn.weights[at]
+        )
+        for at in order
+    ]
+
+
+def _shortest(value: np.floating | np.integer) -> float:
+    """The decimal that a person would write: 0.95, where a float32 as a double reads 0.949999988079071."""
+    return float(str(value)) if isinstance(value, np.floating) else float(value)
+
+
+def _pair_hashes(pairs: pa.Table, seed: int) -> NDArray[np.uint64]:
+    """A hash of each pair, whichever of its keys comes first."""
+    salt = seed.to_bytes(8, "little", signed=True)
+    first, second = (key_bytes(plain(pairs.column(name).combine_chunks())) for name in ("key_a", "key_b"))
+    digests = bytearray()
+    for a, b in zip(first, second, strict=True):
+        low, high = (a, b) if a <= b else (b, a)
+        digests += hashlib.blake2b(len(low).to_bytes(4, "little") + low + high, digest_size=8, salt=salt).digest()
+    hashes = np.frombuffer(bytes(digests), ">u8").astype(np.uint64)
+    if len(np.unique(hashes)) < len(hashes):
+        raise ValueError("expected every pair once, got one twice")
+    return hashes
+
+
+def _strata(
+    finder: str, rows: NDArray[np.int64], similarity: NDArray, limit: Limit
+) -> list[tuple[StratumName, NDArray[np.int64]]]:
+    alike = similarity[rows] if limit.higher else -similarity[rows].astype(np.float64)
+    bar = limit.threshold if limit.higher else -limit.threshold
+    # a threshold of 0.9 in float32 is a little less than the double 0.9: compare as the similarity is stored
+    is_dropped = alike >= (alike.dtype.type(bar) if np.issubdtype(alike.dtype, np.floating) else bar)
+    out = []
+    for side, mask, outward in ((DROPPED, is_dropped, 1), (NEAR, ~is_dropped, -1)):
+        inside = rows[mask]
+        distance = outward * alike[mask].astype(np.float64)
+        order = np.argsort(distance, kind="stable")
+        for number, part in enumerate(_cut(distance[order], MOST_STRATA[side]), 1):
+            members = inside[order[part]]
+            ends = [_shortest(similarity[members[at]]) for at in (0, -1)]
+            least, most = ends if side == DROPPED else ends[::-1]
+            out.append((StratumName(finder, side, number, least, most), members))
+    return out
+
+
+def _cut(values: NDArray[np.float64], most: int) -> list[slice]:
+    """Cut ascending values into at most ``most`` parts, each half as large as the next; ties stay together."""
+    n = len(values)
+    parts = min(most, 1 + max(0, int(np.log2(max(n, 1) / FEWEST)))) if n else 0
+    cuts = {0, n}
+    for halvings in range(1, parts):
+        at = n >> halvings
+        cuts.add(int(np.searchsorted(values, values[at - 1], side="right")))
+    return [slice(a, b) for a, b in pairwise(sorted(cuts)) if b > a]
+
+
+@dataclass(frozen=True)
+class _Draw:
+    rows: NDArray[np.int64]
+    strata: list[StratumName]
+    weights: list[float]
+
+
+def _draw(
+    strata: Sequence[tuple[StratumName, NDArray[np.int64]]], ties: NDArray[np.uint64], n: int, looked_for: float
+) -> _Draw:
+    sizes = {side: [len(rows) for name, rows in strata if name.side == side] for side in (DROPPED, NEAR)}
+    n_near = min(round(n * NEAR_SHARE), sum(sizes[NEAR]))
+    n_near = max(n_near, min(n - sum(sizes[DROPPED]), sum(sizes[NEAR])))  # what the other side cannot use
+    counts = {
+        DROPPED: iter(allocate(sizes[DROPPED], n - n_near)),
+        NEAR: iter(allocate(sizes[NEAR], n_near)),
+    }
+    chosen, names, weights = [], [], []
+    for name, rows in strata:
+        count = next(counts[name.side])
+        if count:
+            chosen.append(rows[np.argsort(ties[rows], kind="stable")[:count]])
+            names += [name] * count
+            size = round(len(rows) / looked_for) if name.side == NEAR else len(rows)
+            weights += [size / count] * count
+    return _Draw(np.concatenate(chosen), names, weights)
+
+
+def allocate(sizes: Sequence[int], n: int) -> list[int]:
+    """Return how many to draw of each stratum: half of n by size, half evenly, and never more than there are.
+
+    Args:
+        sizes: members of each stratum, >= 1.
+        n: to draw in all; everything where that is more than there are. Each stratum gets one while there are enough.
+
+    >>> allocate([10, 10, 20, 40], 40)
+    [8, 7, 10, 15]
+    """
+    size = np.array(sizes, np.float64)
+    n = min(n, int(size.sum()))
+    if not n:
+        return [0] * len(size)
+    goal = n * (0.5 * size / size.sum() + 0.5 / len(size))
+    for _ in size:  # what is over the size of one stratum goes to the others, in proportion
+        full = goal >= size
+        spare = n - size[full].sum()
+        rest = goal[~full].sum()
+        if not rest:
+            break
+        goal = np.where(full, size, goal * spare / rest)
+    counts = np.minimum(np.floor(goal + 1e-9), size).astype(np.int64)
+    if n >= len(size):
+        counts = np.maximum(counts, 1)
+    order = np.argsort(counts - goal, kind="stable")
+    while counts.sum() != n:
+        step = 1 if counts.sum() < n else -1
+        for at in order if step > 0 else order[::-1]:
+            if counts.sum() != n and (counts[at] < size[at] if step > 0 else counts[at] > 1):
+                counts[at] += step
+    return counts.tolist()
+
+
+def audit_text(drawn: Sequence[Drawn]) -> bytes:
+    """Return an audit as CSV, with an empty column for the answers."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for number, one in enumerate(drawn, 1):
+        place = f"{number} of {len(drawn)}"
+        writer.writerow([place, one.key_a, one.key_b, repr(one.similarity), str(one.stratum), repr(one.weight), ""])
+    return text.getvalue().encode("utf-8", "surrogateescape")

@@ -1,0 +1,223 @@
+"""How good a deduplication is: planted copies, searched for with its own finders, and pairs for a person to judge."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY, STATUS
+from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.finders.table import FINDERS, Options, build
+from curate.policies.dedup.grouping.members import keys_at
+from curate.policies.dedup.grouping.stars import Stars
+from curate.policies.dedup.quality.answers import read_answers
+from curate.policies.dedup.quality.audit import Drawn, Limit, audit_text, draw_pairs, one_a_row
+from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
+from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
+from curate.policies.dedup.request import CHAIN, Request
+from curate.report.audit_page import PAIR_SIDE, pair_page
+from curate.report.tiles import Pictures
+from curate.tables.dedup_rows import Rows, collect
+from curate.tables.table import Table
+from scoring.errors import InputError
+from scoring.images import pixel_digest
+
+# how far beyond the threshold an audit looks
+LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03}
+FEWEST, ASKED_AT_ONCE = 64, 4096  # rows asked about at a time
+MANY = 1_000_000  # pairs, from which fewer are asked about at a time
+ANSWERS, PAGE = "audit.csv", "audit.html"  # NAME.audit.csv, NAME.audit.html
+MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
+
+
+def planted_recall(
+    table: Table,
+    request: Request,
+    rows: Rows,
+    searches: Mapping[str, Search],
+    stars: Stars,
+    group: NDArray[np.int64],
+    settings: RecallSettings,
+    *,
+    model: str | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> RecallReport:
+    """Return how many edited copies of the table's own images its finders find, by kind of edit.
+
+    Args:
+        table: that was deduplicated.
+        request: what counts as the same.
+        rows: as read.
+        searches: built on them.
+        stars: who belongs to whom; copies are looked for among the rows that stay, and their originals.
+        group: of each row, shape (N,), -1 for none.
+        settings: how many images, which edits.
+        model: that scored the table, if it does not ship.
+        report: told of images done, of all.
+    """
+    needs = request.needs_of_other()
+    gone = stars.finder >= 0
+
+    def search(copies: pa.Table) -> Iterator[Hits]:
+        names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
+        theirs = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, table.path)
+        among = rows.ok & ~gone
+        among[copies.column(ORIGINAL).to_numpy()] = True
+        for name, each in searches.items():
+            if name == "pixels":  # only candidates of the table have a digest, so each copy was compared with its own
+                equal = np.flatnonzero(copies.column(SAME_PIXELS).to_numpy(zero_copy_only=False))
+                yield Hits(name, equal, copies.column(ORIGINAL).to_numpy()[equal])
+                continue
+            found = each.foreign(theirs, among)
+            found = found.take(theirs.ok[found.query])
+            yield Hits(name, found.query, found.row)
+
+    images, _ = request.images()
+    return estimate_recall(
+        table,
+        search,
+        source=images.source,
+        options=images.options,
+        model=model,
+        groups=group,
+        settings=settings,
+        digest=pixel_digest if "pixels" in searches else None,
+        report=report,
+    )
+
+
+def audit_pairs(
+    table: Table,
+    request: Request,
+    rows: Rows,
+    order: NDArray[np.int64],
+    stars: Stars,
+    outside: NDArray[np.bool_],
+    n: int,
+    *,
+    seed: int = 0,
+) -> list[Drawn]:
+    """Draw pairs for a person to judge: of what was dropped, and of what nearly was.
+
+    What nearly was: rows that stay and would go for another at a looser threshold; beyond 20,000 that stay, those among
+    20,000 that the hash of their keys draws, and each stands for as many more.
+
+    Args:
+        table: that was deduplicated.
+        request: what counts as the same.
+        rows: as read.
+        order: rows in the order of keeping.
+        stars: who belongs to whom.
+        outside: rows whose owner is a row of another table; they are not judged.
+        n: pairs to draw.
+        seed: another seed draws others.
+
+    Raises:
+        InputError: if no finder with a threshold linked or nearly linked anything, or groups are chains, where a row
+            that goes may lie short of the threshold.
+    """
+    if request.groups == CHAIN:
+        raise InputError("--audit judges a threshold, which the ends of chains do not reach; use --groups star")
+    judged = {name: value for name, value in request.thresholds.items() if FINDERS[name].threshold is not None}
+    if not judged:
+        raise InputError(
+            f"--audit needs a finder with a threshold to judge, got {', '.join(request.thresholds)}; "
+            "equal bytes and pixels are the same"
+        )
+    stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & request.report_only)))
+    asked = stay[np.argsort(rows.ties[stay], kind="stable")[:MOST_ASKED]]
+    parts = [_dropped(stars, outside, judged), *_nearly(rows, order, stay, asked, request, judged)]
+    finder = np.concatenate([part[0] for part in parts])
+    a, b, similarity = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    _, first = np.unique(np.stack([low, high], 1), axis=0, return_index=True)  # a pair counts for its first finder
+    first = np.sort(first)
+    pairs = pa.table(
+        {
+            "key_a": pa.array(keys_at(table, a[first]), pa.string()),
+            "key_b": pa.array(keys_at(table, b[first]), pa.string()),
+            "similarity": pa.array(similarity[first]),
+            "finder": pa.array(finder[first], pa.string()),
+        }
+    )
+    limits = {name: Limit(value, FINDERS[name].higher) for name, value in judged.items()}
+    return draw_pairs(pairs, limits, n, seed=seed, looked_for=len(asked) / len(stay) if len(stay) else 1.0)
+
+
+Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+
+
+def _dropped(stars: Stars, outside: NDArray[np.bool_], judged: Mapping[str, float]) -> Part:
+    names = np.array([*stars.names, ""], object)[stars.finder]
+    gone = np.flatnonzero((stars.finder >= 0) & ~outside & np.isin(names, list(judged)))
+    return names[gone], stars.owner[gone], gone, stars.similarity[gone].astype(np.float32)
+
+
+def _nearly(
+    rows: Rows,
+    order: NDArray[np.int64],
+    stay: NDArray[np.int64],
+    asked: NDArray[np.int64],
+    request: Request,
+    judged: Mapping[str, float],
+) -> Iterator[Part]:
+    among = np.zeros(len(rows), bool)
+    among[stay] = True
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows))
+    for name, threshold in judged.items():
+        finder = FINDERS[name]
+        looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
+        search = build(rows, {name: looser}, Options(request.views(), request.kappa))[name]
+        at, size = 0, FEWEST
+        while at < len(asked):
+            found = search.links(asked[at : at + size], among)
+            at += size
+            size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, ASKED_AT_ONCE)
+            found = found.take(~finder.holds(found.similarity, threshold))
+            found = found.take(one_a_row(found.query, found.row, found.similarity, place, higher=finder.higher))
+            yield np.full(len(found), name, object), found.query, found.row, found.similarity
+
+
+def pages(table: Table, request: Request, pairs: Sequence[Drawn], name: str) -> dict[str, bytes]:
+    """Return the pairs to judge, as CSV and as a page with the pictures.
+
+    Args:
+        table: that was deduplicated.
+        request: where its images are.
+        pairs: that were drawn.
+        name: of the CSV, under which the page saves it.
+
+    Raises:
+        InputError: if images cannot be found.
+    """
+    keys = [key for pair in pairs for key in (pair.key_a, pair.key_b)]
+    images, _ = request.images()
+    read = Pictures(table, keys, side=PAIR_SIDE, source=images.source, options=images.options)
+    answers = audit_text(pairs)
+    text = io.StringIO(answers.decode("utf-8", "surrogateescape"), newline="")
+    page = pair_page(list(csv.DictReader(text)), lambda key: read(key).pixels, name=name)
+    return {ANSWERS: answers, PAGE: page.encode()}
+
+
+def refuse_answers(path: Path) -> None:
+    """Refuse to replace an audit in which a person has answered.
+
+    Raises:
+        InputError: if there is such a file.
+    """
+    if not path.is_file():
+        return
+    try:
+        answers = read_answers(path)
+    except InputError:
+        return  # no audit
+    n = sum(one.answer is not None for one in answers.judged)
+    if n:
+        raise InputError(
+            f"{path} holds {n:,} answers of a person, which --audit would replace; move it, or leave --audit out"
+        )

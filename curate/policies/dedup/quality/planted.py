@@ -1,0 +1,228 @@
+"""Edited copies of the user's own images, scored as the table was."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from PIL import Image
+
+from curate.columns import KEY, URI
+from curate.engines.settings import ScoreSettings
+from curate.engines.shard import score_shard
+from curate.tables.images import Original, Originals
+from curate.tables.provenance import model_of
+from curate.tables.table import Table
+from scoring.checkpoint import load_model, read_header, shipped_models
+from scoring.edits import EDITS, edited, shrunk
+from scoring.errors import InputError
+from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
+from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
+
+ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies besides those of a scored table
+PIXELS, SAME_PIXELS = "pixels", "same_pixels"  # likewise, where a digest of pixels is asked for
+_BLOCK = 8  # originals whose copies are held as bytes at a time
+
+Digest = Callable[[bytes], str]
+
+
+@dataclass
+class Planted:
+    """Edited copies of some rows.
+
+    Attributes:
+        copies: every copy as a row of a scored table, with ``original`` (row of the table, int64), ``edit`` (its
+            name) and, where asked for, ``pixels`` (digest of the decoded picture) and ``same_pixels`` (bool, whether
+            that is its original's); the copies of a row follow one another, in the order of the edits.
+        rows: those that were copied, in that order.
+        unread: key -> why an image that was drawn could not be used; another was drawn in its place.
+        shrunk: originals that were made smaller before they were edited.
+    """
+
+    copies: pa.Table
+    rows: list[int]
+    unread: dict[str, str] = field(default_factory=dict)
+    shrunk: int = 0
+
+
+def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "auto") -> tuple[Runner, ScoreSettings]:
+    """Return the model that scored a table, ready to run, and the settings that it was scored with.
+
+    Args:
+        table: that ``curate score`` wrote.
+        model: a shipped model or a checkpoint; by default the shipped one that the table names.
+        device: to run on.
+
+    Raises:
+        InputError: if the table names no model that ships and none is given, or another than the one given.
+    """
+    wanted = model_of(table)
+    if model is None:
+        digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
+        if wanted not in digests:
+            which = f"a model that does not ship ({wanted[:12]})" if wanted else "no model that it names"
+            raise InputError(f"{table.path} was scored by {which}; name its checkpoint with --model")
+        model = digests[wanted]
+    network, card = load_model(model)
+    if wanted and card["digest"] != wanted:
+        raise InputError(
+            f"expected the model that scored {table.path} ({wanted[:12]}), got {model} ({card['digest'][:12]}); "
+            "edited copies must be scored as the table was: name that model with --model"
+        )
+    chosen = select_device(device)
+    before = table.metadata.get("settings")
+    before = before if isinstance(before, dict) else {}
+    settings = ScoreSettings(device=device, **_settings_of(before))
+    return Runner(network, chosen, select_precision(settings.precision, chosen)), settings
+
+
+def _settings_of(before: dict[str, Any]) -> dict[str, Any]:
+    """What a table says of its scoring, where it says it; a value of another type is left at its default."""
+    kinds: dict[str, tuple[str, type | tuple[type, ...]]] = {
+        "precision": ("precision", str),
+        "dtype": ("embedding dtype", (str, type(None))),
+        "max_pixels": ("max-pixels", int),
+        "allow_truncated": ("allow-truncated", bool),
+    }
+    return {
+        name: before[theirs] for name, (theirs, kind) in kinds.items() if theirs in before and _is(before[theirs], kind)
+    }
+
+
+def _is(value: object, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def plant(
+    originals: Originals,
+    rows: Sequence[int],
+    runner: Runner,
+    settings: ScoreSettings,
+    *,
+    n: int,
+    kinds: Sequence[str],
+    seed: int,
+    digest: Digest | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Planted:
+    """Make every edit of the first n rows whose image can be read, and score the copies.
+
+    Args:
+        originals: where the images are.
+        rows: candidates in the order drawn.
+        runner: the model.
+        settings: as the table was scored.
+        n: originals wanted.
+        kinds: names of edits.
+        seed: of what is random in them.
+        digest: of the decoded picture, from its bytes, for a finder that compares pixels.
+        report: told of originals done, of all.
+
+    Returns:
+        Copies of up to n rows, fewer where there are not so many that can be read.
+
+    Raises:
+        InputError: if none can be read.
+    """
+    copier = _Copier(runner, settings, seed, digest)
+    parts: list[pa.Table] = []
+    used_rows: list[int] = []
+    unread: dict[str, str] = {}
+    n_shrunk, waiting = 0, list(rows)
+    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="edit") as pool:
+        while waiting and len(used_rows) < n:
+            step = min(_BLOCK, n - len(used_rows))
+            block, waiting = waiting[:step], waiting[step:]
+            jobs: list[Job] = []
+            for original, picture, smaller in pool.map(copier.picture, originals.read(block)):
+                if isinstance(picture, str):
+                    unread[original.key] = picture
+                    continue
+                used_rows.append(original.row)
+                n_shrunk += smaller
+                jobs += [(original, picture, name) for name in kinds]
+            if jobs:
+                parts.append(copier.scored(jobs, list(pool.map(copier.copy, jobs))))
+            report(len(used_rows), n)
+    if not parts:
+        why = next(iter(unread.items()), ("", ""))
+        raise InputError(
+            f"expected images to edit, and none of {len(unread):,} that were drawn can be read "
+            f"(such as {why[0]!r}: {why[1]}); name what was scored with --source"
+        )
+    return Planted(pa.concat_tables(parts), used_rows, unread, n_shrunk)
+
+
+Job = tuple[Original, Image.Image, str]
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A copy that was made: decoded, and the digests of its pixels and of its original's, where asked for."""
+
+    image: DecodedImage
+    pixels: str | None = None
+    of_original: str | None = None
+
+
+@dataclass(frozen=True)
+class _Copier:
+    """Makes copies, and rows of a scored table of them."""
+
+    runner: Runner
+    settings: ScoreSettings
+    seed: int
+    digest: Digest | None
+
+    def picture(self, original: Original) -> tuple[Original, Image.Image | str, bool]:
+        """Return the picture to edit, or why there is none, and whether it was made smaller."""
+        if original.data is None:
+            return original, original.problem, False
+        most, truncated = self.settings.max_pixels, self.settings.allow_truncated
+        try:
+            pixels = decode_rgb(original.data, max_pixels=most, allow_truncated=truncated)
+        except DecodeError as error:
+            return original, f"{error.status}: {error}", False
+        return original, *shrunk(pixels)
+
+    def copy(self, job: Job) -> _Copy:
+        """Make a copy and decode it, as a scored image is."""
+        original, picture, name = job
+        text = original.key.encode("utf-8", "surrogateescape")
+        of_key = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest())
+        data = edited(name, picture, of_key + self.seed)
+        image = decode(data, self.runner.model.spec.preprocessing, max_pixels=self.settings.max_pixels)
+        if self.digest is None or original.data is None:
+            return _Copy(image)
+        # an original of pixels that nothing else has need not have its digest in the table
+        lossless = EDITS[name].format == "PNG"
+        return _Copy(image, self._digest(data), self._digest(original.data) if lossless else None)
+
+    def _digest(self, data: bytes) -> str | None:
+        """The digest of the pixels; None for an image whose row says why it has none."""
+        if self.digest is None:
+            return None
+        try:
+            return self.digest(data)
+        except DecodeError:
+            return None
+
+    def scored(self, jobs: Sequence[Job], copies: Sequence[_Copy]) -> pa.Table:
+        """Return rows of a scored table, one for each copy."""
+        columns = {
+            KEY: pa.array([f"{original.key}#{name}" for original, _, name in jobs], pa.string()),
+            URI: pa.nulls(len(jobs), pa.string()),
+            ORIGINAL: pa.array([original.row for original, _, _ in jobs], pa.int64()),
+            EDIT: pa.array([name for _, _, name in jobs], pa.string()),
+        }
+        if self.digest is not None:
+            columns[PIXELS] = pa.array([copy.pixels for copy in copies], pa.string())
+            same = [copy.pixels is not None and copy.pixels == copy.of_original for copy in copies]
+            columns[SAME_PIXELS] = pa.array(same, pa.bool_())
+        batch_size = self.settings.batch_size or BATCH_SIZE[self.runner.device.type]
+        images = (copy.image for copy in copies)
+        return score_shard(pa.table(columns), images, self.runner, self.settings, batch_size)

@@ -1,0 +1,276 @@
+"""What answers say: how many of the dropped pairs are the same, and which threshold a wanted precision needs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil, floor, isnan
+from typing import Any
+
+from curate.policies.dedup.quality.answers import DIFFERENT, SAME, UNSURE, Answers
+from curate.policies.dedup.quality.audit import DROPPED, NEAR
+from curate.policies.dedup.quality.counts import Counted, count_answers
+from scoring.errors import InputError
+from scoring.metrics import Interval
+from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval, stratified_share
+
+LEVEL = 0.95
+_MOST_DECIMALS = 9
+_MOST_TIMES = 1 << 20  # as many answers that are tried before giving up
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of pairs that are the same, with its 95 % interval, in both readings of an unsure answer.
+
+    Attributes:
+        pairs: that it is a share of.
+        strict: an unsure pair counts as different.
+        lenient: an unsure pair counts as the same.
+    """
+
+    pairs: int
+    strict: Interval
+    lenient: Interval
+
+    def words(self) -> str:
+        """Return both readings, or one where they are the same."""
+
+        def of(one: Interval) -> str:
+            value = "unknown" if isnan(one.value) else f"{one.value:.3f}"
+            return f"{value} (95 %: {one.low:.3f} to {one.high:.3f})"
+
+        if self.strict == self.lenient:
+            return of(self.strict)
+        return f"{of(self.strict)} if unsure ones are different, {of(self.lenient)} if they are the same"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; an estimate that cannot be had is null."""
+        readings = {"strict": self.strict, "lenient": self.lenient}
+        return {"pairs": self.pairs} | {
+            name: {"value": None if isnan(one.value) else one.value, "low": one.low, "high": one.high}
+            for name, one in readings.items()
+        }
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What an audit says of a run.
+
+    Attributes:
+        dropped: share of the dropped pairs that are the same: the precision; None where none was drawn.
+        by_finder: the same for each finder's pairs.
+        near: share of the pairs just short of the threshold that are the same: what is missed; None where none was
+            drawn.
+        strata: every stratum and its answers; they add up to the pairs drawn.
+    """
+
+    dropped: Share | None
+    by_finder: dict[str, Share]
+    near: Share | None
+    strata: list[Counted]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "dropped": self.dropped and self.dropped.to_json(),
+            "by_finder": {name: share.to_json() for name, share in self.by_finder.items()},
+            "near": self.near and self.near.to_json(),
+            "strata": [{**asdict(one), "name": str(one.name), "blank": one.blank} for one in self.strata],
+        }
+
+    def lines(self) -> list[str]:
+        """Return what was found, one sentence a line; the counts add up to the pairs drawn."""
+        count = {
+            name: sum(getattr(one, name) for one in self.strata) for name in ("drawn", SAME, DIFFERENT, UNSURE, "blank")
+        }
+        out = [
+            f"{count['drawn']:,} pairs drawn: {count[SAME]:,} same, {count[DIFFERENT]:,} different, "
+            f"{count[UNSURE]:,} unsure, {count['blank']:,} without an answer"
+        ]
+        if count["blank"]:
+            out.append("pairs without an answer count as not drawn, which is right if they were left out by chance")
+        if self.dropped is not None:
+            out.append(f"of {self.dropped.pairs:,} dropped pairs the same: {self.dropped.words()}")
+        if len(self.by_finder) > 1:
+            out += [f"  by {name}, of {one.pairs:,}: {one.words()}" for name, one in self.by_finder.items()]
+        if self.near is not None:
+            out.append(f"of {self.near.pairs:,} pairs just short of the threshold the same: {self.near.words()}")
+        return out
+
+
+def precision(answers: Answers) -> Precision:
+    """Return the precision of what a run dropped, weighted by what each pair stands for.
+
+    The interval holds 95 % whatever the shares of the strata are, for each reading: it comes from tests whose error is
+    bounded for every population (see ``p_value_at_most``), not from a normal approximation, which promises too much
+    where all answers are yes. It is for the pairs of this run, not for pairs in general.
+
+    Raises:
+        InputError: if there is no answer at all, or the lines are not of one audit.
+    """
+    strata = count_answers(answers)
+    if all(one.blank == one.drawn for one in strata):
+        raise InputError(
+            f"{answers.path}: expected answers in the column 'answer', got none on {len(answers.judged):,} pairs; "
+            "write yes, no or unsure"
+        )
+    dropped = [one for one in strata if one.name.side == DROPPED]
+    finders = {one.name.finder: [] for one in dropped}  # type: dict[str, list[Counted]]
+    for one in dropped:
+        finders[one.name.finder].append(one)
+    near = [one for one in strata if one.name.side == NEAR]
+    by_finder = {name: _share(parts) for name, parts in finders.items()}
+    return Precision(_share(dropped) if dropped else None, by_finder, _share(near) if near else None, strata)
+
+
+def _share(strata: Sequence[Counted]) -> Share:
+    readings = [stratified_interval([one.sample(unsure=how) for one in strata], LEVEL) for how in (DIFFERENT, SAME)]
+    return Share(sum(one.size for one in strata), *readings)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A threshold that was tested, and the lower bound of its precision."""
+
+    threshold: float
+    pairs: int
+    low: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The loosest threshold of a finder that keeps a wanted precision.
+
+    Attributes:
+        finder: whose pairs were judged.
+        wanted: precision, in (0, 1).
+        confidence: that the threshold keeps it.
+        threshold: the loosest that does; None where none is shown to.
+        tested: from strict to loose, up to the first that failed.
+        more: answers that would be needed if those to come are like those there are; None where a threshold was found,
+            or no number of answers would do.
+        share: precision that the answers show at the first threshold that failed, or at the run's own where none could
+            be tested; NaN where unknown.
+    """
+
+    finder: str
+    wanted: float
+    confidence: float
+    threshold: float | None
+    tested: list[Tested]
+    more: int | None
+    share: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self) | {"share": None if isnan(self.share) else self.share}
+
+    def lines(self) -> list[str]:
+        """Return the suggestion in one sentence."""
+        goal = f"precision {self.wanted:g} with confidence {self.confidence:g}"
+        if self.threshold is not None:
+            low = max(one.low for one in self.tested if one.passed and one.threshold == self.threshold)
+            return [f"{self.finder}: threshold {self.threshold:g} keeps {goal} (lower bound {low:.3f})"]
+        if self.more is not None:
+            return [
+                f"{self.finder}: no threshold is shown to keep {goal}; about {self.more:,} more answers would be needed"
+            ]
+        seen = "unknown" if isnan(self.share) else f"{self.share:.3f}"
+        return [f"{self.finder}: no threshold keeps {goal}: the answers show {seen}; drop at a stricter threshold"]
+
+
+def suggest_threshold(answers: Answers, wanted: float, confidence: float = 0.95) -> list[Suggestion]:
+    """Return for each finder the loosest threshold whose precision is shown to reach what is wanted.
+
+    Thresholds at the edges of strata are tested from the strict end on, each at the full confidence, and the first
+    that fails ends it: with a sequence fixed beforehand the chance of choosing any threshold that does not keep the
+    wanted precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all, which
+    the number of answers decides and not what they say. An unsure pair counts as different.
+
+    The precision is that of pairs: a looser threshold also makes other groups. The confidence is for each finder.
+
+    Args:
+        answers: of an audit.
+        wanted: precision, in (0, 1).
+        confidence: in (0, 1).
+
+    Raises:
+        InputError: if ``wanted`` or ``confidence`` is out of range.
+
+    Source: fixed-sequence testing as in Angelopoulos et al. 2021, "Learn then Test", arXiv:2110.01052, section 2.3.
+    """
+    for name, value in (("precision", wanted), ("confidence", confidence)):
+        if not 0 < value < 1:
+            raise InputError(f"expected a wanted {name} between 0 and 1, got {value:g}; 0.95 is usual")
+    finders: dict[str, list[Counted]] = {}
+    for one in count_answers(answers):
+        finders.setdefault(one.name.finder, []).append(one)
+    return [_suggest(name, strata, wanted, confidence) for name, strata in finders.items()]
+
+
+def _suggest(finder: str, strata: Sequence[Counted], wanted: float, confidence: float) -> Suggestion:
+    order = {DROPPED: -1, NEAR: 1}
+    strict_first = sorted(strata, key=lambda one: (order[one.name.side], order[one.name.side] * one.name.number))
+    samples = [one.sample(unsure=DIFFERENT) for one in strict_first]
+
+    def passes(parts: Sequence[Stratum]) -> bool:
+        return lower_bound(parts, confidence) >= wanted
+
+    tested: list[Tested] = []
+    at = max(0, sum(one.name.side == DROPPED for one in strict_first) - 1)  # the run's own, unless one is tested
+    for number in range(len(samples)):
+        best = [Stratum(one.size, one.n, one.n) for one in samples[: number + 1]]
+        if not tested and not passes(best):
+            continue
+        at = number
+        low = lower_bound(samples[: number + 1], confidence)
+        threshold = _edge(strict_first, number)
+        tested.append(Tested(threshold, sum(one.size for one in best), low, low >= wanted))
+        if not tested[-1].passed:
+            break
+    chosen = next((one.threshold for one in reversed(tested) if one.passed), None)
+    share = stratified_share(samples[: at + 1])
+    more = _more_answers(samples[: at + 1], share, wanted, passes) if chosen is None else None
+    return Suggestion(finder, wanted, confidence, chosen, tested, more, share)
+
+
+def _edge(strict_first: Sequence[Counted], number: int) -> float:
+    """Return the shortest number that divides a stratum from the next: a pair at it is in the stricter one."""
+    least = strict_first[number].name.least
+    if number + 1 == len(strict_first):
+        return least
+    beyond = strict_first[number + 1].name.most
+    away: Callable[[float], int] = floor if beyond < least else ceil
+    for decimals in range(_MOST_DECIMALS):
+        scale = 10.0**decimals
+        value = away(least * scale) / scale
+        if beyond < value <= least or least <= value < beyond:
+            return value
+    return least
+
+
+def _more_answers(
+    samples: Sequence[Stratum], share: float, wanted: float, passes: Callable[[Sequence[Stratum]], bool]
+) -> int | None:
+    """Return how many more answers like those there are would do; None where no number of them does."""
+    answered = sum(one.n for one in samples)
+    if not isnan(share) and share <= wanted:
+        return None
+
+    def grown(times: float) -> list[Stratum]:
+        out = []
+        for one in samples:
+            n = min(one.size, ceil(max(one.n, 1) * times))
+            out.append(Stratum(one.size, n, round(n * one.yes / one.n) if one.n else n))
+        return out
+
+    times = 1.0
+    while not passes(grown(times)):
+        if all(one.n == one.size for one in grown(times)) or times > _MOST_TIMES:
+            return None
+        times *= 2
+    low, high = times / 2, times
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (low, middle) if passes(grown(middle)) else (middle, high)
+    return max(1, sum(one.n for one in grown(high)) - answered)

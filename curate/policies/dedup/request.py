@@ -1,0 +1,309 @@
+"""What somebody asks of a deduplication, checked against the table: finders, thresholds, views, who stays."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from curate.columns import is_less_certain
+from curate.manifest import SourceOptions
+from curate.policies.dedup.finders.pixels import Images
+from curate.policies.dedup.finders.table import FINDERS, threshold_of
+from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
+from curate.policies.dedup.grouping.keep import Criterion, parse_keep
+from curate.tables.dedup_rows import Needs, is_plain
+from curate.tables.signals import default_column
+from curate.tables.table import Table
+from scoring.errors import InputError
+from scoring.images.views import View, views
+from scoring.lookup import lookup
+
+STAR, CHAIN = "star", "chain"
+GROUPS = {STAR: "no row further from the one that stays than the threshold", CHAIN: "rows that a chain of pairs joins"}
+COSINE, ELK = "cosine", "elk"
+SIMILARITIES = {COSINE: "cosine of the embeddings", ELK: "expected likelihood kernel: the radius follows kappa"}
+DEFAULT_FINDERS = ("bytes", "signature")
+WITHOUT_SIGNATURE = ("bytes", "hash")
+CROP = "crop"
+LABEL = "label"
+WHERE = ("root", "key", "path_column", "image_column")  # of the options with which a source is read again
+BEST_KAPPA = "kappa_visimsiam"  # of several, the one that told copies apart best where measured (docs/dedup.md)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A deduplication, ready to run on a table; also what the receipt records.
+
+    Attributes:
+        thresholds: finder -> threshold, in the order of ``FINDERS``.
+        mirrored: whether mirrored copies count as the same; so ``rotated``.
+        cropped: whether the finder ``crop`` was asked for by that word.
+        keep: criteria, as typed.
+        protect: condition on the rows that never go, or None.
+        label: column of labels, or None.
+        groups: ``star`` or ``chain``.
+        similarity: of embeddings, ``cosine`` or ``elk``.
+        kappa: column of the kappas for ``elk``, else None.
+        report_only: rows that are in the other table stay, and are told.
+        source: what was scored, for finders that read images again, where the table holds no paths.
+        source_options: how to read it, by name; see ``WHERE``.
+        against_source: likewise for the other table, read with the same options.
+    """
+
+    thresholds: dict[str, float]
+    mirrored: bool = False
+    rotated: bool = False
+    cropped: bool = False
+    keep: str = KEEP_DEFAULT
+    protect: str | None = None
+    label: str | None = None
+    groups: str = STAR
+    similarity: str = COSINE
+    kappa: str | None = None
+    report_only: bool = False
+    source: str | None = None
+    source_options: dict[str, str | None] = field(default_factory=dict)
+    against_source: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one rule of a policy."""
+        return {"rule": "dedup", **{name: getattr(self, name) for name in self.__dataclass_fields__}}
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> "Request":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: if it is something else.
+        """
+        names = set(cls.__dataclass_fields__)
+        given = {name: value for name, value in rule.items() if name in names}
+        if rule.get("rule") != "dedup" or not isinstance(given.get("thresholds"), dict):
+            raise InputError("expected the rule of a deduplication in the receipt, got something else; take a copy")
+        thresholds = given.pop("thresholds")
+        known = {str(name): threshold_of(str(name), _given(str(name), value)) for name, value in thresholds.items()}
+        odd = [name for name, value in given.items() if not _of_its_kind(name, value)]
+        if odd:
+            raise InputError(f"the receipt says {odd[0]} = {str(given[odd[0]])[:60]!r}, which cannot be; take a copy")
+        return cls(known, **given)
+
+    def views(self) -> tuple[View, ...]:
+        """Return the views of a picture that are compared."""
+        return views(mirrored=self.mirrored, rotated=self.rotated)
+
+    def images(self) -> tuple[Images, Images]:
+        """Return where the images of the table and of the other table are."""
+        how = SourceOptions(**self.source_options)  # type: ignore[arg-type]
+        return Images(self.source, how), Images(self.against_source, how)
+
+    def needs(self, criteria: Sequence[Criterion]) -> Needs:
+        """Return what has to be read of the table."""
+        numbers = [name for each in criteria for name in each.numbers] + self._numbers()
+        present = [name for each in criteria for name in each.present]
+        return Needs(
+            self._representations(),
+            tuple(dict.fromkeys(numbers)),
+            tuple(dict.fromkeys(present)),
+            (self.label,) if self.label else (),
+            self.protect,
+        )
+
+    def needs_of_other(self) -> Needs:
+        """Return what has to be read of the table to compare with."""
+        return Needs(self._representations(), tuple(self._numbers()))
+
+    def _representations(self) -> frozenset[str]:
+        needed = {column for name in self.thresholds for column in FINDERS[name].needs}
+        return frozenset(needed - {"width", "height"})
+
+    def _numbers(self) -> list[str]:
+        sizes = ["width", "height"] if "pixels" in self.thresholds else []
+        return [*sizes, *([self.kappa] if self.kappa else [])]
+
+
+def _of_its_kind(name: str, value: object) -> bool:
+    """Whether a receipt's value of a field could have been asked for."""
+    if name == "source_options":
+        return isinstance(value, dict) and all(
+            each in WHERE and (text is None or isinstance(text, str)) for each, text in value.items()
+        )
+    choices = {"groups": GROUPS, "similarity": SIMILARITIES}
+    if name in choices:
+        return isinstance(value, str) and value in choices[name]
+    default = Request.__dataclass_fields__[name].default
+    return isinstance(value, type(default)) if default is not None else value is None or isinstance(value, str)
+
+
+def _given(name: str, value: object) -> float | None:
+    if lookup(FINDERS, name, kind="finder").threshold is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError(f"expected a number as the threshold of {name} in the receipt, got {value!r}; take a copy")
+    return float(value)
+
+
+def make_request(
+    table: Table,
+    finders: Mapping[str, float | None] | None = None,
+    *,
+    similarity: str = COSINE,
+    kappa: str | None = None,
+    label: str | None = None,
+    keep: str = KEEP_DEFAULT,
+    groups: str = STAR,
+    **rest: Any,
+) -> tuple[Request, list[Criterion], list[str]]:
+    """Check what is asked against a table.
+
+    Args:
+        table: to deduplicate.
+        finders: name -> threshold, None for its own; None for the default ones.
+        similarity: of embeddings.
+        kappa: column for ``elk``; None for the model's own.
+        label: column of labels; None for ``label`` where the table has one.
+        keep: criteria of who stays.
+        groups: ``star`` or ``chain``.
+        rest: other fields of ``Request``.
+
+    Returns:
+        the request, its criteria, and what a person should know.
+
+    Raises:
+        InputError: for anything that cannot be had from this table; the text says what can.
+    """
+    notes: list[str] = []
+    if finders is None:
+        finders = dict.fromkeys(_default_finders(table, notes))
+    if rest.get("cropped"):
+        finders = {CROP: None, **finders}
+    if similarity == ELK and "embedding" not in finders:
+        finders = {**finders, "embedding": None}
+    thresholds = {name: threshold_of(name, finders[name]) for name in FINDERS if name in finders}
+    for name in finders:
+        lookup(FINDERS, name, kind="finder")
+        _has(table, name)
+    lookup(GROUPS, groups, kind="kind of groups")
+    lookup(SIMILARITIES, similarity, kind="similarity")
+    if kappa is not None and similarity != ELK:
+        raise InputError(f"--kappa {kappa} is for --similarity elk; add it, or leave --kappa out")
+    if similarity == ELK:
+        kappa = kappa or _kappa_column(table)
+        if is_less_certain(kappa):
+            raise InputError(f"--kappa takes a column that is higher where the model is certain, got {kappa!r}")
+        table.require([kappa])
+    if rest.get("protect") is not None and not rest["protect"].strip():
+        raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
+    if label is None and LABEL in table.schema.names and is_plain(table.schema.field(LABEL).type):
+        label = LABEL
+    if label is not None:
+        table.require([label])
+    request = Request(thresholds, keep=keep, label=label, groups=groups, similarity=similarity, kappa=kappa, **rest)
+    if (request.mirrored or request.rotated) and not {"signature", CROP} & set(thresholds):
+        raise InputError(
+            "--mirrored and --rotated need the finder signature or crop, which compute these views; "
+            f"got {', '.join(thresholds)}: add --finder signature"
+        )
+    return request, parse_keep(keep, table, label=label), notes
+
+
+def refuse_graph(request: Request) -> None:
+    """Refuse a graph of nearest neighbours where nothing is compared that it could know.
+
+    Raises:
+        InputError: where embeddings are not compared, or by another measure than the cosine.
+    """
+    if "embedding" not in request.thresholds:
+        raise InputError(
+            f"--graph is for the finder embedding, got {', '.join(request.thresholds)}; add --finder embedding, or "
+            "leave --graph out"
+        )
+    if request.similarity != COSINE:
+        raise InputError(
+            f"--graph knows neighbours by the cosine, got --similarity {request.similarity}; leave --graph out"
+        )
+
+
+def _default_finders(table: Table, notes: list[str]) -> tuple[str, ...]:
+    able = _able(table)
+    if "signature" in able:
+        return tuple(name for name in DEFAULT_FINDERS if name in able)
+    found = tuple(name for name in WITHOUT_SIGNATURE if name in able)
+    if found:
+        notes.append(
+            f"{table.path} has no signature column, so only {' and '.join(found)} are compared, which miss most edited "
+            "copies; score the images again for better"
+        )
+        return found
+    if "embedding" in able:
+        notes.append(f"{table.path} has embeddings but no sha256, phash or signature: only embeddings are compared")
+        return ("embedding",)
+    raise InputError(
+        f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
+        f"{', '.join(table.schema.names)}; score the images with curate score"
+    )
+
+
+def _able(table: Table) -> list[str]:
+    """The finders that the table has the columns for."""
+    return [name for name, finder in FINDERS.items() if set(finder.needs) <= set(table.schema.names)]
+
+
+def _has(table: Table, name: str) -> None:
+    able = _able(table)
+    if name not in able:
+        missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
+        raise InputError(
+            f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
+            f"images again, or use --finder {' or '.join(able) or 'none: there is no other'}"
+        )
+
+
+def _kappa_column(table: Table) -> str:
+    kappas = [name for name in table.schema.names if name.startswith("kappa_")]
+    if len(kappas) == 1:
+        return kappas[0]
+    own = default_column(table) if kappas else ""
+    if own in kappas:
+        return own
+    if BEST_KAPPA in kappas:
+        return BEST_KAPPA
+    raise InputError(
+        f"--similarity elk takes its radius from a kappa column; name one with --kappa "
+        f"(there are: {', '.join(kappas) or 'none'})"
+    )
+
+
+def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None] | None:
+    """Return finder -> threshold, or None where no finder was typed.
+
+    A threshold belongs to the finder before it.
+
+    Args:
+        typed: (parameter, value) in the order of the command line.
+
+    Raises:
+        InputError: for an unknown or repeated finder, a threshold without one, or one that is not a number.
+    """
+    found: dict[str, float | None] = {}
+    last: str | None = None
+    for name, value in typed:
+        if name == "finder":
+            lookup(FINDERS, value, kind="finder")
+            if value in found:
+                raise InputError(
+                    f"--finder {value} was given twice; give each finder once, with its --threshold after it"
+                )
+            found[value] = None
+            last = value
+        elif name == "threshold":
+            if last is None:
+                raise InputError(
+                    f"--threshold {value} belongs to the --finder before it, and there is none; write it like: "
+                    "--finder hash --threshold 4"
+                )
+            if found[last] is not None:
+                raise InputError(f"--finder {last} has two thresholds; give it one")
+            try:
+                found[last] = float(value)
+            except ValueError:
+                raise InputError(f"--threshold takes a number, got {value!r}") from None
+    return found or None

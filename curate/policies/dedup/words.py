@@ -1,0 +1,133 @@
+"""The decisions of a deduplication: one row for every input row, and why, in words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.policies.dedup.finders.looks import in_words
+from curate.policies.dedup.finders.table import FINDERS
+from curate.policies.dedup.grouping.stars import Stars
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, OUTCOMES, failures
+
+MEANINGS: dict[str, str] = {
+    "decision": "keep, drop (the same as kept_key) or failed (not scored)",
+    "reason": "the decision in words",
+    "rule": "the finder that decided, and its threshold",
+    "score": "similarity to kept_key, in the unit of the finder",
+    "threshold": "what the similarity had to reach",
+    "margin": "by how much it reached it: positive; negative at the far end of a chain",
+    "group": "rows that are the same have one number; null where a row is like no other",
+    "kept_key": "the row that stays in its place, or that it leaks from",
+}
+SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])
+
+
+@dataclass(frozen=True)
+class Told:
+    """Everything that the decisions say of N rows.
+
+    Attributes:
+        outcome: shape (N,) uint8.
+        stars: who belongs to whom within the table, or to which row of the other.
+        outside: rows whose owner is a row of the other table, shape (N,) bool.
+        group: shape (N,) int64, -1 for none.
+        kept_key: text or null, N.
+        thresholds: by finder.
+        views: names of the views, by number.
+        other: name of the other table, or an empty text.
+        protected: rows that never go, shape (N,) bool, or None.
+        leaks: rows that the other table has too, shape (N,) bool.
+    """
+
+    outcome: NDArray[np.uint8]
+    stars: Stars
+    outside: NDArray[np.bool_]
+    group: NDArray[np.int64]
+    kept_key: pa.Array
+    thresholds: Mapping[str, float]
+    views: Sequence[str]
+    other: str
+    protected: NDArray[np.bool_] | None
+    leaks: NDArray[np.bool_]
+
+    def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
+        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        here = slice(start, start + len(keys))
+        outcome, finder = self.outcome[here], self.stars.finder[here]
+        linked = finder >= 0
+        names = self.stars.names
+        typed = [rule_text(name, self.thresholds[name]) for name in names]
+        similarity = self.stars.similarity[here]
+        bounds = np.array([*(self.thresholds[name] for name in names), np.nan])
+        signs = np.array([*(1.0 if FINDERS[name].higher else -1.0 for name in names), np.nan])
+        threshold = np.where(linked, bounds[finder], np.nan)
+        margin = (similarity - threshold) * signs[finder]
+        kept_key = self.kept_key.slice(start, len(keys))
+        group = self.group[here]
+        return pa.RecordBatch.from_arrays(
+            [
+                keys,
+                pa.array(OUTCOMES).take(pa.array(outcome)),
+                pa.array(self._reasons(here, kept_key, margin, status, error), pa.string()),
+                pa.array(typed, pa.string()).take(pa.array(finder.astype(np.int64), mask=~linked)),
+                *(pa.array(values, from_pandas=True) for values in (similarity, threshold, margin)),
+                pa.array(group, mask=group < 0),
+                kept_key,
+            ],
+            schema=SCHEMA,
+        )
+
+    def _reasons(
+        self,
+        here: slice,
+        kept_key: pa.Array,
+        margin: NDArray[np.float64],
+        status: pa.Array | None,
+        error: pa.Array | None,
+    ) -> NDArray[np.object_]:
+        outcome, finder, group = self.outcome[here], self.stars.finder[here], self.group[here]
+        leaks = self.leaks[here]
+        reason = np.full(len(outcome), "like no other", object)
+        reason[group >= 0] = "the one that stays of its group"
+        if self.protected is not None:
+            reason[self.protected[here] & (outcome != FAILED)] = "protected"
+        failed = np.flatnonzero(outcome == FAILED)
+        reason[failed] = failures(status, error, failed)
+        linked = np.flatnonzero(finder >= 0)
+        keys = kept_key.take(pa.array(linked)).to_pylist()
+        for at, key in zip(linked.tolist(), keys, strict=True):
+            name = self.stars.names[finder[at]]
+            place = f" of {self.other}" if self.outside[here][at] else ""
+            how = _how(
+                name, float(self.stars.similarity[here][at]), in_words(int(self.stars.view[here][at]), self.views)
+            )
+            chain = "; joined by a chain" if margin[at] < 0 else ""
+            kept = "" if outcome[at] == DROP else ", but stays"
+            too = f"; {self.other} has it too" if leaks[at] and not place else ""
+            reason[at] = f"the same as {key}{place} by {how}{chain}{kept}{too}"
+        return reason
+
+
+def rule_text(name: str, threshold: float) -> str:
+    """Return a finder with its threshold, as one would write it.
+
+    >>> rule_text("hash", 4), rule_text("signature", 0.95), rule_text("bytes", 1)
+    ('hash <= 4', 'signature >= 0.95', 'bytes')
+    """
+    finder = FINDERS[name]
+    if finder.threshold is None:
+        return name
+    return f"{name} {'>=' if finder.higher else '<='} {threshold:g}"
+
+
+def _how(name: str, similarity: float, view: str) -> str:
+    unit = FINDERS[name].unit
+    seen = f", {view}" if view else ""
+    if not unit:
+        return f"{name}{seen}"
+    return (
+        f"{name} ({similarity:.0f} bits differ{seen})" if unit == "bits" else f"{name} ({unit} {similarity:.4f}{seen})"
+    )

@@ -1,0 +1,1 @@
+"""Rules that keep and drop rows by their scores."""

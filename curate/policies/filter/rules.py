@@ -1,0 +1,328 @@
+"""Filter policies: rules that keep and drop rows by their scores. Columns in, verdicts out; they open no file.
+
+Rules apply in the order given, each to the rows that the earlier ones left. A row without a value (null or
+NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from curate.columns import is_less_certain
+from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
+from curate.tables.amount import Amount
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+
+def _bound(value: str | int | float, flag: str) -> Fraction:
+    try:
+        return Fraction(str(value).strip().replace("_", "x"))
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"{flag} takes a finite number in the unit of its column, got {str(value)[:40]!r}") from None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the rules need to know of N rows, in memory; about 25 bytes a row for one rule.
+
+    Attributes:
+        ok: shape (N,) bool, whether the image was scored; the rest are ``failed``.
+        tie_breaks: shape (N,) uint64, hash of the key.
+        values: by column, shape (N,) numbers; undefined where not ``valid``.
+        valid: by column, shape (N,) bool: neither null nor NaN.
+        groups: by column, shape (N,) int32 codes into ``group_names``; null has its own.
+        group_names: by column, the values of the codes as text.
+        truths: by condition, shape (N,) int8: 1 true, 0 false, -1 without a value.
+    """
+
+    ok: np.ndarray
+    tie_breaks: np.ndarray
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    valid: dict[str, np.ndarray] = field(default_factory=dict)
+    groups: dict[str, np.ndarray] = field(default_factory=dict)
+    group_names: dict[str, list[str]] = field(default_factory=dict)
+    truths: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What one rule says about rows it was asked about.
+
+    Attributes:
+        keep: shape (M,) bool.
+        judged: shape (M,) bool; a row that was not is undecided.
+        cuts: shape (G,) float64, the lowest value that stays (by group, else G = 1; NaN where nothing stays);
+            None for a rule without a threshold.
+    """
+
+    keep: np.ndarray
+    judged: np.ndarray
+    cuts: np.ndarray | None
+
+
+class Rule(Protocol):
+    """One policy: its parameters, the columns it needs, and a pure function of the scores."""
+
+    @property
+    def typed(self) -> str:
+        """The rule as one would type it."""
+
+    @property
+    def column(self) -> str | None:
+        """The score column; None for a condition."""
+
+    @property
+    def per(self) -> str | None:
+        """The column whose values are judged apart; None for all rows together."""
+
+    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+
+
+@dataclass(frozen=True)
+class KeepTop:
+    """Keep the most certain rows: highest values, or lowest in a column whose name starts with ``unc_``.
+
+    Exactly ``amount`` rows stay (a share is rounded up), in each value of ``per`` where given. Rows that tie
+    at the cut are ranked by a hash of their key, so the same ones stay on any machine, in any order.
+    """
+
+    amount: str | int | float
+    column: str
+    per: str | None = None
+
+    def __post_init__(self) -> None:
+        Amount.parse(self.amount, "--keep-top")
+
+    @property
+    def typed(self) -> str:
+        """The rule as one would type it."""
+        return f"--keep-top {self.amount}" + (f" --per {self.per}" if self.per else "")
+
+    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        amount = Amount.parse(self.amount, "--keep-top")
+        return _judge_rank(self, scores, rows, lambda n: amount.of(n, up=True))
+
+
+@dataclass(frozen=True)
+class DropBottom:
+    """Drop the least certain rows; the mirror of ``KeepTop``, with a share rounded down."""
+
+    amount: str | int | float
+    column: str
+    per: str | None = None
+
+    def __post_init__(self) -> None:
+        Amount.parse(self.amount, "--drop-bottom")
+
+    @property
+    def typed(self) -> str:
+        """The rule as one would type it."""
+        return f"--drop-bottom {self.amount}" + (f" --per {self.per}" if self.per else "")
+
+    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        amount = Amount.parse(self.amount, "--drop-bottom")
+        return _judge_rank(self, scores, rows, lambda n: n - amount.of(n, up=False))
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Keep values of at least ``bound``, in the column's unit and precision."""
+
+    bound: str | int | float
+    column: str
+    per: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        _bound(self.bound, "--min")
+
+    @property
+    def typed(self) -> str:
+        """The rule as one would type it."""
+        return f"--min {self.bound}"
+
+    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        values = scores.values[self.column][rows]
+        bound = _bound(self.bound, "--min")
+        valid = scores.valid[self.column][rows]
+        return Ruling((values >= _in_type(bound, values.dtype, up=True)) & valid, valid, _one_cut(bound, values.dtype))
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """Keep values of at most ``bound``, in the column's unit and precision."""
+
+    bound: str | int | float
+    column: str
+    per: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        _bound(self.bound, "--max")
+
+    @property
+    def typed(self) -> str:
+        """The rule as one would type it."""
+        return f"--max {self.bound}"
+
+    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        values = scores.values[self.column][rows]
+        bound = _bound(self.bound, "--max")
+        valid = scores.valid[self.column][rows]
+        return Ruling((values <= _in_type(bound, values.dtype, up=False)) & valid, valid, _one_cut(bound, values.dtype))
+
+
+@dataclass(frozen=True)
+class Where:
+    """Keep rows that meet a condition on any columns; see ``curate.tables.where`` for the language."""
+
+    condition: str
+    column: str | None = field(default=None, init=False)
+    per: str | None = field(default=None, init=False)
+
+    @property
+    def typed(self) -> str:
+        """The rule as one would type it."""
+        return f"--where {self.condition}"
+
+    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        truth = scores.truths[self.condition][rows]
+        return Ruling(truth == 1, truth >= 0, None)
+
+
+RULES: dict[str, type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum] | type[Where]] = {
+    "keep-top": KeepTop,
+    "drop-bottom": DropBottom,
+    "min": Minimum,
+    "max": Maximum,
+    "where": Where,
+}
+
+
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule as plain JSON, for a receipt."""
+    name = next(name for name, kind in RULES.items() if isinstance(rule, kind))
+    return {"rule": name, **asdict(rule)}  # type: ignore[call-overload]
+
+
+def rule_from_json(value: Mapping[str, Any]) -> Rule:
+    """Return the rule that ``rule_to_json`` wrote.
+
+    Raises:
+        InputError: if it is not one.
+    """
+    if not isinstance(value, Mapping):
+        raise InputError(f"expected a rule as a JSON object, got {str(value)[:60]}; the receipt was edited")
+    kind = lookup(RULES, str(value.get("rule")), kind="rule")
+    wanted = [name for name, spec in kind.__dataclass_fields__.items() if spec.init]
+    given = {name: value[name] for name in wanted if value.get(name) is not None}
+    if not all(isinstance(item, str | int | float) for item in given.values()):
+        raise InputError(f"rule {value['rule']!r} of the receipt has values that are neither text nor numbers")
+    try:
+        return kind(**given)
+    except TypeError:
+        raise InputError(
+            f"rule {value['rule']!r} of the receipt needs {', '.join(wanted)}, got {sorted(given)}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of N rows.
+
+    Attributes:
+        outcome: shape (N,) uint8, an index into ``OUTCOMES``.
+        rule: shape (N,) int16, the rule that dropped the row or could not judge it; -1 for kept and failed.
+        cuts: by rule, as in ``Ruling``.
+        left: rows that were still in before each rule.
+    """
+
+    outcome: np.ndarray
+    rule: np.ndarray
+    cuts: list[np.ndarray | None]
+    left: list[int]
+
+    def counts(self) -> dict[str, int]:
+        """Return rows by outcome; they add up to N."""
+        tally = np.bincount(self.outcome, minlength=len(OUTCOMES))
+        return {name: int(n) for name, n in zip(OUTCOMES, tally, strict=True)}
+
+
+def decide(rules: Sequence[Rule], scores: Scores) -> Verdict:
+    """Apply rules in order to N rows; each works on what the earlier ones left.
+
+    Args:
+        rules: at least one.
+        scores: what the rules need; rows that are not ok are failed, whatever the rules say.
+
+    Returns:
+        one outcome a row.
+    """
+    outcome = np.where(scores.ok, KEEP, FAILED).astype(np.uint8)
+    decided_by = np.full(len(outcome), -1, np.int16)
+    cuts: list[np.ndarray | None] = []
+    left: list[int] = []
+    for index, rule in enumerate(rules):
+        rows = np.flatnonzero(outcome == KEEP)
+        ruling = rule.judge(scores, rows)
+        lost = rows[~ruling.keep]
+        outcome[lost] = DROP
+        outcome[rows[~ruling.judged]] = UNDECIDED
+        decided_by[lost] = index
+        cuts.append(ruling.cuts)
+        left.append(len(rows))
+    return Verdict(outcome, decided_by, cuts, left)
+
+
+def _judge_rank(rule: KeepTop | DropBottom, scores: Scores, rows: np.ndarray, n_kept: Any) -> Ruling:
+    """Keep the best ``n_kept(n)`` of each group's n rows that have a value."""
+    valid = scores.valid[rule.column][rows]
+    judged = rows[valid]
+    values = scores.values[rule.column][judged]
+    codes = scores.groups[rule.per][judged] if rule.per else np.zeros(len(judged), np.int32)
+    n_groups = len(scores.group_names[rule.per]) if rule.per else 1
+    sizes = np.bincount(codes, minlength=n_groups)
+    quota = np.array([n_kept(n) for n in sizes.tolist()], np.int64)
+    ties = scores.tie_breaks[judged]
+    low_is_best = is_less_certain(rule.column)
+    order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
+    starts = np.cumsum(sizes) - sizes
+    rank = np.arange(len(judged)) - starts[codes[order]]
+    if not low_is_best:
+        rank = sizes[codes[order]] - 1 - rank  # 0 is the best of its group
+    stays = np.zeros(len(judged), bool)
+    stays[order] = rank < quota[codes[order]]
+    cuts = np.full(n_groups, np.nan)
+    last = rank == quota[codes[order]] - 1
+    cuts[codes[order][last]] = values[order][last]
+    keep = np.zeros(len(rows), bool)
+    keep[valid] = stays
+    return Ruling(keep, valid, cuts)
+
+
+def _in_type(bound: Fraction, kind: np.dtype, *, up: bool) -> Any:
+    """A bound in the precision of the column, so that ``--min 0.1`` keeps a float32 0.1."""
+    if np.issubdtype(kind, np.integer):
+        return -(-bound.numerator // bound.denominator) if up else bound.numerator // bound.denominator
+    with np.errstate(over="ignore"):
+        return kind.type(_to_float(bound))
+
+
+def _to_float(bound: Fraction) -> float:
+    try:
+        return float(bound)
+    except OverflowError:
+        return float("inf") if bound > 0 else float("-inf")
+
+
+def _one_cut(bound: Fraction, kind: np.dtype) -> np.ndarray:
+    exact = np.issubdtype(kind, np.integer)
+    return np.array([_to_float(bound) if exact else float(_in_type(bound, kind, up=True))])

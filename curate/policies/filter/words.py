@@ -1,0 +1,137 @@
+"""The decisions of a policy: one row for every input row, and why, in words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import is_less_certain
+from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Scores, Verdict
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
+from curate.tables.amount import Amount
+
+MEANINGS: dict[str, str] = {
+    "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
+    "reason": "the decision in words",
+    "rule": "the rule that decided, as typed; for a kept row the last one with a score",
+    "score": "the row's value in that rule's column",
+    "threshold": "the value that had to be reached: the bound, or the last value that stayed",
+    "margin": "score against threshold, in the direction of keeping: negative was dropped",
+}
+
+
+class DecisionWords:
+    """Turns verdicts into rows of the decisions table, a slice at a time.
+
+    Args:
+        rules: in the order applied.
+        scores: of all N rows.
+        verdict: of all N rows.
+    """
+
+    def __init__(self, rules: Sequence[Rule], scores: Scores, verdict: Verdict) -> None:
+        self.rules = rules
+        self.scores = scores
+        self.verdict = verdict
+        with_score = [index for index, rule in enumerate(rules) if rule.column]
+        self.last = with_score[-1] if with_score else len(rules) - 1
+
+    def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
+        """Return the decisions of the rows from ``start`` on.
+
+        Args:
+            start: index of the first row among all N.
+            keys: shape (M,), text without nulls.
+            status: shape (M,) text, or None for a table without statuses.
+            error: shape (M,) text or nulls, or None.
+
+        Returns:
+            M rows of ``DECISION_SCHEMA``.
+        """
+        stop = start + len(keys)
+        outcome = self.verdict.outcome[start:stop]
+        rule = self.verdict.rule[start:stop].copy()
+        rule[outcome == KEEP] = self.last
+        score, threshold, margin = (np.full(len(keys), np.nan) for _ in range(3))
+        reason = np.full(len(keys), "", object)
+        for index in np.unique(rule[rule >= 0]).tolist():
+            here = np.flatnonzero(rule == index)
+            self._explain(index, start, here, outcome, (score, threshold, margin), reason)
+        failed = np.flatnonzero(outcome == FAILED)
+        reason[failed] = failures(status, error, failed)
+        typed = pa.array([each.typed for each in self.rules], pa.string())
+        columns = [
+            keys,
+            pa.array(OUTCOMES).take(pa.array(outcome)),
+            pa.array(reason, pa.string()),
+            typed.take(pa.array(rule, mask=rule < 0)),
+            *(pa.array(values, from_pandas=True) for values in (score, threshold, margin)),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
+
+    def _explain(
+        self,
+        index: int,
+        start: int,
+        here: np.ndarray,
+        outcome: np.ndarray,
+        numbers: tuple[np.ndarray, np.ndarray, np.ndarray],
+        reason: np.ndarray,
+    ) -> None:
+        """Fill in the rows ``here`` that one rule decided."""
+        rule = self.rules[index]
+        unjudged = outcome[here] == UNDECIDED
+        judged, dropped = here[~unjudged], outcome[here[~unjudged]] == DROP
+        if rule.column is None:
+            reason[here[unjudged]] = f"a column of the condition has no value (null or NaN): {_condition(rule)}"
+            reason[judged] = np.where(dropped, f"does not meet {_condition(rule)}", f"meets {_condition(rule)}")
+            return
+        reason[here[unjudged]] = f"{rule.column} has no value (null or NaN)"
+        score, threshold, margin = numbers
+        score[judged] = self.scores.values[rule.column][start + judged]
+        codes = self.scores.groups[rule.per][start + judged] if rule.per else np.zeros(len(judged), np.int32)
+        cuts = self.verdict.cuts[index]
+        threshold[judged] = cuts[codes] if cuts is not None else np.nan
+        with np.errstate(invalid="ignore"):
+            distance = score[judged] - threshold[judged]
+        margin[judged] = distance if keeps_high(rule) else -distance
+        tied = dropped & (margin[judged] == 0)
+        texts = [f"{value:.6g}" for value in score[judged].tolist()]
+        before, after = f"{rule.column} ", self._endings(index)
+        kinds = np.where(tied, 2, np.where(dropped, 1, 0))
+        reason[judged] = [
+            before + text + after[kind][code]
+            for text, kind, code in zip(texts, kinds.tolist(), codes.tolist(), strict=True)
+        ]
+
+    def _endings(self, index: int) -> list[list[str]]:
+        """What follows the score, by kind (kept, dropped, lost a tie) and by group."""
+        rule, cuts = self.rules[index], self.verdict.cuts[index]
+        if not isinstance(rule, KeepTop | DropBottom):
+            bound = str(getattr(rule, "bound", ""))
+            side = ("at least", "below") if isinstance(rule, Minimum) else ("at most", "above")
+            name = "minimum" if isinstance(rule, Minimum) else "maximum"
+            return [[f" is {side[0]} the {name} {bound}"], [f" is {side[1]} the {name} {bound}"], [""]]
+        groups = [f" of {rule.per} {name}" for name in self.scores.group_names[rule.per]] if rule.per else [""]
+        values = ["nothing stays" if np.isnan(cut) else f"cut {cut:.6g}" for cut in (cuts if cuts is not None else [])]
+        best, worst = ("top", "below") if keeps_high(rule) else ("lowest", "above")
+        if isinstance(rule, KeepTop):
+            whole = f"the {best} {Amount.parse(rule.amount, '--keep-top')}"
+            kept, dropped = f" is in {whole}", f" is {worst} {whole}"
+        else:
+            whole = f"the {'bottom' if keeps_high(rule) else 'highest'} {Amount.parse(rule.amount, '--drop-bottom')}"
+            kept, dropped = f" is outside {whole}", f" is in {whole}"
+        tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")
+        pairs = list(zip(groups, values, strict=True))
+        return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie)]
+
+
+def keeps_high(rule: Rule) -> bool:
+    """Return whether the rule keeps high values: a minimum does, a maximum does not, a rank asks the column."""
+    if isinstance(rule, KeepTop | DropBottom):
+        return not is_less_certain(rule.column)
+    return isinstance(rule, Minimum)
+
+
+def _condition(rule: Rule) -> str:
+    return rule.typed.removeprefix("--where ")

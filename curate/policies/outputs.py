@@ -1,0 +1,184 @@
+"""What every policy leaves behind: subset, decisions, receipt and more, all at once or not at all."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import KEY, describe, describe_all
+from curate.policies.decided import Decided, _plain_words, numbered
+from curate.policies.outcomes import KEEP
+from curate.policies.receipts import receipt_json, state_of
+from curate.tables.table import Table
+from curate.tables.writer import TableWriter
+from scoring.atomic import AtomicFile, commit_together
+from scoring.errors import InputError
+
+SUFFIX = ".parquet"
+STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
+
+
+class Outputs:
+    """The names that belong together: ``NAME.parquet`` and what stands beside it.
+
+    Args:
+        subset: ends in ``.parquet``.
+        more: further tables, such as ``groups``: ``NAME.groups.parquet``.
+        texts: further files that are no tables, such as ``audit.csv``: ``NAME.audit.csv``.
+
+    Raises:
+        InputError: for a name with another ending.
+    """
+
+    def __init__(self, subset: str | Path, more: tuple[str, ...] = (), texts: tuple[str, ...] = ()) -> None:
+        self.subset = Path(subset)
+        if self.subset.suffix != SUFFIX or self.subset.name == SUFFIX:
+            raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
+        stem = self.subset.name.removesuffix(SUFFIX)
+        self.tables = {
+            "subset": self.subset,
+            **{name: self.subset.with_name(f"{stem}.{name}{SUFFIX}") for name in ("decisions", *more)},
+        }
+        self.texts = {name: self.subset.with_name(f"{stem}.{name}") for name in texts}
+        self.receipt = self.subset.with_name(f"{stem}.receipt.json")
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """All files by name."""
+        return {**self.tables, **self.texts, "receipt": self.receipt}
+
+    def refuse(self, inputs: list[Table], *, overwrite: bool) -> None:
+        """Refuse to write over an input, over a file that is there unless ``overwrite``, or into no folder."""
+        for table in inputs:
+            taken = {file.resolve() for file in table.files}
+            for path in self.paths.values():
+                if path.resolve() in taken or (table.path.is_dir() and path.resolve().parent == table.path.resolve()):
+                    raise InputError(f"{path} is part of {table.path}, which is never changed; choose another name")
+        for path in self.paths.values():
+            if path.exists() and not overwrite:
+                raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
+        if not self.subset.parent.is_dir():
+            what = (
+                "is not a folder; choose another" if self.subset.parent.exists() else "does not exist; create it first"
+            )
+            raise InputError(f"cannot write {self.subset}: the folder {what}")
+
+
+def outputs_for(
+    inputs: list[Table],
+    out: str | Path | None,
+    more: tuple[str, ...] = (),
+    texts: tuple[str, ...] = (),
+    *,
+    overwrite: bool,
+) -> Outputs:
+    """Return the outputs of a policy, checked before any work is done.
+
+    Raises:
+        InputError: without a name, for a name that cannot be, an input's, or one that exists and may not be replaced.
+    """
+    if out is None:
+        raise InputError("expected a name for the subset (-o kept.parquet), got none; or use --dry-run")
+    outputs = Outputs(out, more, texts)
+    outputs.refuse(inputs, overwrite=overwrite)
+    return outputs
+
+
+def write_outputs(
+    decided: Decided, outputs: Outputs, *, overwrite: bool, texts: Mapping[str, bytes] | None = None
+) -> None:
+    """Stream all columns, write every table, check the sums, then give the files their names together.
+
+    Args:
+        decided: what to write.
+        outputs: under which names.
+        overwrite: replace what is there.
+        texts: content of each of ``outputs.texts``.
+
+    Raises:
+        InputError: if the input changed since it was read, or the place refuses; nothing has a name then.
+    """
+    table = decided.table
+    described = {"kind": "decisions", "policy": decided.policy, "columns": _told(decided.meanings)}
+    writers: dict[str, TableWriter] = {}
+    others: list[AtomicFile] = []
+
+    def writer(name: str, schema: pa.Schema, metadata: dict[str, Any]) -> TableWriter:
+        writers[name] = TableWriter(outputs.tables[name], schema, metadata, overwrite=overwrite)
+        return writers[name]
+
+    try:
+        subset = writer("subset", *_subset(decided))
+        decisions = writer("decisions", decided.schema, described)
+        for name, rows in decided.more.items():
+            told = _told(decided.more_meanings.get(name, {}))
+            writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": told}).write(rows)
+        for name, content in (texts or {}).items():
+            others.append(AtomicFile(outputs.texts[name], overwrite=overwrite))
+            others[-1].write(content)
+        receipt = AtomicFile(outputs.receipt, overwrite=overwrite)
+        others.append(receipt)
+        tally = _stream(decided, subset, decisions)
+        if state_of(table) != decided.state:
+            raise InputError(f"{table.path} changed while it was being read; run the command again")
+        _check(decided, tally, subset.n_rows, decisions.n_rows)
+        for each in writers.values():
+            each.seal()
+        receipt.write(receipt_json(decided, writers))
+        commit_together([*(each.file for each in writers.values()), *others])
+    finally:
+        for each in writers.values():
+            each.discard()
+        for other in others:
+            other.discard()
+
+
+def _subset(decided: Decided) -> tuple[pa.Schema, dict[str, Any]]:
+    """The schema of the subset with the table's own metadata, and ours."""
+    table, arranged = decided.table, decided.arranged
+    metadata = {**table.metadata, "kind": "subset", "policy": _earlier(table) + decided.policy}
+    if arranged is None:
+        return table.schema.with_metadata(table.file_metadata), metadata
+    earlier = table.metadata.get("columns")
+    described = {**describe_all(arranged.schema.names), **(earlier if isinstance(earlier, dict) else {})}
+    metadata["columns"] = {**described, **_told(arranged.meanings)}
+    return arranged.schema.with_metadata(table.file_metadata), metadata
+
+
+def _earlier(table: Table) -> list[Any]:
+    """The rules that the table has been through already."""
+    policy = table.metadata.get("policy", [])
+    return policy if isinstance(policy, list) else []
+
+
+def _told(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    key = {KEY: {"meaning": describe(KEY).meaning, "unit": "", "higher": ""}}
+    return key | {name: {"meaning": text, "unit": "", "higher": ""} for name, text in meanings.items()}
+
+
+def _stream(decided: Decided, subset: TableWriter, decisions: TableWriter) -> np.ndarray:
+    """Write kept rows and all decisions; return how many rows of each outcome were written as decisions."""
+    tally = np.zeros(4, np.int64)
+    for start, batch in numbered(decided.table.batches(rows=STREAM_ROWS)):
+        outcome = decided.outcome[start : start + batch.num_rows]
+        if len(outcome) != batch.num_rows:
+            raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
+        tally += np.bincount(outcome, minlength=4)
+        decisions.write(decided.words(start, *_plain_words(batch)))
+        kept = batch.filter(pa.array(outcome == KEEP))
+        if kept.num_rows and decided.arranged is not None:
+            decided.arranged.add(kept)
+        elif kept.num_rows:
+            subset.write(kept)
+    for piece in decided.arranged.finish() if decided.arranged is not None else ():
+        subset.write(piece)
+    return tally
+
+
+def _check(decided: Decided, tally: np.ndarray, n_subset: int, n_decisions: int) -> None:
+    """The accounts must balance before any file gets its name."""
+    n_rows, *expected = decided.counts().values()
+    if tally.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
+        raise RuntimeError(f"rows do not add up: {tally.tolist()} written, {expected} decided of {n_rows}")

@@ -1,0 +1,123 @@
+"""The receipt of a policy: what went in, what was asked, what came out. ``curate verify`` derives it again."""
+
+import json
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.version import __version__
+from curate.tables.table import Table
+from curate.tables.writer import TableWriter
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from curate.policies.decided import Decided
+
+KIND = "receipt"
+ROUND_KIND = "round receipt"
+MAX_BYTES = 16 << 20
+PACKAGES = ("numpy", "pyarrow")
+DIGEST_OF = (
+    "sum modulo 2^256 of the SHA-256 of every row's key, status and the columns that the policy reads; "
+    "independent of row order"
+)
+
+
+def state_of(table: Table) -> list[tuple[str, int, int]]:
+    """Return name, size and time of change of the files, to see that nobody wrote to them meanwhile."""
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
+
+
+def receipt_json(decided: "Decided", outputs: dict[str, TableWriter]) -> bytes:
+    """Return the receipt as JSON text; equal inputs give equal receipts (there is no date in it).
+
+    Args:
+        decided: the policy, its input and what became of the rows.
+        outputs: sealed files by name.
+    """
+    table, counts = decided.table, decided.counts()
+    receipt = {
+        "kind": KIND,
+        "curate": __version__,
+        "input": {
+            "path": str(table.path.resolve()),
+            "files": [file.name for file in table.files],
+            "n_rows": counts["n_rows"],
+            "digest": decided.digest,
+            "digest_of": DIGEST_OF,
+        },
+        "model": table.metadata.get("model"),
+        "policy": decided.policy,
+        "counts": counts,
+        **decided.facts,
+        "outputs": {
+            name: {"file": writer.file.path.name, "sha256": writer.file.sha256, "n_rows": writer.n_rows}
+            for name, writer in outputs.items()
+        },
+        "environment": environment(),
+    }
+    return (json.dumps(receipt, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+def environment() -> dict[str, Any]:
+    """Return Python, platform and the versions of the packages that decide what is written."""
+    packages: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = None
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "byte_order": sys.byteorder,
+        "packages": packages,
+    }
+
+
+def read_receipt(path: str | Path) -> dict[str, Any]:
+    """Read a receipt and check its shape.
+
+    Raises:
+        InputError: if the file is missing, too large, not JSON or not a receipt.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
+    try:
+        receipt = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not JSON; expected a receipt that curate wrote") from None
+    if isinstance(receipt, dict) and receipt.get("kind") == ROUND_KIND:
+        raise InputError(
+            f"{path} is the receipt of a round, not of a subset, and a round is derived from what lies around it; give "
+            "the folder of the rounds"
+        )
+    if not isinstance(receipt, dict) or receipt.get("kind") != KIND:
+        raise InputError(f"{path} is not a receipt; expected a NAME.receipt.json that curate wrote")
+    _check_shape(path, receipt)
+    return receipt
+
+
+def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
+    source, outputs = receipt.get("input"), receipt.get("outputs")
+    whole = (
+        isinstance(source, dict)
+        and all(isinstance(source.get(name), str) for name in ("path", "digest"))
+        and isinstance(receipt.get("policy"), list)
+        and isinstance(outputs, dict)
+        and {"subset", "decisions"} <= set(outputs)
+        and all(
+            isinstance(output, dict) and all(isinstance(output.get(k), str) for k in ("file", "sha256"))
+            for output in outputs.values()
+        )
+    )
+    if not whole:
+        raise InputError(f"{path} is incomplete: expected input, policy and outputs; take the receipt from a copy")
+    for output in outputs.values() if isinstance(outputs, dict) else ():
+        if Path(output["file"]).name != output["file"] or output["file"] in ("", ".", ".."):
+            raise InputError(f"{path} names a file outside its own folder ({output['file']}); it is not used")

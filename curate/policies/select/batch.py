@@ -1,0 +1,107 @@
+"""Kept rows in the order of their ranks, with what the choice says of each, in bounded memory."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from scoring.errors import InputError
+
+CHUNK_ROWS = 16_384
+CHUNK_BYTES = 64 << 20
+SOURCE = "source_"
+
+
+class Ranked:
+    """Takes kept rows in the order of the table, gives them back in the order picked; an ``Arranged``.
+
+    Rows wait in a file of their own that is gone at the end, so a batch may be larger than memory.
+
+    Args:
+        schema: of the table.
+        picks: table row of each pick, in the order picked, shape (K,).
+        told: columns about the picks, K rows in the order picked.
+        meanings: of these columns.
+
+    Raises:
+        InputError: if the table has a column of that name, and another that its own would be renamed to.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, picks: NDArray[np.int64], told: pa.Table, meanings: Mapping[str, str]
+    ) -> None:
+        self._own = passed_through(schema, told.schema.names)
+        self.schema = pa.schema([*self._own, *told.schema])
+        self.meanings = meanings
+        self._told = told
+        self._waiting_at = np.argsort(np.argsort(picks))  # where each pick stands among the kept rows of the table
+        self._folder = tempfile.TemporaryDirectory(prefix="curate-")
+        self._path = Path(self._folder.name) / "kept.arrow"
+        self._writer: pa.RecordBatchFileWriter | None = None
+        self._starts = [0]
+
+    def add(self, kept: pa.RecordBatch) -> None:
+        """Take the next kept rows, in the order of the table."""
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(str(self._path), kept.schema)
+        self._writer.write_batch(kept)
+        self._starts.append(self._starts[-1] + kept.num_rows)
+
+    def finish(self) -> Iterator[pa.Table]:
+        """Yield the rows in the order picked, in pieces."""
+        if self._writer is None:
+            return
+        self._writer.close()
+        size = max(1, min(CHUNK_ROWS, CHUNK_BYTES * self._starts[-1] // max(1, self._path.stat().st_size)))
+        with pa.memory_map(str(self._path)) as file:
+            batches = pa.ipc.open_file(file)
+            for start in range(0, len(self._waiting_at), size):
+                own = self._take(batches, self._waiting_at[start : start + size])
+                told = self._told.slice(start, own.num_rows)
+                yield pa.Table.from_arrays([*own.columns, *told.columns], schema=self.schema)
+
+    def _take(self, batches: pa.RecordBatchFileReader, wanted: NDArray[np.int64]) -> pa.Table:
+        """Return some of the waiting rows, in the order wanted."""
+        order = np.argsort(wanted)
+        rows = wanted[order]
+        pieces = []
+        for number in np.unique(np.searchsorted(self._starts, rows, side="right") - 1).tolist():
+            first, last = np.searchsorted(rows, [self._starts[number], self._starts[number + 1]])
+            pieces.append(batches.get_batch(number).take(pa.array(rows[first:last] - self._starts[number])))
+        found = pa.Table.from_batches(pieces).combine_chunks()
+        return found.take(pa.array(np.argsort(order)))
+
+    def close(self) -> None:
+        """Remove the file in which rows waited."""
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:
+    """Return a table's own columns, those whose name is taken as ``source_<name>``.
+
+    Raises:
+        InputError: if that name is taken too.
+    """
+    names = set(schema.names)
+    own = []
+    for field in schema:
+        name = SOURCE + field.name if field.name in taken else field.name
+        if name != field.name and name in names:
+            raise InputError(
+                f"the batch gets a column {field.name!r}, and the table has both that and {name!r}; rename one of them"
+            )
+        own.append(field.with_name(name))
+    return own

@@ -1,0 +1,220 @@
+"""What is asked, applied to a table: which rows are picked, and what became of every other; nothing is written."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.select.plan import Chosen, choose
+from curate.policies.select.prepare import Ready, prepare
+from curate.policies.select.request import Request
+from curate.policies.select.words import EXCLUDED, GATED, LABELLED, MISSING, NOT_PICKED, NOT_SCORED, PICKED, Verdict
+from curate.probes.chances import Labelled, codes_of
+from curate.selectors.graphs import USERS, uses_graph, with_graph
+from curate.tables.amount import Amount
+from curate.tables.graph import Stored, stored_graph
+from curate.tables.known import Known, read_known, refuse_strangers
+from curate.tables.rows import Rows, read_rows
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+RANK, GAIN, PREDICTED, PROBABILITY, PART = "rank", "gain", "predicted", "probability", "part_"
+MEANINGS = {
+    RANK: "place among the picks, from 1",
+    GAIN: "what the pick added, in the strategy's own unit",
+    PREDICTED: "likeliest class by the light model",
+    PROBABILITY: "its chance by the light model",
+}
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A choice from a table.
+
+    Attributes:
+        chosen: rows of the pool, in the order picked.
+        ready: the pool.
+        rows: the table.
+        picks: row of the table of each pick, shape (K,) int64.
+        verdict: what became of every row.
+        others: further files that were read: option -> path and digest.
+        notes: what a person should know.
+    """
+
+    chosen: Chosen
+    ready: Ready
+    rows: Rows
+    picks: NDArray[np.int64]
+    verdict: Verdict
+    others: dict[str, Known | Stored]
+    notes: list[str]
+
+    def told(self) -> tuple[pa.Table, dict[str, str]]:
+        """Return what the batch says of each pick, K rows, and what these columns mean."""
+        k = len(self.picks)
+        columns: dict[str, Any] = {
+            RANK: pa.array(np.arange(1, k + 1)),
+            GAIN: pa.array(self.chosen.gains.astype(np.float64)),
+        }
+        chances = self.ready.pool.probabilities
+        if chances is not None:
+            own = chances[self.chosen.rows]
+            best = own.argmax(1) if k else np.zeros(0, np.int64)
+            columns[PREDICTED] = pa.array(self.ready.classes, pa.string()).take(pa.array(best))
+            columns[PROBABILITY] = pa.array(own.max(1) if k else np.zeros(0, np.float32), pa.float32())
+        meanings = {name: MEANINGS[name] for name in columns}
+        for part, values in self.chosen.parts.items():
+            name = PART + part.replace("-", "_")
+            columns[name] = pa.array(values.astype(np.float64))
+            meanings[name] = f"{part} of the pick, as the strategy sees it"
+        return pa.table(columns), meanings
+
+
+def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked:
+    """Choose rows of a table.
+
+    Args:
+        table: with a unique ``key``.
+        request: what is asked.
+        write_graph: whether a graph of neighbours that is not there yet gets its file.
+
+    Raises:
+        InputError: for a column, key, label or budget that cannot be used.
+    """
+    signals = request.signals(table)
+    if request.graph and not uses_graph(request.strategy, request.plan.selector()):
+        raise InputError(f"--graph is for the strategies {', '.join(USERS)}; {request.strategy} looks at none")
+    known = read_known(request.labelled, request.label) if request.labelled else None
+    left_out = read_known(request.exclude, labels=False) if request.exclude else None
+    has_own = known is not None and known.labels is not None
+    given = request.given_column(table)
+    from_table = bool(request.labelled_where) or (known is not None and not has_own) or given is not None
+    needs = request.needs(table, signals, labels_of_table=from_table)
+    rows = read_rows(table, needs)
+    labelled = _labelled(table, request, rows, known)
+    notes = _nothing_labelled(request, known, rows)
+    excluded = np.zeros(len(rows), bool)
+    if left_out is not None:
+        at = left_out.rows(rows)
+        excluded[at[at >= 0]] = True
+        n_keys = counted(len(at), "key")
+        notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: not to be picked")
+    excluded[labelled.rows] = False
+    plan = request.plan
+    ready = prepare(rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, given=given)
+    _refuse_budget(request, rows, ready, labelled, excluded)
+    others: dict[str, Known | Stored] = {}
+    if request.graph:
+        stored = _graph(request, rows, ready, write=write_graph)
+        others["graph"] = stored
+        notes += stored.notes
+        ready = replace(ready, pool=with_graph(ready.pool, stored.graph))
+    chosen = choose(ready.pool, plan, ready.groups)
+    verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
+    others.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
+    picks = rows.place[ready.at[chosen.rows]]
+    return Picked(chosen, ready, rows, picks, verdict, others, [*notes, *ready.notes, *chosen.notes])
+
+
+def _graph(request: Request, rows: Rows, ready: Ready, *, write: bool) -> Stored:
+    if ready.pool.vectors is None:
+        raise ValueError("a strategy that uses a graph goes by vectors")
+    return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool.vectors, rows.model, write=write)
+
+
+def _nothing_labelled(request: Request, known: Known | None, rows: Rows) -> list[str]:
+    """Say that what should name labelled rows names none: right before the first batch, a slip of the pen after it."""
+    notes = []
+    if known is not None and not len(known.keys):
+        notes.append(f"--labelled {request.labelled} names no key: nothing is labelled by it")
+    if rows.truths is not None and not rows.truths.any():
+        notes.append(f"no row meets --labelled-where {request.labelled_where!r}: nothing is labelled by it")
+    return notes
+
+
+def _labelled(table: Table, request: Request, rows: Rows, known: Known | None) -> Labelled:
+    """Return which rows are labelled, and their classes: of the file where it has them, else of the table."""
+    label: dict[int, str | None] = {}
+    own = rows.texts.get(request.label_column(table) or "") if rows.texts else None
+    names: list[str | None] = [*own.names, None] if own else [None]
+    if rows.truths is not None:
+        for row in np.flatnonzero(rows.truths).tolist():
+            label[row] = names[own.codes[row]] if own else None
+    if known is not None:
+        found = known.rows(rows)
+        refuse_strangers(known, found, str(table.path))
+        for at, row in enumerate(found.tolist()):
+            label[row] = known.labels[at] if known.labels is not None else names[own.codes[row]] if own else None
+    places = np.array(sorted(label), np.int64)
+    codes, classes = codes_of([label[row] for row in places.tolist()])
+    return Labelled(places, codes, classes)
+
+
+def _refuse_budget(request: Request, rows: Rows, ready: Ready, labelled: Labelled, excluded: NDArray[np.bool_]) -> None:
+    """Say why there are not enough candidates, where there are not."""
+    amount, n = Amount.parse(request.budget, "--budget"), len(ready.pool.candidates)
+    if n and (amount.count is None or amount.count <= n or request.per):
+        return
+    parts = {
+        "labelled": len(labelled.rows),
+        "excluded": int(excluded.sum()),
+        "not scored": int((~rows.ok).sum()),
+        "without what the strategy goes by": int((ready.why >= 0).sum()),
+    }
+    why = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
+    most = (
+        f"between 1 and the {counted(n, 'row')} that may be picked"
+        if n
+        else "at least 1, but no row is left to be picked"
+    )
+    raise InputError(
+        f"the budget must be {most}, got {amount.count or amount.text}; {table_words(len(rows), why)}; ask for fewer"
+    )
+
+
+def table_words(n: int, why: str) -> str:
+    """Return how many rows there are, and why some are no candidates.
+
+    >>> table_words(10, "2 labelled")
+    'of 10 rows 2 labelled'
+    """
+    rows = counted(n, "row")
+    return f"of {rows} {why}" if why else f"there {'is' if n == 1 else 'are'} {rows}"
+
+
+def _verdict(
+    request: Request, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: NDArray[np.bool_]
+) -> Verdict:
+    """Return what became of every row, in the order of the table."""
+    why = np.full(len(rows), NOT_PICKED, np.int8)
+    why[ready.why >= 0] = MISSING + ready.why[ready.why >= 0]
+    why[excluded] = EXCLUDED
+    why[labelled.rows] = LABELLED
+    why[~rows.ok] = NOT_SCORED
+    why[ready.at[chosen.gated]] = GATED
+    at = ready.at[chosen.rows]
+    why[at] = PICKED
+    rank, gain = np.zeros(len(rows), np.int64), np.full(len(rows), np.nan)
+    rank[at], gain[at] = np.arange(1, len(at) + 1), chosen.gains
+    inverse = np.empty(len(rows), np.int64)
+    inverse[rows.place] = np.arange(len(rows))
+    by_strategy = f"--strategy {request.strategy} --budget {request.budget}"
+    labels = " ".join(
+        f"--{flag} {value}"
+        for flag, value in (("labelled", request.labelled), ("labelled-where", request.labelled_where))
+        if value
+    )
+    gate = "--noise-guard" if request.noise_guard else f"--gate {chosen.least:g}"
+    rules = {
+        NOT_PICKED: by_strategy,
+        PICKED: by_strategy,
+        LABELLED: labels,
+        EXCLUDED: f"--exclude {request.exclude}",
+        GATED: gate,
+        **{MISSING + number: by_strategy for number in range(len(ready.reasons))},
+    }
+    verdict = Verdict(why, rank, gain, ready.reasons, request.strategy, rules)
+    return replace(verdict, why=why[inverse], rank=rank[inverse], gain=gain[inverse])

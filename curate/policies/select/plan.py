@@ -1,0 +1,252 @@
+"""What to choose and how, and the choice: from arrays alone, so that rounds and replays choose as the command does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.select.gaps import first_too_near
+from curate.policies.select.groups import group_order, pick_in_groups, water_fill
+from curate.policies.select.strategy import SAFE_GATE, can_discount, guard, make_selector
+from curate.selectors import Pool, Selector
+from curate.tables.amount import Amount
+from scoring.errors import InputError
+
+PER, BALANCE = "per", "balance"
+N_NOTES = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to choose.
+
+    Attributes:
+        strategy: a key of ``SELECTORS``.
+        budget: rows to pick: a count, or a share of the candidates (``0.1``, ``10%``).
+        settings: of the strategy's own parameters, those that are not the default.
+        gate: candidates whose quality is in this lowest share are left out; 0 for none.
+        discount: whether quality lowers ranks and weights.
+        noise_guard: the safe setting of both: a gate at 0.2, and the discount where the strategy has one.
+        min_distance: stop before the first pick that is nearer to an earlier pick, or to a labelled row; a Euclidean
+            distance between unit rows, in (0, 2]. None for no such stop.
+        shares: "per" for the budget in every group, "balance" for equal shares of it; None for neither.
+        seed: of everything that is drawn.
+    """
+
+    strategy: str = "auto"
+    budget: str = "100"
+    settings: Mapping[str, object] = field(default_factory=dict)
+    gate: float = 0.0
+    discount: bool = False
+    noise_guard: bool = False
+    min_distance: float | None = None
+    shares: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        Amount.parse(self.budget, "--budget")
+        if not 0 <= self.gate < 1:
+            raise InputError(f"the gate must be in [0, 1), got {self.gate:g}; 0.3 leaves out the worst three tenths")
+        if self.min_distance is not None and not 0 < self.min_distance <= 2:
+            raise InputError(
+                "the least distance must be in (0, 2], between embeddings of unit length (0.32 is a cosine of 0.95), "
+                f"got {self.min_distance:g}"
+            )
+        if self.shares not in (None, PER, BALANCE):
+            raise ValueError(f"shares must be None, {PER!r} or {BALANCE!r}, got {self.shares!r}")
+        if self.seed < 0:
+            raise InputError(f"the seed must be 0 or more, got {self.seed}")
+
+    def selector(self) -> Selector:
+        """Return the strategy with its parameters.
+
+        Raises:
+            InputError: for an unknown strategy or parameter, or a value out of range.
+        """
+        return make_selector(self.strategy, self.settings)
+
+    @property
+    def wants_quality(self) -> bool:
+        """Whether a quality column is needed."""
+        return bool(self.gate) or self.discount or self.noise_guard
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What group each row of a pool is in: a code, shape (N,), and the names of the codes."""
+
+    codes: NDArray[np.int32]
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Rows in the order picked.
+
+    Attributes:
+        rows: of the pool, shape (K,) int64.
+        gains: shape (K,) float64, in the strategy's own unit.
+        parts: what made up a pick's score, each of shape (K,).
+        notes: what a person should know.
+        asked: rows that the budget came to; K, unless ``stopped``.
+        stopped: distance of the pick that came too near, or None.
+        quotas: rows by group, where there are groups.
+        gated: candidates that the gate left out.
+        least: the gate.
+    """
+
+    rows: NDArray[np.int64]
+    gains: NDArray[np.float64]
+    parts: dict[str, NDArray[np.float64]]
+    notes: tuple[str, ...]
+    asked: int
+    stopped: float | None = None
+    quotas: dict[str, int] = field(default_factory=dict)
+    gated: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    least: float = 0.0
+
+
+def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
+    """Choose rows of a pool; the same pool, plan and groups give the same choice.
+
+    In groups, each group's rows are picked as if there were no other candidates, with all labelled rows
+    (``pick_in_groups``), and the picks then take turns: the first of each group, the second, and so on.
+
+    Args:
+        pool: rows sorted by a hash of their keys; has what the strategy needs.
+        plan: what to choose and how.
+        groups: of the pool's rows, where the plan has shares.
+
+    Raises:
+        InputError: if the pool lacks what the strategy needs, or has fewer candidates than the budget.
+        ValueError: if the plan has shares and there are no groups.
+    """
+    if plan.shares and groups is None:
+        raise ValueError("a plan with shares needs groups")
+    if plan.min_distance is not None and pool.vectors is None:
+        raise ValueError("a least distance needs vectors")
+    selector = plan.selector()
+    amount, n = Amount.parse(plan.budget, "--budget"), len(pool.candidates)
+    by_group = _by_group(pool.candidates, groups) if plan.shares and groups else {}
+    quotas = _quotas(plan, amount, by_group, n)
+    asked = sum(quotas.values())
+    _check_budget(asked, n)
+    discount = plan.discount or (plan.noise_guard and can_discount(plan.strategy, selector))
+    least = plan.gate or (SAFE_GATE if plan.noise_guard else 0.0)
+    before = pool.candidates
+    pool, selector, notes = guard(pool, plan.strategy, selector, least=least, discount=discount)
+    if plan.shares != PER and asked > len(pool.candidates):
+        raise InputError(
+            f"the budget must be at most the {len(pool.candidates):,} of {n:,} candidates that pass the gate at "
+            f"{least:g}, got {asked:,}; lower the gate or the budget"
+        )
+    if plan.noise_guard and not discount:
+        notes.append(f"{plan.strategy} has no discount: the noise guard is the gate alone")
+    if groups is not None and plan.shares:
+        by_group = _by_group(pool.candidates, groups)  # those that passed the gate
+        quotas = _quotas(plan, amount, by_group, len(pool.candidates), passed=quotas)
+        notes += _short_groups(plan, amount, by_group, quotas)
+        labelled = _by_group(pool.labelled, groups)
+        found = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
+    else:
+        found = selector(pool, asked, seed=plan.seed)
+    chosen = Chosen(
+        found.rows,
+        found.gains,
+        found.parts,
+        (*notes, *_some(found.notes)),
+        sum(quotas.values()),
+        quotas=quotas if plan.shares else {},
+        gated=np.setdiff1d(before, pool.candidates, assume_unique=True),
+        least=least,
+    )
+    return chosen if plan.min_distance is None else _stopped(pool, chosen, plan.min_distance)
+
+
+def _check_budget(asked: int, most: int) -> None:
+    if not 1 <= asked <= most:
+        raise InputError(
+            f"the budget must be between 1 and the {counted(most, 'row')} that may be picked, got {asked:,}"
+            + ("; every row is labelled or left out" if not most else "")
+        )
+
+
+def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.int64]]:
+    """Return those of some rows that are in each group that has some, groups in the order in which they take turns."""
+    codes = groups.codes[rows]
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(groups.names) + 1))
+    found = {}
+    for code in group_order(groups.names).tolist():
+        if starts[code] < starts[code + 1]:
+            found[groups.names[code]] = rows[order[starts[code] : starts[code + 1]]]
+    return found
+
+
+def _quotas(
+    plan: Plan,
+    amount: Amount,
+    by_group: Mapping[str, NDArray[np.int64]],
+    n: int,
+    passed: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """Return how many rows each group gives; without groups, one nameless group gives all."""
+    if plan.shares is None:
+        return {"": amount.count if amount.count is not None else amount.of(n, up=False)}
+    sizes = [len(rows) for rows in by_group.values()]
+    if plan.shares == PER:
+        if passed is not None and amount.count is None:
+            return {name: min(passed[name], len(rows)) for name, rows in by_group.items()}
+        return {name: amount.of(size, up=False) for name, size in zip(by_group, sizes, strict=True)}
+    total = sum(passed.values()) if passed else amount.count if amount.count is not None else amount.of(n, up=False)
+    if total > n:
+        _check_budget(total, n)
+    return dict(zip(by_group, water_fill(sizes, total), strict=True))
+
+
+def _short_groups(
+    plan: Plan, amount: Amount, by_group: Mapping[str, NDArray[np.int64]], quotas: Mapping[str, int]
+) -> list[str]:
+    if plan.shares == BALANCE:
+        most = max(quotas.values(), default=0)
+        short = [name for name in quotas if quotas[name] < most - 1]
+        said = "have fewer rows than an equal share and give all they have"
+    else:
+        short = [name for name, rows in by_group.items() if amount.count is not None and len(rows) < amount.count]
+        said = f"have fewer than {amount} and give all they have"
+    if not short:
+        return []
+    named = ", ".join(f"{name} ({quotas[name]:,})" for name in short[:3])
+    return [f"{len(short):,} of {len(by_group):,} groups {said}: {named}{', ...' if len(short) > 3 else ''}"]
+
+
+def _some(notes: Sequence[str]) -> list[str]:
+    """The first few notes, each once."""
+    different = list(dict.fromkeys(notes))
+    more = len(different) - N_NOTES
+    return different if more <= 1 else [*different[:N_NOTES], f"and {more:,} more such notes"]
+
+
+def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
+    """Return the picks before the first that is too near."""
+    if pool.vectors is None:
+        raise ValueError("a pool that was checked has vectors")
+    n, distance = first_too_near(pool.vectors, pool.labelled, chosen.rows, least)
+    if n == len(chosen.rows):
+        picks = "the one pick is" if n == 1 else f"all {n:,} picks are"
+        note = f"{picks} at least {least:g} from one another and from the labelled rows"
+        return replace(chosen, notes=(*chosen.notes, note))
+    note = (
+        f"stopped after {n:,} of {chosen.asked:,}: the next pick is {distance:.3g} from a row that is chosen or "
+        f"labelled, nearer than {least:g}"
+    )
+    return replace(
+        chosen,
+        rows=chosen.rows[:n],
+        gains=chosen.gains[:n],
+        parts={name: values[:n] for name, values in chosen.parts.items()},
+        notes=(*chosen.notes, note),
+        stopped=distance,
+    )

@@ -1,0 +1,233 @@
+"""From the rows of a table, and what is labelled so far, to the pool that a strategy looks at."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.select.plan import Groups, Plan
+from curate.policies.select.strategy import HEEDS
+from curate.probes.chances import CHANCES, Labelled, told, with_chances
+from curate.selectors import HOW_TO_GET, Pool, Selector
+from curate.selectors.mixing import rank_share
+from curate.tables.dedup_rows import space
+from curate.tables.rows import ODD, Rows
+from curate.tables.signals import Signals
+from scoring.errors import InputError
+
+BLOCK = 65_536
+HOW_TO_LABEL = (
+    "needs the classes of some labelled rows, got {}; give them with --labelled FILE (columns key and label) or with "
+    "--labelled-where CONDITION and --label COLUMN, or take --strategy auto, which does without"
+)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A pool, and where its rows are.
+
+    Attributes:
+        pool: rows in the order of ``Rows``.
+        at: row of ``Rows`` of each row of the pool, shape (M,) int64.
+        groups: of the pool's rows, or None.
+        classes: names of the classes of the pool's labels and probabilities.
+        reasons: why some rows cannot be judged.
+        why: number of the reason of each row of ``Rows``, shape (N,) int8; -1 for none.
+        model: what is known of the light model, as plain JSON; empty without one.
+        notes: what a person should know.
+    """
+
+    pool: Pool
+    at: NDArray[np.int64]
+    groups: Groups | None
+    classes: tuple[str, ...]
+    reasons: tuple[str, ...]
+    why: NDArray[np.int8]
+    model: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def needs_vectors(plan: Plan, selector: Selector, signals: Signals) -> bool:
+    """Return whether a plan goes by embeddings."""
+    by_vectors = bool({"vectors", *CHANCES} & set(selector.needs))
+    return plan.min_distance is not None or by_vectors or derives_losses(selector, signals)
+
+
+def derives_losses(selector: Selector, signals: Signals) -> bool:
+    """Return whether the losses under models of other rows are to come from embeddings, for want of a column.
+
+    Not beside the loss of a model in training, which comes with its own.
+    """
+    return "holdout_loss" in selector.needs and "loss" not in selector.needs and signals.holdout_loss is None
+
+
+def prepare(
+    rows: Rows,
+    plan: Plan,
+    labelled: Labelled | None = None,
+    *,
+    excluded: NDArray[np.bool_] | None = None,
+    signals: Signals | None = None,
+    group: str | None = None,
+    given: str | None = None,
+) -> Ready:
+    """Make the pool of a plan, with the chances of a light model where the strategy asks for them.
+
+    Rows that were not scored are not in the pool, nor are those without a usable embedding where the plan goes by
+    embeddings. Rows without a value in a column that the plan reads are in it, but no candidates.
+
+    Args:
+        rows: with all that the plan reads.
+        plan: what will be chosen, and how.
+        labelled: what is labelled so far.
+        excluded: rows that may not be picked, shape (N,) bool.
+        signals: which columns say what a row is worth.
+        group: column of names whose values are the groups of the plan.
+        given: column of the classes of all rows, for strategies that go by classes that are given.
+
+    Raises:
+        InputError: if the strategy needs labels, or a column, and there is none.
+    """
+    labelled, signals = labelled or Labelled(), signals or Signals()
+    selector = plan.selector()
+    by_vectors = needs_vectors(plan, selector, signals)
+    why, reasons = _undecided(rows, plan, signals, by_vectors)
+    inside = rows.ok & (rows.odd == 0) if by_vectors else rows.ok
+    at = np.flatnonzero(inside)
+    taken = np.zeros(len(rows), bool)
+    taken[labelled.rows] = True
+    open_rows = inside & (why < 0) & ~taken & (~excluded if excluded is not None else True)
+    place = np.cumsum(inside) - 1  # row of the pool of each row inside
+    usable = inside[labelled.rows]
+    notes: list[str] = []
+    everyone = np.full(len(rows), -1, np.int64)
+    everyone[labelled.rows] = labelled.codes
+    if given is not None:
+        labelled, everyone = labelled.among(rows.texts[given])
+        notes += _without_class(given, everyone[open_rows], last="holdout_loss" in selector.needs)
+    vectors = _inside(rows, at) if by_vectors else None
+    fields: dict[str, Any] = _numbers(rows, signals, at)
+    pool = Pool(
+        candidates=place[open_rows],
+        labelled=np.sort(place[labelled.rows[usable]]),
+        vectors=vectors,
+        labels=everyone[at] if labelled.classes else None,
+        **fields,
+    )
+    out = excluded[at] if excluded is not None else np.zeros(len(at), bool)
+    pool, model, said = _modelled(pool, labelled, plan, given if derives_losses(selector, signals) else None, out)
+    notes += said
+    for need in selector.needs:
+        if getattr(pool, need) is None:
+            raise InputError(_missing(plan.strategy, need, labelled))
+    groups = _groups(rows, group, at) if group is not None else None
+    return Ready(pool, at, groups, labelled.classes, reasons, why, model, tuple(notes))
+
+
+def _modelled(
+    pool: Pool, labelled: Labelled, plan: Plan, judged: str | None, excluded: NDArray[np.bool_]
+) -> tuple[Pool, dict[str, Any], list[str]]:
+    """Return the pool with what light models say of its rows, where the strategy asks; what they are; and notes.
+
+    Args:
+        pool: the rows.
+        labelled: what is labelled so far, and the names of the classes.
+        plan: what will be chosen.
+        judged: column of the classes whose rows get a loss, each of models of other rows; or None.
+        excluded: rows of the pool that are not learned from there, shape (M,) bool.
+    """
+    wanted = CHANCES & set(plan.selector().needs)
+    if judged is not None and pool.labels is not None:
+        from curate.probes.out_of_fold import with_own_losses
+
+        return with_own_losses(pool, labelled, judged, excluded)
+    if pool.vectors is None or not (wanted or plan.strategy in HEEDS):
+        return pool, {}, []
+    pool, model = with_chances(pool, labelled, seed=plan.seed, draws="draws" in wanted)
+    if wanted and not model:
+        raise InputError(_missing(plan.strategy, "labels", labelled))
+    return pool, model, told(model, labelled)
+
+
+def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:
+    """Say how many candidates have no class in a column, which are picked ``last`` or make a class of their own.
+
+    Raises:
+        InputError: where none has one, for that would be chance alone.
+    """
+    without = int((codes < 0).sum())
+    if len(codes) and without == len(codes):
+        raise InputError(
+            f"expected classes in column {column!r}, got none in the {without:,} rows that may be picked; "
+            "name another with --label, or take --strategy random"
+        )
+    if not without:
+        return []
+    then = "are picked last" if last else "count as a class of their own"
+    return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, which {then}"]
+
+
+def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
+    """Return the groups of the pool's rows by a column of names; rows without a value are a group of their own."""
+    column = rows.texts[name]
+    codes = np.where(column.codes < 0, len(column.names), column.codes)[at]
+    return Groups(codes, [*column.names, "(no value)"])
+
+
+def _missing(strategy: str, need: str, labelled: Labelled) -> str:
+    flags = {
+        "uncertainty": "--score COLUMN, such as unc_losspred, or max:COLUMN or min:COLUMN for any column of numbers",
+        "quality": "--quality COLUMN, such as unc_losspred",
+        "loss": "--loss COLUMN and --holdout-loss COLUMN",
+        "holdout_loss": "--loss COLUMN and --holdout-loss COLUMN",
+    }
+    if need in ("labels", *CHANCES):
+        got = f"{counted(len(labelled.rows), 'row')} without a class" if len(labelled.rows) else "none"
+        return f"the strategy {strategy} {HOW_TO_LABEL.format(got)}"
+    return f"the strategy {strategy} needs {flags.get(need, HOW_TO_GET[need])}"
+
+
+def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tuple[NDArray[np.int8], tuple[str, ...]]:
+    """Return the number of the reason why each row cannot be judged, -1 for none, and the reasons."""
+    why = np.full(len(rows), -1, np.int8)
+    reasons = [f"has {text}, which {plan.strategy} goes by" for text in ODD]
+    if by_vectors:
+        why[:] = rows.odd.astype(np.int8) - 1
+    for name in signals.columns:
+        lacking = np.isnan(rows.numbers[name]) & (why < 0)
+        why[lacking] = len(reasons)
+        reasons.append(f"{name} has no value (null, NaN or infinite)")
+    why[~rows.ok] = -1
+    return why, tuple(reasons)
+
+
+def _inside(rows: Rows, at: NDArray[np.int64]) -> NDArray[np.floating]:
+    """Return the vectors of the pool: all of them, or the usable ones moved together in blocks."""
+    if rows.vectors is None:
+        raise InputError("expected a table with rows, got one without any; score some images first")
+    if len(at) == len(rows):
+        return rows.vectors
+    found = space(len(at), rows.vectors.shape[1], rows.vectors.dtype)
+    for start in range(0, len(at), BLOCK):
+        found[start : start + BLOCK] = rows.vectors[at[start : start + BLOCK]]
+    return found
+
+
+def _numbers(rows: Rows, signals: Signals, at: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the pool's fields that come from columns; rows that are no candidates get 0, or a middling quality."""
+    fields: dict[str, Any] = {}
+    if signals.score:
+        values = signals.score.sign * rows.numbers[signals.score.column][at]
+        fields["uncertainty"] = np.nan_to_num(values, nan=0.0)
+    if signals.quality:
+        values = signals.quality.sign * rows.numbers[signals.quality.column][at]
+        quality = np.full(len(at), 0.5, np.float32)
+        known = ~np.isnan(values)
+        quality[known] = rank_share(values[known])
+        fields["quality"] = quality
+    for name, column in (("loss", signals.loss), ("holdout_loss", signals.holdout_loss)):
+        if column:
+            fields[name] = np.nan_to_num(rows.numbers[column][at], nan=0.0).astype(np.float32)
+    return fields

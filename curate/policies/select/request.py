@@ -1,0 +1,176 @@
+"""What somebody asks of a choice, checked against the table; also what the receipt records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from curate.policies.select.plan import BALANCE, PER, Plan
+from curate.policies.select.prepare import needs_vectors
+from curate.tables.known import LABEL
+from curate.tables.rows import Needs
+from curate.tables.signals import Signal, Signals, quality_signal, signal
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+RULE = "select"
+SCORED = ("power", "mixed", "pairwise")  # strategies that can go by a score column and need not
+
+
+@dataclass(frozen=True)
+class Request:
+    """A choice, as asked.
+
+    Attributes:
+        strategy: a key of ``SELECTORS``.
+        budget: a count, or a share of the rows that may be picked.
+        settings: of the strategy's own parameters.
+        labelled: file of keys, and labels, that are labelled already; or None.
+        labelled_where: condition on the rows that are labelled already; or None.
+        label: column of the labels; None for ``label`` where there is one.
+        exclude: file of keys that are not to be picked; or None.
+        per: column of groups that each give the budget; or None.
+        balance: column of groups that share the budget; or None.
+        score: column that ranks, as typed (``max:COLUMN``); or None.
+        quality: column that guards, as typed; or None.
+        loss: column of losses of the model in training, for rho-loss.
+        holdout_loss: column of losses of a model of other rows, for rho-loss and small-loss; None of small-loss for
+            those of light models on the embeddings.
+        gate: as in ``Plan``; so ``discount``, ``noise_guard``, ``min_distance`` and ``seed``.
+        graph: file of the graph of nearest neighbours; or None.
+    """
+
+    strategy: str = "auto"
+    budget: str = "100"
+    settings: dict[str, Any] = field(default_factory=dict)
+    labelled: str | None = None
+    labelled_where: str | None = None
+    label: str | None = None
+    exclude: str | None = None
+    per: str | None = None
+    balance: str | None = None
+    score: str | None = None
+    quality: str | None = None
+    loss: str | None = None
+    holdout_loss: str | None = None
+    gate: float = 0.0
+    discount: bool = False
+    noise_guard: bool = False
+    min_distance: float | None = None
+    graph: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.per and self.balance:
+            raise InputError(
+                "--per gives each group the whole budget and --balance shares it out; leave one of them out"
+            )
+        if self.graph and (self.per or self.balance):
+            raise InputError(
+                f"--graph is of all rows, and {'--per' if self.per else '--balance'} picks in each group by itself, "
+                "which uses none of it; leave one of them out"
+            )
+        if self.noise_guard and (self.gate or self.discount):
+            raise InputError("--noise-guard is a gate and a discount in one; leave out --gate and --discount")
+        if self.quality and not self.plan.wants_quality:
+            raise InputError(f"--quality {self.quality} is for --gate, --discount or --noise-guard; add one of them")
+
+    @property
+    def plan(self) -> Plan:
+        """How to choose, apart from where things come from."""
+        own = {each.name: getattr(self, each.name) for each in fields(Plan) if each.name != "shares"}
+        return Plan(**own, shares=PER if self.per else BALANCE if self.balance else None)
+
+    @property
+    def group(self) -> str | None:
+        """The column of groups."""
+        return self.per or self.balance
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one rule of a policy."""
+        return {"rule": RULE, **{each.name: getattr(self, each.name) for each in fields(self)}}
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> "Request":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: if it is something else.
+        """
+        if rule.get("rule") != RULE:
+            raise InputError("expected the rule of a choice in the receipt, got something else; take a copy")
+        given = {}
+        for name, hint in get_type_hints(cls).items():
+            value = rule.get(name, cls.__dataclass_fields__[name].default)
+            kinds = tuple(
+                get_origin(kind) or kind for kind in (get_args(hint) if get_origin(hint) is UnionType else [hint])
+            )
+            fits = isinstance(value, kinds) or (float in kinds and isinstance(value, int))
+            if not fits or (isinstance(value, bool) and bool not in kinds):
+                raise InputError(
+                    f"expected the rule of a choice in the receipt, got {name} = {str(value)[:40]!r}; take a copy"
+                )
+            given[name] = value
+        return cls(**given)
+
+    def signals(self, table: Table) -> Signals:
+        """Return the columns that say what a row is worth.
+
+        Raises:
+            InputError: for a column that is missing, of no known direction, or of no use to the strategy.
+        """
+        needs = self.plan.selector().needs
+        if self.score and "uncertainty" not in needs and self.strategy not in SCORED:
+            raise InputError(f"--score is for the strategies score, {', '.join(SCORED)}; {self.strategy} has its own")
+        if self.loss and "loss" not in needs:
+            raise InputError(f"--loss is for the strategy rho-loss, got {self.strategy}; leave it out")
+        if self.holdout_loss and "holdout_loss" not in needs:
+            raise InputError(
+                f"--holdout-loss is for the strategies rho-loss and small-loss, got {self.strategy}; leave it out"
+            )
+        names = [name for name in (self.loss, self.holdout_loss) if name]
+        table.require(names)
+        score: Signal | None = None
+        if self.score:
+            score = signal(self.score, table, certain_first=False, flag="--score")
+        quality = quality_signal(self.quality, table) if self.plan.wants_quality else None
+        return Signals(score, quality, self.loss, self.holdout_loss)
+
+    def needs(self, table: Table, signals: Signals, *, labels_of_table: bool) -> Needs:
+        """Return what has to be read of the table."""
+        plan = self.plan
+        texts = [name for name in (self.group, self.label_column(table) if labels_of_table else None) if name]
+        return Needs(
+            needs_vectors(plan, plan.selector(), signals),
+            signals.columns,
+            tuple(dict.fromkeys(texts)),
+            self.labelled_where,
+        )
+
+    def given_column(self, table: Table) -> str | None:
+        """Return the column of the classes of all rows, where the strategy goes by them; else None.
+
+        Raises:
+            InputError: if it goes by them and there is no such column.
+        """
+        if "labels" not in self.plan.selector().needs:
+            return None
+        column = self.label_column(table)
+        if column is None:
+            raise InputError(
+                f"{self.strategy}{' with these settings' if self.settings else ''} goes by a class of each row, and "
+                f"{table.path} has no column "
+                f"{LABEL!r}; name the column with --label"
+            )
+        return column
+
+    def label_column(self, table: Table) -> str | None:
+        """Return the column of the table's own labels, or None.
+
+        Raises:
+            InputError: if one is named that is not there.
+        """
+        if self.label:
+            table.require([self.label])
+            return self.label
+        return LABEL if LABEL in table.schema.names else None

@@ -1,0 +1,105 @@
+"""The decisions of a choice: one row for every input row, and why, in words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
+
+MEANINGS: dict[str, str] = {
+    "decision": "keep (picked), drop, undecided (what the strategy goes by is missing) or failed (not scored)",
+    "reason": "the decision in words",
+    "rule": "what decided",
+    "score": "what the pick added, in the strategy's own unit",
+    "threshold": "not used: a choice has no bound",
+    "margin": "not used: a choice has no bound",
+    "rank": "place among the picks, from 1",
+    "gain": "what the pick added, in the strategy's own unit",
+}
+SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("rank", pa.int64()), pa.field("gain", pa.float64())])
+# Why a row of the table is what it is; codes of ``Verdict.why`` beyond those of the missing values.
+NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of N rows of a table, in its order.
+
+    Attributes:
+        why: shape (N,) int8: a code above, ``MISSING`` + n for the n-th of ``reasons``.
+        rank: shape (N,) int64, from 1; 0 where not picked.
+        gain: shape (N,) float64; NaN where not picked.
+        reasons: what is missing, in words.
+        strategy: what picked.
+        rules: what decided, by code, as one would type it.
+    """
+
+    why: NDArray[np.int8]
+    rank: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    reasons: tuple[str, ...]
+    strategy: str
+    rules: dict[int, str]
+
+    @property
+    def outcome(self) -> NDArray[np.uint8]:
+        """Codes of ``curate.policies.outcomes``, shape (N,)."""
+        by_code = np.full(MISSING + len(self.reasons) + 1, DROP, np.uint8)
+        by_code[PICKED], by_code[NOT_SCORED], by_code[MISSING:] = KEEP, FAILED, UNDECIDED
+        return by_code[self.why]
+
+    def dropped_by(self) -> dict[str, int]:
+        """Return why rows were not picked -> how many, reasons that some rows have."""
+        names = {
+            LABELLED: "labelled already",
+            EXCLUDED: "excluded",
+            GATED: "left out by the gate",
+            NOT_PICKED: "not picked",
+        }
+        found = np.bincount(self.why, minlength=MISSING).tolist()
+        return {name: found[code] for code, name in names.items() if found[code]}
+
+    def undecided_by(self) -> dict[str, int]:
+        """Return what is missing -> how many rows lack it."""
+        found = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
+        return {reason: n for reason, n in zip(self.reasons, found, strict=True) if n}
+
+    def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
+        """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
+        here = slice(start, start + len(keys))
+        why, rank, gain = self.why[here], self.rank[here], self.gain[here]
+        none = pa.nulls(len(keys), pa.float64())
+        texts = [
+            f"not among the {int((self.rank > 0).sum()):,} that {self.strategy} picked",
+            "",
+            "labelled already",
+            "excluded",
+            "quality in the lowest share, which the gate leaves out",
+            "",
+            *self.reasons,
+        ]
+        reason = np.array(texts, object)[why]
+        picked = np.flatnonzero(why == PICKED)
+        reason[picked] = [
+            f"picked as number {place:,} by {self.strategy} (gain {value:.6g})"
+            for place, value in zip(rank[picked].tolist(), gain[picked].tolist(), strict=True)
+        ]
+        failed = np.flatnonzero(why == NOT_SCORED)
+        reason[failed] = failures(status, error, failed)
+        rules = [self.rules.get(code) for code in range(MISSING + len(self.reasons))]
+        return pa.RecordBatch.from_arrays(
+            [
+                keys,
+                pa.array(OUTCOMES).take(pa.array(self.outcome[here])),
+                pa.array(reason, pa.string()),
+                pa.array(rules, pa.string()).take(pa.array(why)),
+                pa.array(gain, mask=rank == 0),
+                none,
+                none,
+                pa.array(rank, mask=rank == 0),
+                pa.array(gain, mask=rank == 0),
+            ],
+            schema=SCHEMA,
+        )

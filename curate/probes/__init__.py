@@ -1,0 +1,1 @@
+"""Small models fitted on embeddings."""

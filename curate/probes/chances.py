@@ -1,0 +1,122 @@
+"""The light model of a choice: what the labels so far say of every row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.selectors import Pool
+from curate.tables.dedup_rows import space
+from curate.tables.rows import Codes
+from scoring.errors import InputError
+
+CHANCES = frozenset({"probabilities", "draws"})
+DRAWS = 10  # light models, for strategies that ask several
+MOST_DRAWN = 4 << 30  # bytes of their chances
+BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What is labelled so far.
+
+    Attributes:
+        rows: of ``Rows``, shape (L,) int64, each once.
+        codes: class of each, shape (L,) int64; -1 where it is not known, and everywhere where none are given.
+        classes: names of the classes.
+    """
+
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    codes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not len(self.codes):
+            object.__setattr__(self, "codes", np.full(len(self.rows), -1, np.int64))
+        if len(self.codes) != len(self.rows) or (len(self.codes) and self.codes.max() >= len(self.classes)):
+            raise ValueError(f"{len(self.rows)} rows, {len(self.codes)} codes of {len(self.classes)} classes")
+
+    def among(self, given: Codes) -> tuple["Labelled", NDArray[np.int64]]:
+        """Return the same with the classes of a column beside their own, and the class of every row.
+
+        Args:
+            given: classes that a table gives its rows, shape (N,).
+
+        Returns:
+            the labelled rows, and codes of shape (N,): what is said of a labelled row, else what is given; -1 for none.
+        """
+        classes = tuple(sorted({*self.classes, *given.names}))
+        place = {name: code for code, name in enumerate(classes)}
+        codes = np.array([*(place[name] for name in self.classes), -1], np.int64)[self.codes]
+        everyone = np.array([*(place[name] for name in given.names), -1], np.int64)[given.codes]
+        everyone[self.rows[codes >= 0]] = codes[codes >= 0]
+        return Labelled(self.rows, codes, classes), everyone
+
+
+def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = False) -> tuple[Pool, dict[str, Any]]:
+    """Return the pool with what the light model says of every row, and what is known of the model.
+
+    Args:
+        pool: with vectors; where it has no labelled row of a known class, it comes back as it is, and no model.
+        labelled: names the classes.
+        seed: of the folds and draws.
+        draws: whether several models are asked as well.
+
+    Raises:
+        InputError: if what the models say would not fit.
+    """
+    from curate.probes.linear import bootstrap_draws, fit_linear_probe, spread_of
+
+    if pool.vectors is None or pool.labels is None:
+        return pool, {}
+    taught = np.flatnonzero(pool.labels >= 0)
+    if not len(taught):
+        return pool, {}
+    everything, n_classes = pool.vectors, len(labelled.classes)
+    vectors, codes, spread = everything[taught], pool.labels[taught], spread_of(everything)
+    counts = np.bincount(codes, minlength=n_classes)
+    facts: dict[str, Any] = {"kind": "linear probe", "rows": len(taught), "classes": n_classes}
+    facts["without_rows"] = [labelled.classes[code] for code in np.flatnonzero(counts == 0).tolist()]
+    probe = fit_linear_probe(vectors, codes, n_classes, spread=spread, seed=seed)
+    facts["temperature"] = probe.temperature
+    chances = space(len(everything), n_classes, np.dtype(np.float32))
+    for start in range(0, len(chances), BLOCK):
+        chances[start : start + BLOCK] = probe.predict(everything[start : start + BLOCK])
+    pool = replace(pool, probabilities=chances)
+    if draws:
+        size = DRAWS * chances.nbytes
+        if size > MOST_DRAWN:
+            raise InputError(
+                f"{DRAWS} models would hold {size / 1e9:,.0f} GB of chances for {len(chances):,} rows, "
+                f"more than {MOST_DRAWN / 1e9:.0f}; take margin, or fewer rows with curate filter"
+            )
+        drawn = bootstrap_draws(vectors, codes, everything, n_classes, draws=DRAWS, seed=seed, spread=spread)
+        pool = replace(pool, draws=drawn)
+    return pool, facts
+
+
+def told(model: dict[str, Any], labelled: Labelled) -> list[str]:
+    """Return what a person should know of the light model, or of its absence."""
+    if not model:
+        if labelled.classes or not len(labelled.rows):
+            return []
+        return ["the labelled rows have no classes, so they count for diversity alone; --label names their column"]
+    text = f"light model: {counted(model['rows'], 'labelled row')} of {counted(model['classes'], 'class', 'classes')}"
+    notes = [text + (f", temperature {model['temperature']:.3g}" if model["temperature"] != 1 else "")]
+    if model["classes"] == 1:
+        notes.append("all labelled rows are of one class: nothing tells yet what is uncertain")
+    return notes
+
+
+def codes_of(labels: Sequence[str | None]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return the code of each label, -1 for None, and the classes in their own order.
+
+    >>> codes_of(["b", None, "a", "b"])
+    (array([ 1, -1,  0,  1]), ('a', 'b'))
+    """
+    classes = tuple(sorted({label for label in labels if label is not None}))
+    place = {name: code for code, name in enumerate(classes)}
+    return np.array([-1 if label is None else place[label] for label in labels], np.int64), classes

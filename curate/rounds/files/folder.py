@@ -1,0 +1,267 @@
+"""A folder of rounds: what lies where, one process at a time, and whether it is still as it was written."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.rounds.files.label_files import LabelFile, read_label_file
+from curate.rounds.files.sealed import ChangedError, read_sealed, sha256_of
+from curate.rounds.files.settings import KIND, Settings
+from curate.rounds.files.votes import Votes
+from curate.tables.table import open_table
+from scoring.atomic import place_error, sync_folder
+from scoring.errors import InputError
+from scoring.lock import HeldFolder
+
+CONFIG = "round.json"
+HOLDOUT = "holdout.parquet"
+ROUNDS = "rounds"
+STATE, BATCH, STOP, RECEIPT = "state.json", "batch.parquet", "stop.parquet", "receipt.json"
+STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is in a batch
+_PARTS = ("files", "labels", "model", "picked")  # what is read of a state
+_NUMBER = re.compile(r"\d{4,}")
+_LABELS = re.compile(r"labels-\d{4,}\.parquet")
+_LEFTOVER = re.compile(r"\.\d{4,}\.tmp")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a folder.
+
+    Attributes:
+        number: from 1.
+        folder: where its files lie.
+        state: what `state.json` says.
+    """
+
+    number: int
+    folder: Path
+    state: dict[str, Any]
+
+    @cached_property
+    def batch(self) -> pa.Table:
+        """What was asked: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts."""
+        path = self.folder / BATCH
+        if not path.is_file():
+            raise ChangedError(f"expected {path}, which is not there; take the folder from a copy")
+        return open_table(path, require=["key", "uri", "arm"]).read()
+
+    @cached_property
+    def labels(self) -> list[LabelFile]:
+        """What came back while this was the last round, in the order imported."""
+        return [read_label_file(path) for path in label_paths(self.folder)]
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys that were asked, in the order of the batch."""
+        found: list[str] = self.batch["key"].to_pylist()
+        return found
+
+    def changed(self) -> list[str]:
+        """Return the names of files that are not what the state says; none is looked for outside of the folder."""
+        return [
+            file
+            for file, digest in self.state["files"].items()
+            if Path(file).name != file or "\0" in file or sha256_of(self.folder / file) != digest
+        ]
+
+
+def label_paths(folder: Path) -> list[Path]:
+    """Return the files of labels in the folder of a round, in the order imported."""
+    return sorted(path for path in folder.iterdir() if _LABELS.fullmatch(path.name))
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of rounds, as it was when it was opened."""
+
+    path: Path
+    settings: Settings
+    rounds: tuple[Round, ...]
+
+    @property
+    def votes(self) -> Votes:
+        """All that annotators said."""
+        return Votes([file.votes for file in self.label_files])
+
+    @property
+    def label_files(self) -> list[LabelFile]:
+        """Every import, in order."""
+        return [file for each in self.rounds for file in each.labels]
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """Every key that was asked -> the round in which it was."""
+        return {key: each.number for each in self.rounds for key in each.keys}
+
+    @property
+    def arms(self) -> dict[str, str]:
+        """Every key that was asked -> strategy, control or holdout."""
+        return {
+            key: arm for each in self.rounds for key, arm in zip(each.keys, each.batch["arm"].to_pylist(), strict=True)
+        }
+
+    @property
+    def uris(self) -> dict[str, str | None]:
+        """Every key that was asked -> where its image is."""
+        return {
+            key: uri for each in self.rounds for key, uri in zip(each.keys, each.batch["uri"].to_pylist(), strict=True)
+        }
+
+    @property
+    def holdout(self) -> pa.Table:
+        """Rows that are held out: `key`, and `label` where it was known from the start."""
+        return open_table(self.path / HOLDOUT, require=["key", "label"]).read()
+
+    def of_round(self, number: int) -> Path:
+        """Return where the files of a round lie."""
+        return self.path / ROUNDS / f"{number:04}"
+
+    def name(self, path: Path) -> str:
+        """Return a path as it reads inside the folder."""
+        return path.relative_to(self.path).as_posix()
+
+    @property
+    def head(self) -> str:
+        """Digest of the last thing written: an import, a round, or the settings."""
+        if not self.rounds:
+            return sha256_of(self.path / CONFIG)
+        last = self.rounds[-1]
+        return last.labels[-1].content if last.labels else sha256_of(last.folder / STATE)
+
+    def changed(self) -> list[str]:
+        """Return what is not as it was written: one sentence a file, none where all is well."""
+        found = []
+        if sha256_of(self.path / HOLDOUT) != self.settings.holdout_sha256:
+            found.append(f"{HOLDOUT} is not what {CONFIG} says")
+        before = sha256_of(self.path / CONFIG)
+        contents: dict[str, str] = {}
+        for each in self.rounds:
+            name = self.name(each.folder)
+            if each.state.get("parent") != before:
+                found.append(f"what was before {name}/{STATE} is not what it was")
+            found += [f"{name}/{file} is not what {name}/{STATE} says" for file in each.changed()]
+            for file, content in each.state["labels"].items():
+                if contents.get(file) != content:
+                    found.append(f"{file} is not what {name}/{STATE} says")
+            before = sha256_of(each.folder / STATE)
+            for path in label_paths(each.folder):
+                try:
+                    labels = read_label_file(path)
+                except InputError as error:
+                    found.append(str(error))
+                    continue
+                if labels.parent != before:
+                    found.append(f"what was before {self.name(path)} is not what it was")
+                before = contents[self.name(path)] = labels.content
+        return found
+
+    def check(self) -> None:
+        """Refuse a folder that is not as it was written.
+
+        Raises:
+            InputError: naming the first file that changed, and how many did.
+        """
+        found = self.changed()
+        if found:
+            more = f" ({len(found):,} such findings)" if len(found) > 1 else ""
+            raise ChangedError(f"{self.path} was changed: {found[0]}{more}; take the file from a copy")
+
+
+def open_folder(path: str | Path) -> Folder:
+    """Open a folder of rounds; its small files are read, and each notices if it was changed.
+
+    Raises:
+        InputError: if it is no such folder, or a round is missing, damaged or changed.
+    """
+    path = Path(path)
+    if not (path / CONFIG).is_file():
+        raise InputError(f"expected a folder that `curate round init` made, and {path} has no {CONFIG}; make one first")
+    settings = Settings.from_json(read_sealed(path / CONFIG, KIND))
+    rounds = []
+    for number, folder in enumerate(_round_folders(path), 1):
+        if int(folder.name) != number:
+            raise ChangedError(f"{path} has no round {number} and has round {int(folder.name)}; take it from a copy")
+        rounds.append(open_round(folder, number))
+    return Folder(path, settings, tuple(rounds))
+
+
+def open_round(folder: Path, number: int) -> Round:
+    """Open one round; its state is read.
+
+    Raises:
+        InputError: if the state is missing, damaged, changed or of another round.
+    """
+    state = read_sealed(folder / STATE, "round")
+    if state.get("number") != number or not all(isinstance(state.get(name), dict) for name in _PARTS):
+        raise ChangedError(f"{folder / STATE} is not what curate round writes; take it from a copy")
+    return Round(number, folder, state)
+
+
+def numbered_folders(path: Path) -> list[str]:
+    """Return the names of the rounds of a folder that are there, in order."""
+    return [one.name for one in _round_folders(path) if one.name == f"{int(one.name):04}"]
+
+
+def _round_folders(path: Path) -> list[Path]:
+    inside = path / ROUNDS
+    if not inside.is_dir():
+        return []
+    return sorted((one for one in inside.iterdir() if _NUMBER.fullmatch(one.name)), key=lambda one: int(one.name))
+
+
+@contextmanager
+def held(path: str | Path) -> Iterator[Folder]:
+    """Hold a folder of rounds, so that no other process writes to it, and open it; leftovers of a dead one go.
+
+    Raises:
+        InputError: as `open_folder`; if another process holds it, or anything in it was changed.
+    """
+    path = Path(path)
+    if not (path / CONFIG).is_file():
+        open_folder(path)  # says so, and makes nothing
+    with HeldFolder(path):
+        sweep(path)
+        folder = open_folder(path)
+        folder.check()
+        yield folder
+
+
+def sweep(path: Path) -> None:
+    """Remove rounds that were never finished; only the process that holds the folder may."""
+    inside = path / ROUNDS
+    if inside.is_dir():
+        for leftover in inside.iterdir():
+            if _LEFTOVER.fullmatch(leftover.name) and leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
+
+
+@contextmanager
+def new_round(folder: Folder, number: int) -> Iterator[Path]:
+    """Yield an empty folder that becomes a round when all went well, or is gone.
+
+    Raises:
+        InputError: if the place refuses.
+    """
+    final = folder.of_round(number)
+    temporary = final.with_name(f".{final.name}.tmp")
+    try:
+        final.parent.mkdir(exist_ok=True)
+        temporary.mkdir()
+        yield temporary
+        for inside, _, _ in os.walk(temporary):
+            sync_folder(Path(inside))
+        temporary.rename(final)
+        sync_folder(final.parent)
+    except OSError as error:
+        raise place_error(error, final) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,83 @@
+"""The labels of an import as a file: written once, never replaced, and it notices a change."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.rounds.files.sealed import ChangedError
+from curate.rounds.files.votes import Vote
+from curate.tables.table import open_table
+from curate.tables.writer import TableWriter
+
+KIND = "labels"
+SCHEMA = pa.schema([(name, pa.string()) for name in ("key", "label", "annotator", "at")])
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """An import.
+
+    Attributes:
+        path: where it lies.
+        votes: in the order of the file that was imported.
+        source: its name, sha256 and format.
+        parent: digest of the state, or of the import, before it.
+        content: digest of the votes, the source and the parent.
+    """
+
+    path: Path
+    votes: tuple[Vote, ...]
+    source: dict[str, Any]
+    parent: str
+    content: str
+
+
+def content_of(votes: Sequence[Vote], source: dict[str, Any], parent: str) -> str:
+    """Return a digest of votes, where they came from and what was before them."""
+    rows = [[vote.key, vote.label, vote.annotator, vote.at] for vote in votes]
+    text = json.dumps([rows, source, parent], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], parent: str) -> LabelFile:
+    """Write the votes of an import, whole or not at all.
+
+    Args:
+        path: not there yet.
+        votes: what was said.
+        source: plain JSON: name, sha256, format and problems of the file that was imported.
+        parent: digest of what was before.
+
+    Raises:
+        InputError: if something is there, or the place refuses.
+    """
+    content = content_of(votes, source, parent)
+    columns = {name: pa.array([getattr(vote, name) for vote in votes], pa.string()) for name in SCHEMA.names}
+    metadata = {"kind": KIND, "source": source, "parent": parent, "content": content}
+    with TableWriter(path, SCHEMA, metadata) as writer:
+        writer.write(pa.table(columns, schema=SCHEMA))
+    return LabelFile(path, tuple(votes), source, parent, content)
+
+
+def read_label_file(path: Path) -> LabelFile:
+    """Read an import back.
+
+    Raises:
+        InputError: if the file is damaged, or changed since it was written.
+    """
+    table = open_table(path)
+    if table.schema != SCHEMA or table.metadata.get("kind") != KIND:
+        raise ChangedError(f"{path} is no file of labels that curate round wrote; take it from a copy")
+    votes = tuple(Vote(**row) for row in table.read().to_pylist())
+    source, parent = table.metadata.get("source"), table.metadata.get("parent")
+    if not isinstance(source, dict) or not isinstance(parent, str):
+        raise ChangedError(f"{path} does not say where its labels are from; take it from a copy")
+    content = content_of(votes, source, parent)
+    if content != table.metadata.get("content"):
+        raise ChangedError(f"{path} was changed since it was written; take it from a copy")
+    return LabelFile(path, votes, source, parent, content)

@@ -1,0 +1,195 @@
+"""Making a folder of rounds: who is held out, and what is fixed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.version import __version__
+from curate.columns import KEY
+from curate.manifest.keys import check_text, first_true
+from curate.policies.select.plan import Plan
+from curate.rounds.files.folder import CONFIG, HOLDOUT, Folder, open_folder
+from curate.rounds.files.sealed import sha256_of, write_sealed
+from curate.rounds.files.settings import SKIP, Settings
+from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
+from curate.tables.amount import Amount
+from curate.tables.digests import plain
+from curate.tables.known import read_known, refuse_strangers
+from curate.tables.table import Table, open_table
+from curate.tables.writer import TableWriter
+from scoring.atomic import place_error
+from scoring.errors import InputError
+from scoring.lock import LOCK, HeldFolder
+
+SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said otherwise
+HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
+
+
+def start(
+    folder: str | Path,
+    table: str | Path,
+    *,
+    classes: tuple[str, ...] | None = None,
+    holdout: str | None = None,
+    holdout_labels: str | None = None,
+    guard: Mapping[str, Any] | None = None,
+    **asked: Any,
+) -> Folder:
+    """Make a folder of rounds for a table; nothing is asked yet.
+
+    Args:
+        folder: not there yet, or empty.
+        table: with keys and embeddings; it is never changed.
+        classes: names that labels may have; None takes every name.
+        holdout: rows to hold out, a count or a share; None for a tenth, at most 500; "0" for none.
+        holdout_labels: where their classes are known from: a column of the table, or a file with keys and labels.
+        guard: as in ``Settings``.
+        asked: ``batch``, ``control``, ``strategy``, ``parameters``, ``format``, ``link``, ``probe``, ``budget``,
+            ``seed`` and ``skip``, as in ``Settings``.
+
+    Raises:
+        InputError: for a table, option or place that cannot be used; naming both tables where the folder has another.
+    """
+    path = Path(folder)
+    guard = {name: value for name, value in (guard or {}).items() if value}
+    opened = open_table(table, require=[KEY])
+    _check_strategy(asked, guard)
+    if path.is_dir() and (path / CONFIG).is_file():
+        _refuse_taken(path, table)
+    found = read_table(table, signals_of(guard, opened).columns)
+    _check_keys(opened)
+    settings = Settings(
+        table=str(Path(table).resolve()),
+        digest=found.rows.digest,
+        model=found.rows.model,
+        n_rows=len(found.rows),
+        classes=classes,
+        holdout=_n_holdout(holdout, int(found.usable.sum())),
+        holdout_sha256="",
+        guard=guard,
+        **{"skip": tuple(one for one in (SKIP,) if one not in (classes or ())), **asked},
+    )
+    held_out = held_out_rows(found, settings)
+    labels = _labels(found, held_out, holdout_labels, settings)
+    _refuse_foreign(path)
+    with HeldFolder(path):
+        _write_holdout(path / HOLDOUT, found.keys(held_out), labels)
+        values = {**settings.to_json(), "holdout_sha256": sha256_of(path / HOLDOUT), "curate": __version__}
+        write_sealed(path / CONFIG, values)
+    return open_folder(path)
+
+
+def _check_keys(table: Table) -> None:
+    """Refuse keys that cannot go out to annotators, before the round that would ask them."""
+    start = 0
+    for batch in table.batches([KEY]):
+        keys = plain(batch.column(KEY)).cast(pa.string())
+        check_text(keys, start, KEY, str(table.path))
+        odd = first_true(pc.or_(pc.equal(pc.binary_length(keys), 0), pc.match_substring(keys, "\0")))
+        if odd is not None:
+            raise InputError(
+                f"expected keys that a sheet can hold in {table.path}, got {keys[odd].as_py()!r} in row {start + odd} "
+                "(from 0); give it another, or take the row out"
+            )
+        start += batch.num_rows
+
+
+def _check_strategy(asked: Mapping[str, Any], guard: Mapping[str, Any]) -> None:
+    """Refuse a strategy or parameter that would only be refused by the first round."""
+    chosen = {name: value for name, value in guard.items() if name in ("gate", "discount", "noise_guard")}
+    selector = Plan(asked.get("strategy", "auto"), settings=asked.get("parameters", {}), **chosen).selector()
+    for need, flag in (("uncertainty", "score"), ("quality", "quality")):
+        if need in selector.needs and not guard.get(flag):
+            raise InputError(f"the strategy {asked.get('strategy')} needs a column of numbers; name it with --{flag}")
+    if {"loss", "holdout_loss", "labels"} & set(selector.needs):
+        settings = ", ".join(f"{name}={value}" for name, value in asked.get("parameters", {}).items())
+        which = f"{asked.get('strategy')}{f' with {settings}' if settings else ''}"
+        raise InputError(f"the strategy {which} is for tables whose labels are all known; take auto")
+
+
+def _refuse_taken(path: Path, table: str | Path) -> None:
+    settings = open_folder(path).settings
+    found = read_table(table, signals_of(settings.guard, open_table(table, require=[KEY])).columns)
+    refuse_another(settings, path, found)
+    raise InputError(f"{path} holds rounds of {settings.table} already; go on with `curate round next {path}`")
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse a folder with anything in it but what an `init` that was cut off left."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"expected a new or empty folder, and {path} is a file; choose another name")
+    if not path.parent.is_dir():
+        raise InputError(f"expected a folder to make {path.name} in, and {path.parent} is none; create it first")
+    ours = (LOCK, HOLDOUT)
+    try:
+        foreign = [one.name for one in path.iterdir()] if path.is_dir() else []
+    except OSError as error:
+        raise place_error(error, path) from None
+    foreign = [name for name in foreign if name not in ours and not name.startswith((f".{HOLDOUT}.", f".{CONFIG}."))]
+    if foreign:
+        raise InputError(
+            f"expected a new or empty folder, and {path} holds {sorted(foreign)[0]!r}; choose another name"
+        )
+
+
+def _n_holdout(text: str | None, n: int) -> int:
+    if text is None:
+        return min(MOST, int(SHARE * n))
+    if text.strip() in ("0", "0.0", "0%"):
+        return 0
+    wanted = Amount.parse(text, "--holdout")
+    if wanted.count is not None and wanted.count >= n:
+        raise InputError(f"--holdout must leave rows to choose from: expected fewer than {n:,}, got {wanted.count:,}")
+    return wanted.of(n, up=False)
+
+
+def held_out_rows(found: TableRows, settings: Settings) -> NDArray[np.int64]:
+    """Return the rows that are held out: random, and the same for the same seed whatever the order of the table."""
+    generator = np.random.default_rng([settings.seed, 0])
+    usable = np.flatnonzero(found.usable)
+    if len(usable) - settings.holdout < 1:
+        raise InputError(
+            f"expected rows with an image that was scored, got {len(usable):,} in {found.table.path} of which "
+            f"{settings.holdout:,} are held out; score more images, or hold out fewer"
+        )
+    return np.sort(generator.permutation(usable)[: settings.holdout])
+
+
+def _labels(found: TableRows, rows: NDArray[np.int64], source: str | None, settings: Settings) -> list[str | None]:
+    """Return the class of each row held out, None where it is not known from the start."""
+    if source is None:
+        return [None] * len(rows)
+    if not len(rows):
+        raise InputError("--holdout-labels names classes of rows that are held out, and --holdout 0 holds out none")
+    if source in found.table.schema.names:
+        column = plain(found.take(rows, [source])[source].combine_chunks())
+        labels = [value or None for value in column.cast(pa.string()).to_pylist()]
+    else:
+        if not Path(source).exists():
+            names = ", ".join(found.table.schema.names)
+            raise InputError(f"--holdout-labels takes a column of the table ({names}) or a file, got {source!r}")
+        known = read_known(source)
+        if known.labels is None:
+            raise InputError(f"expected a column 'label' in {source}, got none; name the column of classes 'label'")
+        at = known.rows(found.rows)
+        refuse_strangers(known, at, str(found.table.path))
+        of_row = dict(zip(at.tolist(), known.labels, strict=True))
+        labels = [of_row.get(row) for row in rows.tolist()]
+    unknown = sorted({label for label in labels if label and settings.classes and label not in settings.classes})
+    if unknown:
+        raise InputError(
+            f"expected the classes {', '.join(settings.classes or ())} in {source}, got {unknown[0]!r}"
+            f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}; mend --classes or the labels"
+        )
+    return labels
+
+
+def _write_holdout(path: Path, keys: list[str], labels: list[str | None]) -> None:
+    rows = pa.table({KEY: pa.array(keys, pa.string()), "label": pa.array(labels, pa.string())}, schema=HOLDOUT_SCHEMA)
+    with TableWriter(path, HOLDOUT_SCHEMA, {"kind": "holdout"}, overwrite=True) as writer:
+        writer.write(rows)

@@ -1,0 +1,39 @@
+"""What annotators agree on, as a table for whoever trains."""
+
+from pathlib import Path
+
+from curate.rounds.files.folder import open_folder
+from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, label_table
+from curate.tables.writer import TableWriter
+from scoring.errors import InputError
+
+
+def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:
+    """Write one row a key that came back: label, state, number of labels, their entropy, round, and arm.
+
+    Args:
+        folder: of `curate round init`.
+        out: a name ending in ``.parquet``.
+        overwrite: replace a file that is there.
+
+    Returns:
+        rows by state.
+
+    Raises:
+        InputError: if the folder was changed, nothing came back yet, or the place refuses.
+    """
+    path = Path(out)
+    if path.suffix != ".parquet":
+        raise InputError(f"the labels are a Parquet file: expected a name like labels.parquet, got {path}")
+    opened = open_folder(folder)
+    opened.check()
+    table = label_table(opened.votes, opened.asked, opened.arms)
+    if not table.num_rows:
+        raise InputError(
+            f"no labels came back to {opened.path} yet; import some with `curate round import {opened.path}`"
+        )
+    metadata = {"kind": "consensus", "rounds": len(opened.rounds), "head": opened.head}
+    with TableWriter(path, table.schema, metadata, overwrite=overwrite) as writer:
+        writer.write(table)
+    states = table["state"].to_pylist()
+    return {state: states.count(state) for state in (LABELLED, TIED, SKIPPED)}

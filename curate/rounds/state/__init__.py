@@ -1,0 +1,1 @@
+"""Where rounds stand, derived from their files."""

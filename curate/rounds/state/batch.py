@@ -1,0 +1,199 @@
+"""The batch of a round: a control arm by chance, the rest by the strategy, and once the rows that are held out."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY, URI
+from curate.policies.select.plan import Chosen, Plan, choose
+from curate.policies.select.prepare import prepare
+from curate.probes.accuracy import Known
+from curate.probes.chances import CHANCES, Labelled
+from curate.probes.linear import Probe
+from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
+from curate.rounds.files.settings import Settings
+from curate.rounds.state.graph import PoolGraph
+from curate.rounds.state.pool import Places, TableRows, signals_of
+from curate.selectors.graphs import computes_graph
+
+FIRST = "auto"  # what picks before there are labels, where the strategy needs some
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the rounds of a folder stand: rows of the table, each ascending.
+
+    Attributes:
+        holdout: held out.
+        asked: in a batch of any round.
+        away: asked and not held out, that are labelled or may still be: they shape diversity.
+        known: class agreed on, not held out.
+    """
+
+    holdout: Places
+    asked: Places
+    away: Places
+    known: Known
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Rows of a batch, in the order in which they are shown.
+
+    Attributes:
+        rows: of the table, shape (B,) int64.
+        arm: strategy, control or holdout, of each.
+        pick: place within its arm, from 0.
+        gain: of the strategy's picks, shape (B,) float64; NaN for the others.
+        parts: what made up the gains, by name, NaN for the others.
+        used: the strategy that picked, with its parameters.
+        candidates: rows that could be picked.
+        notes: what a person should know.
+    """
+
+    rows: Places
+    arm: list[str]
+    pick: list[int]
+    gain: NDArray[np.float64]
+    parts: dict[str, NDArray[np.float64]]
+    used: dict[str, Any]
+    candidates: int
+    notes: tuple[str, ...] = field(default=())
+
+    def count(self, arm: str) -> int:
+        """Return the rows of an arm."""
+        return self.arm.count(arm)
+
+
+def pick_batch(
+    found: TableRows,
+    settings: Settings,
+    standing: Standing,
+    number: int,
+    ask: Places,
+    probe: Probe | None,
+    graph: PoolGraph | None = None,
+) -> Picked:
+    """Pick the batch of a round; the same folder and table give the same batch.
+
+    The control arm is drawn first, from all candidates, so that it is a fair sample of what is left; the strategy then
+    sees it as labelled. Arms are mixed in the order shown, so that a batch that is labelled half has half of each.
+
+    Args:
+        found: the table.
+        settings: of the folder.
+        standing: where the rounds stand.
+        number: of the round, from 1.
+        ask: rows held out that are to be asked now.
+        probe: the light model, for other kinds than the linear one.
+        graph: of the rows that can be asked, for strategies that look at one; None to compute it.
+    """
+    taken = np.zeros(len(found.rows), bool)
+    taken[standing.holdout] = taken[standing.asked] = True
+    free = np.flatnonzero(found.usable & ~taken)
+    size = min(settings.batch, len(free))
+    generator = np.random.default_rng([settings.seed, 2, number])
+    control = generator.permutation(free)[: min(settings.n_control, size - 1 if size > 1 else 0)]
+    chosen, at, used = _by_strategy(found, settings, standing, number, control, size - len(control), probe, graph)
+    rows = np.concatenate([at, control, ask])
+    arms = [*[STRATEGY] * len(at), *[CONTROL] * len(control), *[HELD_OUT] * len(ask)]
+    picks = [*range(len(at)), *range(len(control)), *range(len(ask))]
+    sizes = {STRATEGY: len(at), CONTROL: len(control), HELD_OUT: len(ask)}
+    when = np.array([(pick + 0.5) / sizes[arm] for pick, arm in zip(picks, arms, strict=True)])
+    order = np.lexsort((generator.random(len(rows)), when))
+    fill = np.full(len(rows) - len(at), np.nan)
+    return Picked(
+        rows[order],
+        [arms[i] for i in order],
+        [picks[i] for i in order],
+        np.concatenate([chosen.gains, fill])[order],
+        {name: np.concatenate([values, fill])[order] for name, values in chosen.parts.items()},
+        used,
+        len(free),
+        chosen.notes,
+    )
+
+
+def _by_strategy(
+    found: TableRows,
+    settings: Settings,
+    standing: Standing,
+    number: int,
+    control: Places,
+    budget: int,
+    probe: Probe | None,
+    graph: PoolGraph | None,
+) -> tuple[Chosen, Places, dict[str, Any]]:
+    """Return the strategy's picks, their rows of the table, and what picked."""
+    nothing = np.zeros(0)
+    if budget < 1:
+        return Chosen(nothing.astype(np.int64), nothing, {}, (), 0), nothing.astype(np.int64), {"name": None}
+    plan = Plan(
+        settings.strategy,
+        str(budget),
+        settings=settings.parameters,
+        seed=int(np.random.SeedSequence([settings.seed, 3, number]).generate_state(1)[0]),
+        **{name: value for name, value in settings.guard.items() if name in ("gate", "discount", "noise_guard")},
+    )
+    notes: tuple[str, ...] = ()
+    if not len(standing.known) and ({"labels", *CHANCES} & set(plan.selector().needs)):
+        plan = replace(plan, strategy=FIRST, settings={})
+        notes = (f"{settings.strategy} needs labels, and there are none yet: {FIRST} picks this batch",)
+    excluded = np.zeros(len(found.rows), bool)
+    excluded[standing.holdout] = excluded[standing.asked] = True
+    ready = prepare(
+        found.rows,
+        plan,
+        _labelled(standing, control),
+        excluded=excluded,
+        signals=signals_of(settings.guard, found.table),
+    )
+    pool = ready.pool
+    if settings.probe != "linear" and probe is not None and pool.probabilities is not None and pool.vectors is not None:
+        pool = replace(pool, probabilities=probe.predict(pool.vectors))
+    if graph is not None and computes_graph(plan.selector(), len(pool.candidates) + len(pool.labelled)):
+        inside = ~np.isin(ready.at, standing.holdout)
+        pool, told = graph.given_to(pool, found.rows.hashes[ready.at], inside, found.rows.model)
+        notes += told
+    chosen = choose(pool, plan)
+    used = {"name": plan.strategy, "parameters": dict(plan.settings), "seed": plan.seed}
+    return replace(chosen, notes=(*notes, *chosen.notes)), ready.at[chosen.rows], used
+
+
+def _labelled(standing: Standing, control: Places) -> Labelled:
+    """Return the rows that shape diversity, with their classes where these are known."""
+    rows = np.union1d(standing.away, control)
+    codes = np.full(len(rows), -1, np.int64)
+    codes[np.searchsorted(rows, standing.known.rows)] = standing.known.labels
+    return Labelled(rows, codes, standing.known.classes)
+
+
+def batch_table(found: TableRows, picked: Picked, number: int, probe: Probe | None, known: Known) -> pa.Table:
+    """Return a batch as a table, in the order shown.
+
+    Returns:
+        `key`, `uri`, `width` and `height` where the table has them, `round`, `rank`, `arm`, `pick`, `gain`,
+        `predicted`, `probability`, and the parts of the gain.
+    """
+    plain_columns = found.take(picked.rows, [URI, "width", "height"])
+    n = len(picked.rows)
+    columns: dict[str, Any] = {KEY: pa.array(found.keys(picked.rows), pa.string())}
+    columns[URI] = plain_columns[URI] if URI in plain_columns.column_names else pa.nulls(n, pa.string())
+    columns |= {name: plain_columns[name] for name in ("width", "height") if name in plain_columns.column_names}
+    columns["round"] = pa.array([number] * n, pa.int32())
+    columns["rank"] = pa.array(range(n), pa.int32())
+    columns["arm"] = pa.array(picked.arm, pa.string())
+    columns["pick"] = pa.array(picked.pick, pa.int32())
+    columns["gain"] = pa.array(picked.gain, pa.float64(), from_pandas=True)
+    if probe is None or not n:
+        columns["predicted"], columns["probability"] = pa.nulls(n, pa.string()), pa.nulls(n, pa.float32())
+    else:
+        chances = probe.predict(found.vectors[picked.rows])
+        columns["predicted"] = pa.array([known.classes[i] for i in chances.argmax(1)], pa.string())
+        columns["probability"] = pa.array(np.minimum(chances.max(1), 1), pa.float32())
+    for name, values in picked.parts.items():
+        columns[f"part_{name}"] = pa.array(values, pa.float64(), from_pandas=True)
+    return pa.table(columns)

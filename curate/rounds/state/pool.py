@@ -1,0 +1,149 @@
+"""The table of a folder of rounds as arrays, and who its rows are."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.rounds.files.settings import Settings
+from curate.tables.digests import plain, tie_breaks
+from curate.tables.rows import Needs, Rows, read_rows
+from curate.tables.signals import Signals, quality_signal, signal
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """A table that was read.
+
+    Attributes:
+        table: it.
+        rows: sorted by the hash of their keys.
+        usable: rows with an image that was scored and an embedding that can be compared, shape (N,) bool.
+    """
+
+    table: Table
+    rows: Rows
+    usable: NDArray[np.bool_]
+
+    @property
+    def vectors(self) -> NDArray[np.floating]:
+        """Unit rows, shape (N, D)."""
+        if self.rows.vectors is None:
+            raise ValueError("a table of rounds is read with its embeddings")
+        return self.rows.vectors
+
+    def find(self, keys: Iterable[str]) -> Places:
+        """Return the row of each key, shape (M,).
+
+        Raises:
+            InputError: for a key that the table has not.
+        """
+        wanted = list(keys)
+        found = self.rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in wanted]))
+        if (found < 0).any():
+            lost = wanted[int(np.flatnonzero(found < 0)[0])]
+            raise InputError(
+                f"expected the rows of these rounds in {self.table.path}, got no key {lost!r} "
+                f"({int((found < 0).sum()):,} are missing); give the table that the folder was made of"
+            )
+        return found
+
+    def take(self, rows: Places, names: Iterable[str]) -> pa.Table:
+        """Return columns of some rows, in the order given; those that the table has not are left out."""
+        place = self.rows.place[rows]
+        wanted = np.unique(place)
+        columns = [name for name in names if name in self.table.schema.names]
+        parts, start = [], 0
+        for batch in self.table.batches(columns):
+            low, high = np.searchsorted(wanted, [start, start + batch.num_rows])
+            if high > low:
+                parts.append(batch.take(pa.array(wanted[low:high] - start)))
+            start += batch.num_rows
+        found = pa.Table.from_batches(parts, pa.schema([self.table.schema.field(name) for name in columns]))
+        return found.take(pa.array(np.searchsorted(wanted, place)))
+
+    def keys(self, rows: Places) -> list[str]:
+        """Return the keys of some rows, as text."""
+        column = plain(self.take(rows, [KEY])[KEY].combine_chunks())
+        found: list[str] = column.cast(pa.string()).to_pylist()
+        return found
+
+
+def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
+    """Read the keys, statuses and embeddings of a table, and columns of numbers that a strategy goes by.
+
+    Raises:
+        InputError: if it is no table, has no embeddings, or a key twice.
+    """
+    table = open_table(path, require=[KEY])
+    rows = read_rows(table, Needs(vectors=True, numbers=numbers))
+    if rows.vectors is None:
+        raise InputError(f"expected a table with rows, got none in {table.path}; score some images")
+    return TableRows(table, rows, rows.ok & (rows.odd == 0))
+
+
+def signals_of(guard: Mapping[str, Any], table: Table) -> Signals:
+    """Return the columns that a strategy goes by, as they were typed.
+
+    Args:
+        guard: ``score`` and ``quality``, each a column with or without ``max:`` or ``min:``; and ``gate``, ``discount``
+            and ``noise_guard``, which need a quality.
+        table: has the columns.
+
+    Raises:
+        InputError: for a column that the table lacks, or one whose direction is not known.
+    """
+    score, quality = guard.get("score"), guard.get("quality")
+    wanted = quality or guard.get("gate") or guard.get("discount") or guard.get("noise_guard")
+    return Signals(
+        score=signal(score, table, certain_first=False, flag="--score") if score else None,
+        quality=quality_signal(quality, table) if wanted else None,
+    )
+
+
+def table_of(settings: Settings, folder: Path, path: str | Path | None = None) -> TableRows:
+    """Read the table of a folder of rounds, and refuse another one.
+
+    Args:
+        settings: of the folder.
+        folder: for messages.
+        path: where the table is now; None for where it was.
+
+    Raises:
+        InputError: if it is not there, or its keys or embeddings are others; names both.
+    """
+    place = Path(settings.table if path is None else path)
+    if not place.exists():
+        raise InputError(f"expected the table of {folder} at {place}, which is not there; say where it is with --table")
+    found = read_table(place, signals_of(settings.guard, open_table(place, require=[KEY])).columns)
+    refuse_another(settings, folder, found)
+    return found
+
+
+def refuse_another(settings: Settings, folder: Path, found: TableRows) -> None:
+    """Refuse a table that is not the folder's.
+
+    Raises:
+        InputError: naming both tables and what is different.
+    """
+    if found.rows.model != settings.model:
+        models = [digest[:12] or "unknown" for digest in (settings.model, found.rows.model)]
+        raise InputError(
+            f"{folder} holds rounds of {settings.table} (model {models[0]}), got embeddings of another model in "
+            f"{found.table.path} (model {models[1]}); give the table that it was made of, or make another folder"
+        )
+    if found.rows.digest != settings.digest:
+        raise InputError(
+            f"{folder} holds rounds of {settings.table} ({settings.n_rows:,} rows, digest {settings.digest[:12]}), got "
+            f"other keys or embeddings in {found.table.path} ({len(found.rows):,} rows, digest "
+            f"{found.rows.digest[:12]}); give the table that it was made of, or make another folder"
+        )

@@ -1,0 +1,1 @@
+"""What rounds are worth, and whether to stop."""

@@ -1,0 +1,157 @@
+"""What the strategy is worth on the user's own data: its labels against those drawn at random, at equal numbers."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.probes.accuracy import Known, fit
+from curate.probes.linear import Spread
+
+LEAST_CONTROL = 20  # labels an arm below which nothing is said
+LEAST_HELD_OUT = 50  # rows to measure on below which nothing is said
+LEVEL = 1.96  # standard errors of a 95 % interval
+HALVES = 40  # of both arms, for the interval
+
+
+@dataclass(frozen=True)
+class ArmLift:
+    """Accuracy of light models fitted on equally many labels of either arm: the first ones of each.
+
+    Attributes:
+        n: labels of each arm.
+        n_held_out: rows it is measured on.
+        strategy: accuracy with the strategy's labels.
+        control: accuracy with labels drawn at random.
+        difference: strategy above control.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        needed: labels an arm after which the interval would leave 0 out, if the difference stays; None where it does
+            already, where more held-out rows are needed first, or where that cannot be told.
+        text: one sentence for a person.
+    """
+
+    n: int
+    n_held_out: int
+    strategy: float | None = None
+    control: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    needed: int | None = None
+    text: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Rows with labels, by why they were asked, in the order asked, and rows to measure on.
+
+    Attributes:
+        vectors: of the table, shape (N, D).
+        strategy: rows that the strategy picked, the first pick of the first round first.
+        control: rows drawn at random.
+        held_out: rows to measure on.
+        kind: of the light model.
+        spread: of the pool.
+    """
+
+    vectors: NDArray
+    strategy: Known
+    control: Known
+    held_out: Known
+    kind: str
+    spread: Spread | None = None
+
+    @property
+    def n(self) -> int:
+        """Labels that both arms have."""
+        return min(len(self.strategy), len(self.control))
+
+    def right(self, arm: Known, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return 1 for each held-out row that a model of some labels of an arm is right on, else 0, shape (T,)."""
+        part = Known(arm.rows[chosen], arm.labels[chosen], arm.classes)
+        probe = fit(self.kind, self.vectors, part, spread=self.spread, calibrate=False)
+        predicted = probe.predict(self.vectors[self.held_out.rows]).argmax(1)
+        return (predicted == self.held_out.labels).astype(np.float64)
+
+
+def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
+    """Compare the arms at equal numbers of labels.
+
+    Of the larger arm, the labels that were asked first: what the strategy would have had with so few. A random part of
+    its picks would not do, since a pick is made for what the earlier ones leave open. The interval holds for other
+    labels and for other held-out rows: the variance of the difference over halves of the labels, plus that of its mean
+    over the held-out rows.
+
+    Args:
+        arms: their rows.
+        seed: of the halves.
+
+    Source: Shao and Wu 1989, "A general theory for jackknife variance estimation".
+    """
+    n, n_held_out = arms.n, len(arms.held_out)
+    if n < LEAST_CONTROL or n_held_out < LEAST_HELD_OUT:
+        text = (
+            f"not enough yet to tell the lift over random: {counted(n, 'control label')} of at least {LEAST_CONTROL}, "
+            f"{counted(n_held_out, 'held-out label')} of at least {LEAST_HELD_OUT}"
+        )
+        return ArmLift(n, n_held_out, needed=LEAST_CONTROL if n < LEAST_CONTROL else None, text=text)
+    generator = np.random.default_rng([seed, 4])
+    strategy, control = arm_accuracy(arms, n)
+    of_labels, of_rows = _errors(arms, n, generator)
+    difference, error = strategy - control, math.hypot(of_labels, of_rows)
+    low, high = difference - LEVEL * error, difference + LEVEL * error
+    needed = None if low > 0 or high < 0 else _needed(n, abs(difference), of_labels, of_rows)
+    text = _text(n, strategy, control, low, high, needed, of_rows)
+    return ArmLift(n, n_held_out, strategy, control, difference, low, high, needed, text)
+
+
+def arm_accuracy(arms: Arms, n: int) -> tuple[float, float]:
+    """Return the accuracy with the first n labels of the strategy, and of the control arm."""
+    first = np.arange(n)
+    return float(arms.right(arms.strategy, first).mean()), float(arms.right(arms.control, first).mean())
+
+
+def _errors(arms: Arms, n: int, generator: np.random.Generator) -> tuple[float, float]:
+    """Return the standard errors of the difference that come from which labels, and from which rows to measure on.
+
+    Models of random halves of an arm's labels scatter as much as models of other sets of n labels would (the delete-d
+    jackknife with d = n / 2, whose factor (n - d) / d is 1).
+    """
+    gaps = np.empty(HALVES)
+    for draw in range(HALVES):
+        half = [generator.permutation(n)[: n // 2] for _ in range(2)]
+        gaps[draw] = (arms.right(arms.strategy, half[0]) - arms.right(arms.control, half[1])).mean()
+    first = np.arange(n)
+    of_row = arms.right(arms.strategy, first) - arms.right(arms.control, first)
+    return float(gaps.std(ddof=1)), float(of_row.std(ddof=1) / math.sqrt(len(of_row)))
+
+
+def _needed(n: int, difference: float, of_labels: float, of_rows: float) -> int | None:
+    """Return the labels an arm at which 1.96 standard errors come down to the difference; None where they never do."""
+    left = (difference / LEVEL) ** 2 - of_rows**2
+    return math.ceil(n * of_labels**2 / left) if left > 0 else None
+
+
+def _text(n: int, strategy: float, control: float, low: float, high: float, needed: int | None, of_rows: float) -> str:
+    gap = strategy - control
+    told = (
+        f"the first {n:,} labels of the strategy teach {strategy:.1%}, as many at random {control:.1%}: "
+        f"{100 * gap:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
+    )
+    if low > 0:
+        return f"{told}; the strategy beats random"
+    if high < 0:
+        return f"{told}; random beats the strategy"
+    if needed is not None and needed <= 1000 * n:
+        return f"{told}; not enough yet to tell: about {needed:,} control labels if the difference stays"
+    return f"{told}; not enough yet to tell" + (
+        "; more held-out rows are needed" if of_rows * LEVEL >= abs(gap) else ""
+    )

@@ -1,0 +1,1 @@
+"""Rounds replayed where every label is known."""

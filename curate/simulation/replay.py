@@ -1,0 +1,199 @@
+"""Rounds of labelling replayed on rows whose labels are all known: is a strategy worth its trouble?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.probes.linear import Spread, bootstrap_draws, fit_linear_probe, spread_of
+from curate.selectors.chance import Random
+from curate.selectors.contract import Selector
+from curate.selectors.graphs import MOST, computes_graph, with_graph
+from curate.selectors.pool import Pool
+from curate.simulation.curves import Curves
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from scoring.search.graph import Graph
+
+DRAWS = 10
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Rows with known labels, and rows to test on.
+
+    Attributes:
+        features: what the light model learns from, shape (N, D).
+        labels: shape (N,) int64, in [0, C).
+        test_features: shape (T, D).
+        test_labels: shape (T,) int64.
+        vectors: what selectors look at, shape (N, E); None for the features scaled to unit length.
+        annotated: the labels that annotators give, shape (N,) int64; None for the true ones.
+        quality: as in ``Pool``, shape (N,) float32.
+        calibrate: whether the light model's chances are calibrated.
+        graph: of the nearest neighbours of ``vectors``; None to compute it once, if a selector looks at one.
+    """
+
+    features: NDArray
+    labels: NDArray[np.int64]
+    test_features: NDArray
+    test_labels: NDArray[np.int64]
+    vectors: NDArray | None = None
+    annotated: NDArray[np.int64] | None = None
+    quality: NDArray[np.float32] | None = None
+    calibrate: bool = True
+    graph: "Graph | None" = None
+
+
+Observer = Callable[[int, int, float], None]  # seed, labels so far, accuracy
+
+
+def replay(
+    data: Replay,
+    selector: Selector,
+    *,
+    budgets: Sequence[int],
+    seeds: Sequence[int],
+    first: Selector | None = None,
+    observe: Observer | None = None,
+) -> Curves:
+    """Label rows round by round as a selector says, and measure a light model after every round.
+
+    A selector that needs chances, or draws, has none before the first labels: then ``first`` picks the first batch.
+    The seed of a run drives everything in it, so strategies that begin with the same selector begin with the same
+    rows, and two strategies are compared seed by seed.
+
+    Args:
+        data: the rows.
+        selector: what picks.
+        budgets: labels after each round, ascending, at most N.
+        seeds: one run each.
+        first: picks before there are labels; None for random rows.
+        observe: called after every round.
+
+    Raises:
+        InputError: if budgets do not ascend from at least 1 to at most N.
+    """
+    steps = np.asarray(budgets, np.int64)
+    if not len(steps) or steps[0] < 1 or (np.diff(steps) < 1).any() or steps[-1] > len(data.labels):
+        raise InputError(
+            f"budgets must ascend from at least 1 to at most the {len(data.labels)} rows with a label,"
+            f" got {', '.join(map(str, budgets)) or 'none'}"
+        )
+    data = _prepared(data, [selector, *([first] if first else [])])
+    spread, first = spread_of(data.features), first or Random()
+    accuracy = np.empty((len(seeds), len(steps)))
+    picks = np.empty((len(seeds), int(steps[-1])), np.int64)
+    for run, seed in enumerate(seeds):
+        state = _Run(data, spread, seed)
+        for step, budget in enumerate(steps):
+            accuracy[run, step] = state.round(selector, first, int(budget))
+            if observe:
+                observe(seed, int(budget), float(accuracy[run, step]))
+        picks[run] = state.picked
+    return Curves(steps, tuple(seeds), accuracy, picks)
+
+
+class _Run:
+    """One seed's labelled rows, and the model fitted on them."""
+
+    def __init__(self, data: Replay, spread: Spread, seed: int) -> None:
+        self.data, self.spread, self.seed = data, spread, seed
+        self.given = data.labels if data.annotated is None else data.annotated
+        self.n_classes = int(max(data.labels.max(), self.given.max(), data.test_labels.max())) + 1
+        self.picked = np.zeros(0, np.int64)
+        self.probabilities: NDArray[np.float32] | None = None
+
+    def round(self, selector: Selector, first: Selector, budget: int) -> float:
+        """Label rows up to a budget, fit, and return the accuracy on the test rows."""
+        waits = not len(self.picked) and {"probabilities", "draws", "labels"} & set(selector.needs)
+        chooser = first if waits else selector
+        pool = self._pool(chooser.needs)
+        if self.data.graph is not None and computes_graph(chooser, len(self.data.labels)):
+            pool = with_graph(pool, self.data.graph)
+        # every round draws anew, but two strategies with the same rows so far draw alike
+        seed = int(np.random.SeedSequence([self.seed, len(self.picked)]).generate_state(1)[0])
+        found = chooser(pool, budget - len(self.picked), seed=seed)
+        self.picked = np.concatenate([self.picked, found.rows])
+        data = self.data
+        probe = fit_linear_probe(
+            data.features[self.picked],
+            self.given[self.picked],
+            self.n_classes,
+            spread=self.spread,
+            calibrate=data.calibrate,
+            seed=self.seed,
+        )
+        self.probabilities = probe.predict(data.features)
+        return float((probe.predict(data.test_features).argmax(1) == data.test_labels).mean())
+
+    def _pool(self, needs: Sequence[str]) -> Pool:
+        data, labelled = self.data, np.sort(self.picked)
+        labels = np.full(len(data.labels), -1)
+        labels[labelled] = self.given[labelled]
+        draws = None
+        if "draws" in needs:
+            draws = bootstrap_draws(
+                data.features[self.picked],
+                self.given[self.picked],
+                data.features,
+                self.n_classes,
+                draws=DRAWS,
+                seed=self.seed,
+                spread=self.spread,
+            )
+        return Pool(
+            candidates=np.setdiff1d(np.arange(len(labels)), labelled, assume_unique=True),
+            labelled=labelled,
+            vectors=data.vectors,
+            probabilities=self.probabilities,
+            labels=labels,
+            quality=data.quality,
+            draws=draws,
+        )
+
+
+def _prepared(data: Replay, selectors: Sequence[Selector]) -> Replay:
+    """Return the data with the vectors, and the graph of neighbours, that these selectors look at."""
+    from scoring.search.graph import knn_graph
+
+    vectors, n, graph = data.vectors, len(data.labels), data.graph
+    if vectors is None:
+        rows = data.features.astype(np.float32)
+        vectors = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    if graph is None and n > 1 and any(computes_graph(each, n) for each in selectors):
+        graph = knn_graph(vectors, min(MOST, n - 1))
+    return replace(data, vectors=vectors, graph=graph)
+
+
+def compare(
+    data: Replay,
+    strategies: Mapping[str, Selector],
+    *,
+    budgets: Sequence[int],
+    seeds: Sequence[int],
+    first: Selector | None = None,
+    observe: Callable[[str, int, int, float], None] | None = None,
+) -> dict[str, Curves]:
+    """Replay several strategies on the same data, budgets and seeds.
+
+    Args:
+        data: the rows.
+        strategies: by name, in the order to run.
+        budgets: as in ``replay``.
+        seeds: as in ``replay``.
+        first: as in ``replay``.
+        observe: called after every round with the strategy's name, seed, labels so far and accuracy.
+    """
+
+    def told(name: str) -> Observer | None:
+        return (lambda seed, labels, score: observe(name, seed, labels, score)) if observe else None
+
+    data = _prepared(data, [*strategies.values(), *([first] if first else [])])
+    return {
+        name: replay(data, selector, budgets=budgets, seeds=seeds, first=first, observe=told(name))
+        for name, selector in strategies.items()
+    }

@@ -1,0 +1,254 @@
+"""Strategies replayed on a table whose labels are all known."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.version import __version__
+from curate.columns import KEY
+from curate.policies.receipts import environment
+from curate.policies.select.strategy import make_selector
+from curate.selectors import Selector
+from curate.simulation.curves import Curves, Lift, lift
+from curate.simulation.replay import Replay, compare
+from curate.tables.rows import Needs, read_rows
+from curate.tables.table import Table, open_table
+from scoring.atomic import AtomicFile, commit_together, require_folder
+from scoring.errors import InputError
+
+BASELINE = "random"
+KNOWN_LATER = frozenset({"loss", "holdout_loss", "uncertainty", "quality"})
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a replay came to.
+
+    Attributes:
+        curves: by strategy, random among them.
+        lifts: of every other strategy over random.
+        facts: table, classes, rows and settings, as plain JSON.
+    """
+
+    curves: dict[str, Curves]
+    lifts: dict[str, Lift]
+    facts: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON; what one seed cannot tell is null."""
+        strategies = {}
+        for name, found in self.curves.items():
+            strategies[name] = {
+                "mean": _numbers(found.mean),
+                "error": _numbers(found.error),
+                "area": float(found.area.mean()),
+                "accuracy": [_numbers(row) for row in found.accuracy],
+            }
+        lifts = {
+            name: {
+                "difference": _numbers(one.difference),
+                "error": _numbers(one.error),
+                "area": one.area,
+                "area_error": _number(one.area_error),
+                "p": one.p,
+                "saved": _numbers(one.saved),
+            }
+            for name, one in self.lifts.items()
+        }
+        first = next(iter(self.curves.values()))
+        return {
+            "kind": "replay",
+            "curate": __version__,
+            **self.facts,
+            "budgets": first.budgets.tolist(),
+            "seeds": list(first.seeds),
+            "strategies": strategies,
+            "over_random": lifts,
+            "environment": environment(),
+        }
+
+
+def simulate(
+    table: str | Path,
+    label: str,
+    strategies: Sequence[str],
+    budgets: Sequence[int],
+    *,
+    seeds: int = 5,
+    test: float = 0.2,
+    noisy_label: str | None = None,
+    calibrate: bool = True,
+    observe: Callable[[str, int, int, float], None] | None = None,
+) -> Simulation:
+    """Replay strategies on a table whose labels are all known, always with random as the one to beat.
+
+    Rows whose label or embedding is missing are left out. A part of the rows, drawn at random and the same for all
+    strategies and seeds, is never labelled: accuracy is measured on it, against ``label``.
+
+    Args:
+        table: with keys, embeddings and labels.
+        label: column of the true classes.
+        strategies: names, keys of ``SELECTORS``.
+        budgets: labels after each round, ascending.
+        seeds: runs of each strategy.
+        test: share of the rows to measure on, in (0, 1).
+        noisy_label: column of the labels that annotators give; None for the true ones.
+        calibrate: whether the light model's chances are calibrated.
+        observe: told strategy, seed, labels and accuracy after each round.
+
+    Raises:
+        InputError: for a column, strategy or budget that cannot be used.
+    """
+    if seeds < 1:
+        raise InputError(f"a replay needs at least 1 seed, got {seeds}; 5 give a standard error")
+    if not 0 < test < 1:
+        raise InputError(f"the share to measure on must be in (0, 1), got {test:g}; 0.2 is a usual one")
+    selectors = _selectors(strategies)
+    opened = open_table(table, require=[KEY, label, *([noisy_label] if noisy_label else [])])
+    data, facts = _data(opened, label, noisy_label, test, calibrate)
+    facts |= {"label": label, "noisy_label": noisy_label, "test": test, "calibrate": calibrate}
+    curves = compare(data, selectors, budgets=list(budgets), seeds=range(seeds), observe=observe)
+    lifts = {name: lift(one, curves[BASELINE]) for name, one in curves.items() if name != BASELINE}
+    return Simulation(curves, lifts, facts)
+
+
+def _selectors(names: Sequence[str]) -> dict[str, Selector]:
+    if not names:
+        raise InputError("expected at least one strategy to replay, got none; --strategy auto is the default one")
+    found: dict[str, Selector] = {}
+    for name in dict.fromkeys((*names, BASELINE)):
+        selector = make_selector(name)
+        odd = KNOWN_LATER & set(selector.needs)
+        if odd:
+            raise InputError(f"the strategy {name} goes by a column, which a replay has not; replay another one")
+        found[name] = selector
+    return found
+
+
+def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: bool) -> tuple[Replay, dict[str, Any]]:
+    columns = (label, *([noisy] if noisy else ()))
+    rows = read_rows(table, Needs(vectors=True, texts=columns))
+    if rows.vectors is None:
+        raise InputError(f"expected a table with rows, got none in {table.path}; score some images")
+    usable = rows.ok & (rows.odd == 0)
+    for name in columns:
+        usable &= rows.texts[name].codes >= 0
+    classes = sorted({name for column in columns for name in rows.texts[column].names})
+    if len(classes) < 2:
+        raise InputError(f"expected at least two classes in column {label!r} of {table.path}, got {len(classes)}")
+    at = np.flatnonzero(usable)
+    held_out = np.zeros(len(rows), bool)
+    held_out[np.random.default_rng(0).permutation(at)[: round(test * len(at))]] = True
+    train, tested = np.flatnonzero(usable & ~held_out), np.flatnonzero(usable & held_out)
+    if not len(train) or not len(tested):
+        raise InputError(
+            f"expected rows to label and rows to measure on, got {len(train):,} and {len(tested):,} of "
+            f"{len(rows):,} in {table.path} with a label and an embedding"
+        )
+    codes = {name: _codes(rows.texts[name].codes, rows.texts[name].names, classes) for name in columns}
+    data = Replay(
+        features=rows.vectors[train],
+        labels=codes[label][train],
+        test_features=rows.vectors[tested],
+        test_labels=codes[label][tested],
+        annotated=codes[noisy][train] if noisy else None,
+        calibrate=calibrate,
+    )
+    facts = {
+        "table": str(table.path),
+        "digest": rows.digest,
+        "classes": len(classes),
+        "rows": {"to_label": len(train), "to_measure": len(tested), "left_out": len(rows) - len(at)},
+        "wrong_labels": float((codes[noisy][train] != codes[label][train]).mean()) if noisy else None,
+    }
+    return data, facts
+
+
+def _codes(codes: NDArray[np.int32], names: Sequence[str], classes: Sequence[str]) -> NDArray[np.int64]:
+    place = {name: number for number, name in enumerate(classes)}
+    return np.array([*(place[name] for name in names), -1], np.int64)[codes]
+
+
+def typed_budgets(given: Sequence[str]) -> list[int]:
+    """Return the budgets that were typed, with commas or one by one.
+
+    Raises:
+        InputError: for one that is no whole number.
+
+    >>> typed_budgets(["10,20", "50"])
+    [10, 20, 50]
+    """
+    found = []
+    for text in ",".join(given).split(","):
+        if not text.strip().isdecimal() or len(text.strip()) > 12:
+            raise InputError(f"--budget takes numbers of labels such as 10,20,50, got {text.strip()[:40]!r}")
+        found.append(int(text))
+    return found
+
+
+def check_outputs(out: Path | None, *, overwrite: bool) -> None:
+    """Refuse a name for the results before the work, not after it.
+
+    Raises:
+        InputError: for a name that is not ``.json``, whose folder is not there, or that is taken.
+    """
+    if out is None:
+        return
+    if out.suffix.lower() != ".json":
+        raise InputError(f"a replay is a JSON file: expected a name like results.json, got {out}")
+    require_folder(out)
+    for path in (out, out.with_suffix(".csv")):
+        if path.exists() and not overwrite:
+            raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
+
+
+def write_simulation(found: Simulation, out: str | Path, *, overwrite: bool = False) -> list[Path]:
+    """Write a replay as JSON, and its curves as CSV beside it.
+
+    Args:
+        found: the replay.
+        out: a name ending in ``.json``.
+        overwrite: replace files that are there.
+
+    Raises:
+        InputError: for another name, or a place that refuses.
+    """
+    path = Path(out)
+    check_outputs(path, overwrite=overwrite)
+    whole, sheet = AtomicFile(path, overwrite=overwrite), None
+    try:
+        sheet = AtomicFile(path.with_suffix(".csv"), overwrite=overwrite)
+        whole.write((json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        sheet.write(_csv(found).encode())
+        commit_together([whole, sheet])
+    finally:
+        whole.discard()
+        if sheet is not None:
+            sheet.discard()
+    return [whole.path, sheet.path]
+
+
+def _csv(found: Simulation) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(["strategy", "seed", "labels", "accuracy"])
+    for name, curves in found.curves.items():
+        for seed, row in zip(curves.seeds, curves.accuracy, strict=True):
+            for budget, value in zip(curves.budgets.tolist(), row.tolist(), strict=True):
+                writer.writerow([name, seed, budget, repr(value)])
+    return text.getvalue()
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
+    return [_number(value) for value in values.tolist()]

@@ -1,0 +1,1 @@
+"""Scored tables: reading, writing, digests, columns as arrays, and the images behind rows."""

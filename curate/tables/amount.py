@@ -1,0 +1,54 @@
+"""How many rows: a count, or a share of those that are left."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scoring.errors import InputError
+
+AMOUNTS = "a fraction above 0 up to 1.0 (0.8), a percentage (80%) or a count of rows (5000)"
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many rows: a share of those that are left, or a count. The text decides: ``1`` is one row, ``1.0`` all."""
+
+    text: str
+    count: int | None
+    share: Fraction | None
+
+    @classmethod
+    def parse(cls, value: str | int | float, flag: str) -> "Amount":
+        """Read ``0.8``, ``80%`` or ``5000`` exactly, without binary rounding.
+
+        Raises:
+            InputError: for anything else, 0, or a share above 1.
+        """
+        text = str(value).strip()
+        match = re.fullmatch(r"([0-9]+)|([0-9]*\.[0-9]+|[0-9]+\.)|([0-9]+\.?[0-9]*|\.[0-9]+)\s*%", text)
+        if match is None or len(text) > 30:
+            raise InputError(f"{flag} takes {AMOUNTS}, got {text[:40]!r}")
+        if match[1]:
+            amount = cls(text, int(match[1]), None)
+        else:
+            amount = cls(text, None, Fraction(match[2].rstrip(".")) if match[2] else _number(match[3]) / 100)
+        if amount.count == 0 or (amount.share is not None and not 0 < amount.share <= 1):
+            raise InputError(f"{flag} takes {AMOUNTS}, got {text}")
+        return amount
+
+    def of(self, n: int, *, up: bool) -> int:
+        """Return how many of ``n`` rows: a count as it is (at most n), a share rounded up or down to whole rows."""
+        if self.count is not None:
+            return min(self.count, n)
+        share = self.share or Fraction(0)
+        whole, rest = divmod(share.numerator * n, share.denominator)
+        return whole + (1 if up and rest else 0)
+
+    def __str__(self) -> str:
+        if self.count is not None:
+            return f"{self.count:,} rows" if self.count > 1 else "1 row"
+        return f"{float((self.share or Fraction(0)) * 100):g}%"
+
+
+def _number(text: str) -> Fraction:
+    return Fraction(text.rstrip("."))

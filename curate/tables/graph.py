@@ -1,0 +1,188 @@
+"""The graph of nearest neighbours in a file: computed once, and used by all that ask for it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.tables.graph_file import (
+    AGAIN,
+    BLOCK,
+    check_facts,
+    check_types,
+    file_digest,
+    neighbours_in,
+    recall_in,
+    rows_in,
+    write_graph,
+)
+from curate.tables.table import Table, open_table
+from curate.tables.vectors import rows_of, vector_hashes
+from scoring.errors import InputError
+from scoring.search.graph import MOST_NEIGHBOURS, Graph, knn_graph
+
+ANOTHER = "name another file with --graph"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A graph of N rows, and the file that holds it or one of more rows.
+
+    Attributes:
+        graph: indices are positions among the rows asked for; neighbours that are not among these are left out.
+        reach: cosine of the last neighbour that the file knows of each row, shape (N,) float32: every row that is
+            more alike than this is among its neighbours. -inf where the file knows all others.
+        path: of the file.
+        digest: of the file's bytes; empty where it was not written.
+        notes: what a person should know.
+    """
+
+    graph: Graph
+    reach: NDArray[np.float32]
+    path: str
+    digest: str
+    notes: tuple[str, ...]
+
+
+def stored_graph(
+    path: str | Path,
+    hashes: NDArray[np.uint64],
+    vectors: NDArray,
+    model: str,
+    *,
+    write: bool,
+    otherwise: str = ANOTHER,
+) -> Stored:
+    """Read the graph of some rows from a file that holds these rows or more, or compute it and write it down.
+
+    Args:
+        path: a name ending in ``.parquet``.
+        hashes: of the keys, in any order, each once, shape (N,).
+        vectors: shape (N, D), float16 or float32; none of length zero.
+        model: digest of the model that made them; empty where nobody knows.
+        write: whether a graph that is not there yet gets a file.
+        otherwise: what to do about the graph of other rows, for messages.
+
+    Returns:
+        The graph; the same whatever the order of the rows.
+
+    Raises:
+        InputError: if the file lacks some of the rows, holds other embeddings of them or those of another model, or
+            is damaged; if the path is a folder, or a link to nothing.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"expected a graph of neighbours at {path}, which is a folder; {otherwise}")
+    if path.exists():
+        return _read(open_table(path), hashes, vectors, model, otherwise)
+    if write and path.is_symlink():
+        raise InputError(f"expected a graph of neighbours at {path}, which is a link to nothing; {otherwise}")
+    if path.suffix != ".parquet":
+        raise InputError(f"the graph is a Parquet file: expected a name like graph.parquet, got {path}")
+    if write and not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: its folder does not exist; create it first")
+    if write and not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write {path}: permission denied; choose a folder that you may write to")
+    order, found = _computed(hashes, vectors)
+    digest, notes = "", tuple[str, ...]()
+    if write:
+        try:
+            write_graph(path, hashes[order], vector_hashes(vectors)[order], found, model)
+        except InputError:
+            if path.is_file():  # another process made one in the meantime, and it is as good if it is of these rows
+                return _read(open_table(path), hashes, vectors, model, otherwise)
+            raise
+        digest, notes = file_digest(path), (f"{path}: the graph of {counted(len(hashes), 'row')}, to be used again",)
+    return _in_order(order, found, path, digest, notes)
+
+
+def computed_graph(path: Path, hashes: NDArray[np.uint64], vectors: NDArray) -> Stored:
+    """Compute the graph of some rows, whatever is in the file; arguments and result as for ``stored_graph``."""
+    return _in_order(*_computed(hashes, vectors), path, "", ())
+
+
+def _computed(hashes: NDArray[np.uint64], vectors: NDArray) -> tuple[NDArray[np.int64], Graph]:
+    """Return rows in the order of their hashes, and their graph in that order."""
+    order = np.argsort(hashes, kind="stable")
+    return order, knn_graph(rows_of(vectors, order), max(1, min(MOST_NEIGHBOURS, len(hashes) - 1)))
+
+
+def _in_order(order: NDArray[np.int64], found: Graph, path: Path, digest: str, notes: tuple[str, ...]) -> Stored:
+    """Return a graph of rows in some order as one of the rows as they were given."""
+    reach = _reach(found.index, found.cosine, len(order))
+    if np.array_equal(order, np.arange(len(order))):
+        return Stored(found, reach, str(path), digest, notes)
+    index, cosine, placed = _room(len(order), found.index.shape[1])
+    _place(index, cosine, found.index, found.cosine, order, np.append(order, -1).astype(np.int32))
+    placed[order] = reach
+    return Stored(Graph(index, cosine, found.recall), placed, str(path), digest, notes)
+
+
+def _room(n: int, width: int) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    return (
+        np.full((n, width), -1, np.int32),
+        np.full((n, width), -np.inf, np.float32),
+        np.full(n, -np.inf, np.float32),
+    )
+
+
+def _place(
+    index: NDArray[np.int32],
+    cosine: NDArray[np.float32],
+    theirs: NDArray[np.int32],
+    alike: NDArray[np.float32],
+    to: NDArray[np.int64],
+    place: NDArray[np.int32],
+) -> None:
+    """Write neighbours down, in place, by the numbers that rows have here; those that have none are left out.
+
+    Args:
+        index: shape (N, k).
+        cosine: shape (N, k).
+        theirs: neighbours by the numbers of the file, -1 for none, shape (B, k).
+        alike: cosines, shape (B, k).
+        to: rows here, shape (B,).
+        place: number of the file -> row here, or -1; its last entry is for no neighbour.
+    """
+    for start in range(0, len(to), BLOCK):
+        here = slice(start, start + BLOCK)
+        mine, near = place[theirs[here]], alike[here]
+        if (mine < 0).any():
+            left = np.argsort(mine < 0, axis=1, kind="stable")
+            mine, near = np.take_along_axis(mine, left, axis=1), np.take_along_axis(near, left, axis=1)
+        index[to[here]], cosine[to[here]] = mine, np.where(mine < 0, np.float32(-np.inf), near)
+
+
+def _reach(index: NDArray[np.int32], cosine: NDArray[np.float32], n: int) -> NDArray[np.float32]:
+    """Return the cosine of the last neighbour of rows of a graph of n rows; -inf where there is no further row."""
+    if index.shape[1] >= n - 1:
+        return np.full(len(index), -np.inf, np.float32)
+    return np.where(index[:, -1] < 0, np.float32(-np.inf), cosine[:, -1])
+
+
+def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str, otherwise: str) -> Stored:
+    check_facts(table, model, otherwise)
+    width = check_types(table)
+    recall = recall_in(table)
+    at, n = rows_in(table, hashes, vectors, otherwise)
+    place = np.full(n + 1, -1, np.int32)
+    place[at] = np.arange(len(at))
+    index, cosine, reach = _room(len(hashes), width)
+    named = start = 0
+    for theirs, alike in neighbours_in(table, width, n):
+        rows = place[start : start + len(theirs)]
+        start += len(theirs)
+        theirs, alike, to = theirs[rows >= 0], alike[rows >= 0], rows[rows >= 0].astype(np.int64)
+        named += int((theirs >= 0).sum())
+        reach[to] = _reach(theirs, alike, n)
+        _place(index, cosine, theirs, alike, to, place)
+    if start != n:
+        raise InputError(f"{table.path} is damaged: it changed while it was being read; {AGAIN}")
+    note = f"{table.path}: the graph of {counted(n, 'row')} is used again"
+    if n > len(hashes):
+        lost = 1 - int((index >= 0).sum()) / max(1, named)
+        note += f", for {len(hashes):,} of them: {lost:.2%} of the neighbours that it names are other rows"
+    return Stored(Graph(index, cosine, recall), reach, str(table.path), file_digest(table.path), (note,))

@@ -1,0 +1,161 @@
+"""Keys that somebody names in a file of their own, with labels or without: what is labelled, what is left out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY, closest
+from curate.counted import counted
+from curate.export.csv_file import unguarded
+from curate.export.text import read_text
+from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl
+from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
+from curate.tables.rows import Rows
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+LABEL = "label"
+TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")
+N_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Known:
+    """Keys of a file, in its order.
+
+    Attributes:
+        path: of the file.
+        keys: each once.
+        hashes: of the keys, shape (M,) uint64.
+        labels: class of each as text, None where it has none; None where the file has no labels.
+        digest: of keys and labels, independent of their order.
+    """
+
+    path: str
+    keys: list[bytes]
+    hashes: NDArray[np.uint64]
+    labels: list[str | None] | None
+    digest: str
+
+    def rows(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the row of each key, shape (M,); -1 where the table has none."""
+        found = rows.find(self.hashes)
+        lost = np.flatnonzero(found < 0)
+        if len(lost):  # a sheet that went through a spreadsheet has marks before what looks like a formula
+            plain_keys = [unguarded(self.keys[at].decode("utf-8", "surrogateescape")) for at in lost.tolist()]
+            found[lost] = rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in plain_keys]))
+        return found
+
+
+def read_known(path: str | Path, label: str | None = None, *, labels: bool = True) -> Known:
+    """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``.
+
+    Args:
+        path: of the file, or a folder of ``part-*.parquet``.
+        label: column of labels; None for ``label`` where there is one.
+        labels: whether labels are wanted at all.
+
+    Raises:
+        InputError: if the file or a column is missing or cannot be read, or one key has two labels.
+    """
+    path = Path(path)
+    if path.suffix.lower() in TEXT_SUFFIXES and not path.is_dir():
+        table = _read_text(path)
+        names = table.schema.names
+    else:
+        opened = open_table(path, require=[KEY])
+        names = opened.schema.names
+        column = _label_column(names, label) if labels else None
+        table = opened.read([KEY, *([column] if column else [])])
+    if KEY not in names:
+        raise InputError(
+            f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {', '.join(names)}); name the keys there"
+        )
+    column = _label_column(names, label) if labels else None
+    table = table.combine_chunks()
+    keys = key_bytes(_whole(table.column(KEY)), path)
+    texts = _texts(path, table.column(column)) if column else None
+    return _known(str(path), keys, texts)
+
+
+def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = None) -> Known:
+    """Return keys, and labels, that are there already; ``path`` says where they come from, in messages.
+
+    Raises:
+        InputError: if one key has two labels.
+    """
+    return _known(path, [key.encode("utf-8", "surrogateescape") for key in keys], list(labels) if labels else None)
+
+
+def _label_column(names: Sequence[str], label: str | None) -> str | None:
+    wanted = label or LABEL
+    return wanted if wanted in names else None
+
+
+def _read_text(path: Path) -> pa.Table:
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; give a CSV or Parquet file with a column {KEY!r}")
+    if path.stat().st_size > MAX_TABLE_BYTES:
+        raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; make it Parquet")
+    text = read_text(path, what="text with keys")  # a spreadsheet may have written UTF-16, or semicolons
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return read_jsonl(text.encode(), str(path))
+    return read_csv(text.encode(), str(path), delimiter=_delimiter(text, path), names_only={KEY})
+
+
+def _delimiter(text: str, path: Path) -> str:
+    """Return what separates the cells of a sheet: where the usual one does not give a column of keys, what does."""
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    header = text.split("\n", 1)[0].rstrip("\r")
+    fits = [each for each in (usual, ";", "\t", ",") if KEY in [name.strip('"') for name in header.split(each)]]
+    return fits[0] if fits else usual
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def _texts(path: Path, column: pa.ChunkedArray) -> list[str | None]:
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        raise InputError(f"expected labels as names or numbers in {path}, got {column.type}; name another column")
+    values = plain(_whole(column)).cast(pa.large_string()).to_pylist()
+    return [value or None for value in values]
+
+
+def _known(path: str, keys: list[bytes], labels: list[str | None] | None) -> Known:
+    seen: dict[bytes, str | None] = {}
+    for at, key in enumerate(keys):
+        label = labels[at] if labels else None
+        if key in seen and labels and seen[key] != label:
+            name = key.decode("utf-8", "replace")
+            raise InputError(
+                f"expected one label a key in {path}, got {seen[key]!r} and {label!r} for {name!r}; decide for one"
+            )
+        seen[key] = label
+    once = list(seen)
+    schema = pa.schema([(KEY, pa.binary()), (LABEL, pa.string())] if labels else [(KEY, pa.binary())])
+    digest = RowDigest(schema)
+    columns = {KEY: once, **({LABEL: list(seen.values())} if labels else {})}
+    digest.update(once, pa.RecordBatch.from_pydict(columns, schema=schema))
+    texts = list(seen.values()) if labels is not None else None
+    return Known(path, once, tie_breaks(once), texts, digest.hexdigest())
+
+
+def refuse_strangers(known: Known, found: NDArray[np.int64], table: str) -> None:
+    """Refuse labelled keys that a table has not: a name that is written otherwise would be picked again.
+
+    Raises:
+        InputError: naming some of them, with their number.
+    """
+    lost = np.flatnonzero(found < 0)
+    if len(lost):
+        named = ", ".join(repr(known.keys[at].decode("utf-8", "replace")) for at in lost[:N_NAMED].tolist())
+        keys = counted(len(known.keys), "labelled key")
+        raise InputError(
+            f"expected the labelled keys of {known.path} in {table}, got {len(lost):,} of {keys} not there, such as "
+            f"{named}; write them as the table does, or take them out"
+        )

@@ -1,0 +1,95 @@
+"""What made a table's embeddings and signatures: numbers of two makers cannot be compared."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from curate.tables.table import METADATA_KEY, Table
+from scoring.errors import InputError
+
+UNKNOWN = "unknown"
+
+
+def model_of(table: Table) -> str:
+    """Return the digest of the model that made a table's embeddings, or an empty text where the table does not say.
+
+    Raises:
+        InputError: if parts of the table come from two models; the text names both.
+    """
+    seen: dict[str, tuple[str, Path]] = {}
+    for file in table.files:
+        model = _part(_metadata(file), "model")
+        seen.setdefault(str(model.get("digest", "")), (str(model.get("method", "a model without a name")), file))
+    if len(seen) > 1:
+        (a, (name_a, file_a)), (b, (name_b, file_b)) = list(seen.items())[:2]
+        raise InputError(
+            f"{table.path} holds embeddings of two models, which cannot be compared: {name_a} ({a[:12] or UNKNOWN}) "
+            f"in {file_a.name} and {name_b} ({b[:12] or UNKNOWN}) in {file_b.name}; score all rows with one model"
+        )
+    return next(iter(seen), "")
+
+
+def signature_of(table: Table) -> str:
+    """Return the kind of a table's signatures, or an empty text where the table does not say.
+
+    Raises:
+        InputError: if parts of the table hold two kinds; the text names both.
+    """
+    seen: dict[str, Path] = {}
+    for file in table.files:
+        seen.setdefault(str(_part(_metadata(file), "settings").get("signature", "")), file)
+    if len(seen) > 1:
+        (a, file_a), (b, file_b) = list(seen.items())[:2]
+        raise InputError(
+            f"{table.path} holds two kinds of signatures, which cannot be compared: {a or UNKNOWN} in {file_a.name} "
+            f"and {b or UNKNOWN} in {file_b.name}; score all rows with one version"
+        )
+    return next(iter(seen), "")
+
+
+def same_model(first: Table, second: Table) -> None:
+    """Refuse two tables whose embeddings are of different models.
+
+    Raises:
+        InputError: naming both; also where one table says which model and the other does not.
+    """
+    a, b = model_of(first), model_of(second)
+    if a != b:
+        names = [
+            f"{table.path} ({_name(table)}, {digest[:12] or UNKNOWN})" for table, digest in ((first, a), (second, b))
+        ]
+        raise InputError(
+            f"expected embeddings of one model, got two: {names[0]} and {names[1]}; score both with one model, "
+            "or leave embeddings out with --finder"
+        )
+
+
+def same_signature(first: Table, second: Table) -> None:
+    """Refuse two tables whose signatures are of different kinds.
+
+    Raises:
+        InputError: naming both; also where one table says which kind and the other does not.
+    """
+    a, b = signature_of(first), signature_of(second)
+    if a != b:
+        raise InputError(
+            f"expected signatures of one kind, got two: {a or UNKNOWN} in {first.path} and {b or UNKNOWN} in "
+            f"{second.path}; score both with one version, or leave signatures out with --finder"
+        )
+
+
+def _metadata(file: Path) -> dict[str, Any]:
+    found = json.loads((pq.read_metadata(file).metadata or {}).get(METADATA_KEY, b"{}"))
+    return found if isinstance(found, dict) else {}
+
+
+def _part(metadata: dict[str, Any], name: str) -> dict[str, Any]:
+    found = metadata.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _name(table: Table) -> str:
+    model = table.metadata.get("model")
+    return str(model.get("method", "a model without a name")) if isinstance(model, dict) else "no model named"

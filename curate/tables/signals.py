@@ -1,0 +1,118 @@
+"""Which columns of a table say what a row is worth, and in which direction."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from curate.columns import describe
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+MAX, MIN = "max:", "min:"
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A column of numbers, and whether its high values come first (1) or its low ones (-1)."""
+
+    column: str
+    sign: int
+
+
+def signal(text: str, table: Table, *, certain_first: bool, flag: str) -> Signal:
+    """Return the column and direction of ``COLUMN``, ``max:COLUMN`` or ``min:COLUMN``.
+
+    Args:
+        text: as typed; without ``max:`` or ``min:`` the direction must be known, as of ``kappa_*`` and ``unc_*``.
+        table: has the column.
+        certain_first: whether a known column has its most certain values first, or its least certain ones.
+        flag: of the option, for messages.
+
+    Raises:
+        InputError: for a column that the table lacks, or one whose direction is not known.
+    """
+    for prefix, sign in ((MAX, 1), (MIN, -1)):
+        if text.startswith(prefix):
+            table.require([text.removeprefix(prefix)])
+            return Signal(text.removeprefix(prefix), sign)
+    table.require([text])
+    higher = describe(text).higher
+    if higher not in ("more certain", "less certain"):
+        raise InputError(
+            f"{flag} {text}: nothing says whether high or low values come first; "
+            f"write {flag} {MAX}{text} for high ones, or {flag} {MIN}{text} for low ones"
+        )
+    return Signal(text, 1 if (higher == "more certain") == certain_first else -1)
+
+
+def quality_signal(text: str | None, table: Table) -> Signal:
+    """Return the column that says what an image counts, certain ones most: as typed, or the model's own score.
+
+    Raises:
+        InputError: as ``signal``; also if none is named and the table has none, or several.
+    """
+    try:
+        named = text or default_column(table)
+    except InputError as error:
+        raise InputError(str(error).replace("--column", "--quality")) from None
+    return signal(named, table, certain_first=True, flag="--quality")
+
+
+def default_column(table: Table) -> str:
+    """Return the score of a table: its model's own method's, else the only one.
+
+    A table may hold several scores, from a model with several heads: then the method that the model was trained for
+    last, which its card names, decides. Kappa goes before the uncertainty of the same method, and before others.
+
+    Raises:
+        InputError: if there is none, or several and none is the model's own; the text lists the candidates.
+    """
+    model = table.metadata.get("model")
+    own = model.get("method") if isinstance(model, dict) else None
+    for name in (f"kappa_{own}", f"unc_{own}"):
+        if own and name in table.schema.names:
+            return name
+    for kind in ("kappa", "unc"):
+        found = [name for name in table.schema.names if name.startswith(f"{kind}_")]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(f"{table.path} has several {kind} columns; choose one with --column: {', '.join(found)}")
+    numbers = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+    raise InputError(
+        f"{table.path} has no kappa column and no unc column; score it first, or name a column of numbers with "
+        f"--column (such as: {', '.join(numbers) or 'none here'})"
+    )
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Columns of numbers that a plan goes by: ``score`` ranks, ``quality`` guards; losses for rho- and small-loss."""
+
+    score: Signal | None = None
+    quality: Signal | None = None
+    loss: str | None = None
+    holdout_loss: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read."""
+        ranks = [each.column for each in (self.score, self.quality) if each]
+        return tuple(dict.fromkeys([*ranks, *(name for name in (self.loss, self.holdout_loss) if name)]))
+
+
+BEST = "kappa_visimsiam"  # of several, the one that told copies and originals apart best (docs/dedup.md)
+
+
+def kappa_of(table: Table) -> str | None:
+    """Return the kappa of a table: of the model's own method, else the best that was measured, else the only one.
+
+    None where there is none, or several of which none is better than the others.
+    """
+    kappas = [name for name in table.schema.names if name.startswith("kappa_")]
+    model = table.metadata.get("model")
+    own = f"kappa_{model.get('method')}" if isinstance(model, dict) else ""
+    for name in (own, BEST):
+        if name in kappas:
+            return name
+    return kappas[0] if len(kappas) == 1 else None

@@ -1,0 +1,164 @@
+"""Vectors of a table's rows as one array, which may be larger than the memory."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.tables.table import embedding_matrix
+from scoring.errors import InputError
+
+IN_MEMORY = 2 << 30  # bytes of one kind of vectors; more of them live in a file that is gone when the run is
+BLOCK = 65_536  # rows at a time
+
+
+def space(n: int, width: int, kind: np.dtype) -> NDArray:
+    """Return zeros, shape (n, width): in memory or, where they are many, in a file without a name.
+
+    Raises:
+        InputError: if the disk of the temporary folder has no room for them.
+    """
+    size = n * width * kind.itemsize
+    if size <= IN_MEMORY:
+        return np.zeros((n, width), kind)
+    with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
+        _take_room(file.fileno(), size)
+        return np.memmap(file, kind, "w+", shape=(n, width))
+
+
+def _take_room(handle: int, size: int) -> None:
+    """Have the disk set the bytes aside, for a mapping that finds it full later on kills the process."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as error:
+        raise InputError(
+            f"{tempfile.gettempdir()} has no room for {size / 1e9:,.1f} GB of vectors ({error.strerror}); "
+            "name a folder on a larger disk in the environment variable TMPDIR"
+        ) from None
+
+
+def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
+    """Return some rows, in the order given, moved together in blocks; no copy where they are all, in their order.
+
+    Args:
+        vectors: shape (N, D).
+        rows: shape (M,).
+    """
+    if np.array_equal(rows, np.arange(len(vectors))):
+        return vectors
+    found = space(len(rows), vectors.shape[1], vectors.dtype)
+    for start in range(0, len(rows), BLOCK):
+        found[start : start + BLOCK] = vectors[rows[start : start + BLOCK]]
+    return found
+
+
+class Embeddings:
+    """Embeddings under construction, a batch at a time; how long they are the first of them tells.
+
+    Args:
+        n: rows in all.
+        path: of the table, for messages.
+    """
+
+    def __init__(self, n: int, path: Path) -> None:
+        self.n, self.path = n, path
+        self.matrix: NDArray[np.floating] | None = None
+
+    def add(self, column: pa.Array, here: slice) -> None:
+        """Take the embeddings of some rows; those are added in order.
+
+        Raises:
+            InputError: if they are no lists of numbers, or not as long as those before.
+        """
+        part = embedding_matrix(column)
+        width = part.shape[1]
+        if not width:  # lists of any length, of which this batch has none
+            part = np.full((len(part), 1 if self.matrix is None else self.matrix.shape[1]), np.nan, np.float32)
+        elif self.matrix is None:
+            self.matrix = space(self.n, width, np.dtype(np.float16 if part.itemsize == 2 else np.float32))
+            self.matrix[: here.start] = np.nan
+        if self.matrix is None:
+            return
+        if part.shape[1] != self.matrix.shape[1]:
+            raise InputError(
+                f"expected embeddings of one length in {self.path}, got {self.matrix.shape[1]} and {width}; score all "
+                "rows with one model"
+            )
+        self.matrix[here] = part if part.itemsize < 8 else shortened(part)
+
+    def done(self, ok: NDArray[np.bool_]) -> tuple[NDArray[np.floating], dict[str, int]]:
+        """Return the embeddings, zero where there is none to compare, and how many of those ``ok`` marks are so."""
+        matrix = np.full((self.n, 1), np.nan, np.float32) if self.matrix is None else self.matrix
+        n_zero = n_wild = 0
+        for start in range(0, self.n, BLOCK):
+            part, scored = matrix[start : start + BLOCK], ok[start : start + BLOCK]
+            wild = ~np.isfinite(part).all(1)
+            if wild.any():
+                part[wild] = 0
+            n_wild += int((wild & scored).sum())
+            n_zero += int((scored & ~wild & ~part.any(1)).sum())
+        odd = {"an embedding that is missing, NaN or infinite": n_wild, "an embedding of zeros": n_zero}
+        return matrix, {what: n for what, n in odd.items() if n}
+
+
+def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Rows in float32, whose range is smaller: divided by their largest number, for only directions count."""
+    largest = np.abs(matrix).max(1, keepdims=True)
+    short = np.divide(matrix, largest, out=matrix.copy(), where=np.isfinite(largest) & (largest > 0))
+    with np.errstate(over="ignore"):
+        return short.astype(np.float32)
+
+
+BLOCK = 8_192  # rows at a time
+
+
+WORD = 4  # bytes that are one number of the sum
+
+
+def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
+    """Return a hash of the stored bytes of each row, the same on any machine.
+
+    The sum, modulo 2^64, of the row's 32-bit words times fixed odd numbers of 64 bits, and of its type and width. A
+    row of which one word changed always has another hash; other rows have the same one by chance alone, once in about
+    2^32 to 2^64 pairs. It finds mistakes and damage; it is no seal against a forger.
+
+    Args:
+        vectors: shape (N, D), any float type; may be a memory map.
+
+    Returns:
+        Shape (N,), uint64.
+
+    >>> rows = np.eye(2, dtype=np.float32)
+    >>> bool(vector_hashes(rows)[0] == vector_hashes(rows[:1])[0])
+    True
+    >>> bool(vector_hashes(rows)[0] == vector_hashes(rows)[1])
+    False
+    """
+    n, width = vectors.shape
+    kind = vectors.dtype.newbyteorder("<")
+    n_bytes = width * kind.itemsize
+    n_words = -(-n_bytes // WORD)
+    factors = _odd_numbers(n_words + 2)
+    of_shape = (factors[-2:] * np.array([kind.itemsize, width], np.uint64)).sum()
+    found = np.empty(n, np.uint64)
+    for start in range(0, n, BLOCK):
+        rows = np.ascontiguousarray(vectors[start : start + BLOCK], kind)
+        data = rows.view(np.uint8).reshape(len(rows), n_bytes)
+        if n_bytes % WORD:
+            data = np.pad(data, ((0, 0), (0, WORD - n_bytes % WORD)))
+        words = np.ascontiguousarray(data).view("<u4").astype(np.uint64)  # (B, W)
+        found[start : start + BLOCK] = words @ factors[:n_words] + of_shape
+    return found
+
+
+def _odd_numbers(n: int) -> NDArray[np.uint64]:
+    """Return n odd numbers without a pattern, shape (n,): the outputs of SplitMix64 from 0, their last bit set."""
+    z = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))) | np.uint64(1)

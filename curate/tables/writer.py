@@ -1,0 +1,124 @@
+"""The one way to write a table: sealed, checked, given its name at the end."""
+
+import io
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.version import __version__, columns
+from curate.tables.table import BATCH_BYTES, METADATA_KEY, PLAIN_COLUMNS, ROW_GROUP_ROWS, _is_text
+from scoring.atomic import AtomicFile
+
+
+class TableWriter:
+    """Writes one Parquet file: page checksums, fixed settings, its name only once it is complete.
+
+    Equal rows give equal bytes, however they are split over calls, as long as a row group (32,768 rows)
+    stays under 64 MB; larger rows close their group early, at the end of a call.
+
+    Args:
+        path: the final name; its folder must exist.
+        schema: Arrow schema; its own metadata is kept beside ours, except pandas' index notes.
+        metadata: JSON values: ``kind`` is required; ``curate`` (version) and ``columns`` are filled in.
+        overwrite: replace a file that is there already.
+
+    Raises:
+        InputError: if the path exists or the place refuses; see ``AtomicFile``.
+    """
+
+    def __init__(
+        self, path: str | Path, schema: pa.Schema, metadata: dict[str, Any], *, overwrite: bool = False
+    ) -> None:
+        described = {"curate": __version__, "columns": columns.describe_all(schema.names), **metadata}
+        if "kind" not in described:
+            raise ValueError("metadata needs a 'kind', such as 'scores'")
+        kept = {key: value for key, value in (schema.metadata or {}).items() if key not in (b"pandas", METADATA_KEY)}
+        text = json.dumps(described, sort_keys=True, ensure_ascii=False)
+        self.schema = schema.with_metadata({**kept, METADATA_KEY: text.encode()})
+        self.n_rows = 0
+        self.file = AtomicFile(path, overwrite=overwrite)
+        self._waiting: list[pa.Table] = []
+        self._n_waiting = 0
+        try:
+            self._writer = pq.ParquetWriter(self.file, self.schema, **_settings(schema))
+        except BaseException:
+            self.file.discard()
+            raise
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Append rows whose columns have the names, order and types of ``schema``.
+
+        Raises:
+            ValueError: if they have not.
+            InputError: if the place refuses.
+        """
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        if table.schema.remove_metadata() != self.schema.remove_metadata():
+            raise ValueError(f"rows have the schema {table.schema}, expected {self.schema}")
+        self.n_rows += table.num_rows
+        self._waiting.append(table)
+        self._n_waiting += table.num_rows
+        if self._n_waiting >= ROW_GROUP_ROWS or sum(part.nbytes for part in self._waiting) >= BATCH_BYTES:
+            self._write_groups(everything=False)
+
+    def _write_groups(self, *, everything: bool) -> None:
+        table = pa.concat_tables(self._waiting) if self._waiting else self.schema.empty_table()
+        large = table.nbytes >= BATCH_BYTES and table.num_rows <= ROW_GROUP_ROWS
+        n_now = table.num_rows if everything or large else table.num_rows // ROW_GROUP_ROWS * ROW_GROUP_ROWS
+        if n_now:
+            self._writer.write_table(table.slice(0, n_now).combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+        rest = table.slice(n_now)
+        self._waiting = [rest] if rest.num_rows else []
+        self._n_waiting = rest.num_rows
+
+    def seal(self) -> None:
+        """Write what waits and the footer, and flush to the disk; the name comes with ``commit_together``."""
+        if self._writer.is_open:
+            self._write_groups(everything=True)
+            self._writer.close()
+        self.file.seal()
+
+    def discard(self) -> None:
+        """Remove what was written; the final name is not touched."""
+        self._waiting = []
+        self._writer.is_open = False  # or its destructor would write a footer to a closed file
+        self.file.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.seal()
+                self.file.publish()
+        finally:
+            self.discard()
+
+
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    """Pinned Parquet settings: zstd for all but embeddings, dictionaries only for text that may repeat."""
+    buffer = io.BytesIO()
+    pq.write_table(schema.empty_table(), buffer)
+    leaves = pq.ParquetFile(buffer).schema
+    paths = [leaves.column(i).path for i in range(len(leaves))]
+    repeats = [f.name for f in schema if _is_text(f.type) and f.name not in PLAIN_COLUMNS]
+    packed = {field.name for field in schema if pa.types.is_fixed_size_list(field.type)}
+    return {
+        "version": "2.6",
+        "compression": {path: "NONE" if path.split(".", 1)[0] in packed else "ZSTD" for path in paths},
+        "compression_level": {path: 3 for path in paths if path.split(".", 1)[0] not in packed},
+        "use_dictionary": repeats or False,
+        "write_statistics": [path for path in paths if path.split(".", 1)[0] not in packed],
+        "data_page_size": 1 << 20,
+        "data_page_version": "1.0",
+        "write_page_checksum": True,
+        "write_page_index": False,
+        "store_schema": True,
+    }

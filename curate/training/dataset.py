@@ -1,0 +1,188 @@
+"""A source of images -> what a training run or a cache reads."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from curate.manifest import Manifest
+    from scoring.images import Preprocessing
+    from trainers.cache import CachedFeatures
+    from trainers.config import TrainConfig
+    from trainers.data import TrainingSet
+
+MOST_WHOLE = 2.0**53  # up to which a float64 holds every whole number
+
+
+def open_source(data: Sequence[str], limit: int | None, label_from_folder: bool) -> "Manifest":
+    """Return the manifest of one source, or of several together."""
+    from curate.manifest import SourceOptions, open_manifest
+
+    options = SourceOptions(limit=limit, label_from_folder=label_from_folder)
+    return open_manifest(data[0] if len(data) == 1 else list(data), options)
+
+
+def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
+    """Return the class of each image.
+
+    Raises:
+        InputError: if there is no such column, it does not hold classes, or nothing.
+    """
+    if label not in manifest.schema.names:
+        columns = ", ".join(manifest.schema.names)
+        raise InputError(
+            f"{method} needs labels, and there is no column {label!r} (columns: {columns}); "
+            "name one with --label, or use --label-from-folder"
+        )
+    from trainers.data import is_missing
+
+    labels = class_column(manifest, label).to_pylist()
+    if all(map(is_missing, labels)):
+        raise InputError(
+            f"{method} needs labels, and none of {len(labels):,} images has one in {label!r}; "
+            "expected a sub-folder for each class, or another column (--label)"
+        )
+    return labels
+
+
+def class_column(manifest: "Manifest", label: str) -> "pa.Array":
+    """Return a column of classes as text or whole numbers, shape (N,): what training reads and a cache stores.
+
+    Text and whole numbers stay. Truth values become the text "true" and "false". Whole numbers stored as floats, as a
+    column with gaps often is, become whole numbers again, and NaN becomes null.
+
+    Raises:
+        InputError: if the column holds anything else.
+    """
+    import pyarrow as pa
+
+    from curate.tables.digests import is_text, plain
+
+    column = plain(manifest.rows(0, manifest.n_rows).column(label).combine_chunks())
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return column
+    if is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return column.cast(pa.string())
+    if pa.types.is_floating(kind):
+        return _whole(column, label)
+    raise InputError(
+        f"expected one class an image in {label!r}, got {kind}; name a column of text, whole numbers or truth values "
+        "with --label"
+    )
+
+
+def _whole(column: "pa.Array", label: str) -> "pa.Array":
+    """Return floats as whole numbers, null for NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = column.cast(pa.float64())
+    values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+    is_class = pc.and_(pc.equal(values, pc.trunc(values)), pc.less_equal(pc.abs(values), MOST_WHOLE))
+    wrong = values.filter(pc.invert(is_class))
+    if len(wrong):
+        raise InputError(
+            f"expected classes in {label!r}, got numbers with fractions ({len(wrong):,} of {len(values):,}, such as "
+            f"{wrong[0].as_py():g}); name the column of classes with --label"
+        )
+    return values.cast(pa.int64())
+
+
+def losses_of(manifest: "Manifest", column: str) -> list[float | None]:
+    """Return the loss that the user computed for each image.
+
+    Raises:
+        InputError: if there is no such column, or it does not hold numbers.
+    """
+    import pyarrow as pa
+
+    if column not in manifest.schema.names:
+        raise InputError(
+            f"there is no column {column!r} to take losses from (columns: {', '.join(manifest.schema.names)}); "
+            "name one with --loss-column"
+        )
+    kind = manifest.schema.field(column).type
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        raise InputError(f"expected numbers in the column of losses {column!r}, got {kind}; name another")
+    return manifest.rows(0, manifest.n_rows).column(column).to_pylist()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run is trained on.
+
+    Attributes:
+        data: images in memory, or a cache of features.
+        description: one line for people.
+        digest: changes when the input does.
+    """
+
+    data: "TrainingSet | CachedFeatures"
+    description: str
+    digest: str
+
+
+def image_inputs(
+    config: "TrainConfig", typed: dict[str, Any], preprocessing: "Preprocessing", line: Callable[[str], None]
+) -> Inputs:
+    """Return the images that were named, decoded and in memory, and say what was left out.
+
+    Raises:
+        InputError: if there are fewer than a batch, or they lack the labels or losses that the method reads.
+    """
+    from trainers.data import load_training_set, require_batch
+    from trainers.methods import METHODS
+
+    kind = METHODS[config.method]
+    manifest = open_source(typed["data"], typed["limit"], typed["label_from_folder"])
+    line(manifest.description)
+    labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(config) else None
+    column = kind.reads_losses(config)
+    losses = None if column is None else losses_of(manifest, column)
+    if manifest.n_rows >= 2:  # fewer are none to train on, whatever the batch, and are told so below
+        require_batch(manifest.n_rows, config.batch_size)
+    images = load_training_set(
+        manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses
+    )
+    say_failures(images.failures, line)
+    return Inputs(images, manifest.description, manifest.digest)
+
+
+def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable[[str], None]) -> Inputs:
+    """Return a cache as what a run is trained on, and say what it is.
+
+    Raises:
+        InputError: if it lacks the labels or losses that the method reads.
+    """
+    from trainers.methods import METHODS
+
+    kind, columns = METHODS[config.method], cache.about["columns"]
+    if kind.reads_labels(config) and cache.labels is None:
+        why = f"some of {columns['label']!r} are missing" if columns.get("label") else "it was made without"
+        raise InputError(
+            f"{config.method} needs labels, and {cache.folder} has none for all images ({why}); make a cache of "
+            "labelled images: curate cache ... --label COLUMN"
+        )
+    column = kind.reads_losses(config)
+    if column is not None and columns.get("loss") != column:
+        raise InputError(
+            f"{cache.folder} holds losses from {columns.get('loss') or 'no column'}, not from {column!r}; make a cache "
+            f"with curate cache ... --loss-column {column}"
+        )
+    size = f"{cache.epoch_bytes / 1e9:.2g} GB of memory each"
+    line(f"{cache.folder}: {cache.n:,} images, {cache.about['epochs']} epochs of features {cache.width} wide, {size}")
+    return Inputs(cache, cache.about["data"], cache.digest)
+
+
+def say_failures(failures: dict[str, int], line: Callable[[str], None]) -> None:
+    """Say how many images could not be read, and why."""
+    from curate.manifest.names import some
+
+    if failures:
+        kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(failures.items()))
+        line(f"left out {some(sum(failures.values()), 'image')} that cannot be read: {kinds}")

@@ -1,0 +1,177 @@
+"""The command line as a whole: help, speed, mistakes, exit codes."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from curate import __version__
+from curate.cli import app, user_errors
+from curate.commands.report import one_line
+from scoring.errors import InputError
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("torch", "timm", "polars", "pyarrow", "numpy", "PIL")
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def python(code, *args, **options):
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, args)], cwd=ROOT, capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_help_lists_the_commands_in_order():
+    help_text = run("--help").output
+    places = [help_text.index(f"\n  {name} ") for name in ("filter", "info", "verify")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("command", ["filter", "info", "verify"])
+def test_the_help_of_a_command_is_an_imperative_line_with_examples(command):
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Example:" in result.output
+    assert f"\n      curate {command} " in result.output  # each on a line of its own, to paste
+
+
+@pytest.mark.parametrize("command", [(), ("filter",), ("info",), ("verify",)])
+def test_no_arguments_show_help(command):
+    assert "Usage:" in run(*command).output
+
+
+def test_the_version_is_one_line():
+    result = run("--version")
+    assert result.output == f"curate {__version__}\n"
+    assert result.exit_code == 0
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys, curate, curate.cli\n"
+        "try:\n    curate.cli.app(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    assert python(code).stdout.splitlines()[-1] == "[]"
+
+
+def test_help_takes_at_most_three_times_as_long_as_importing_typer():
+    def best(code):
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            python(code, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    base = best("import typer")
+    assert best("import sys; sys.argv = ['curate', '--help']; from curate.cli import main; main()") < 3 * base
+
+
+def test_an_unknown_command_gets_a_suggestion_and_exit_2():
+    result = run("filtr")
+    assert result.exit_code == 2
+    assert "Did you mean 'filter'?" in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "code"),
+    [
+        (InputError("expected a, got b; do c"), "error: expected a, got b; do c", 1),
+        (KeyboardInterrupt(), "interrupted; every file that was finished is kept", 130),
+        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "error: No space left on device (/x/y)", 1),
+        (PermissionError(errno.EACCES, "Permission denied", "/x/y"), "error: Permission denied (/x/y)", 1),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), "", 1),
+        (OSError(errno.EROFS, "Read-only file system", "/x/y"), "error: Read-only file system (/x/y)", 1),
+    ],
+)
+def test_a_mistake_is_at_most_one_line_and_an_exit_code(error, words, code):
+    def command():
+        raise error
+
+    small = typer.Typer()
+    small.command()(user_errors(command))
+    result = CliRunner().invoke(small, [])
+    assert result.exit_code == code
+    assert result.stderr.startswith(words)
+    assert result.stderr.count("\n") == (1 if words else 0)
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), OSError(errno.EBADF, "Bad file descriptor")])
+def test_a_bug_keeps_its_traceback(error):
+    def command():
+        raise error
+
+    small = typer.Typer()
+    small.command()(user_errors(command))
+    assert CliRunner().invoke(small, []).exception is error
+
+
+def test_control_characters_of_a_name_cannot_reach_the_terminal():
+    assert one_line("a\nb\x1b[31m\r\u202ec") == "a\\nb\\x1b[31m\\r\\u202ec"
+    assert one_line("Grüße 日本 \udcff") == "Grüße 日本 \\udcff"
+    result = run("info", "no\x1b[31m\nfile.parquet")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "\x1b" not in result.stderr
+
+
+def test_a_reader_that_goes_away_is_met_with_silence(tmp_path):
+    code = "import sys; from curate.cli import main; main()"
+    make = (
+        "import sys; from curate.tables.table import TableWriter; import pyarrow as pa\n"
+        "schema = pa.schema([(f'column_{i}', pa.int8()) for i in range(3000)])\n"
+        "with TableWriter(sys.argv[1], schema, {'kind': 'scores'}):\n    pass"
+    )
+    assert python(make, tmp_path / "wide.parquet").returncode == 0
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "info", str(tmp_path / "wide.parquet"), "--json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() in (0, 1)  # 0 where the system took the whole text before it saw the end
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_with_its_exit_code_and_leaves_no_temporary_file(tmp_path, number, code):
+    script = (
+        "import sys, time\n"
+        "from curate import cli\n"
+        "from scoring.atomic import AtomicFile\n"
+        "def command():\n"
+        "    with AtomicFile(sys.argv[1]) as file:\n"
+        "        file.write(b'half')\n"
+        "        print('ready', flush=True)\n"
+        "        time.sleep(30)\n"
+        "cli.app = lambda: None\n"
+        "cli.main()\n"
+        "import typer\n"
+        "try:\n    cli.user_errors(command)()\n"
+        "except typer.Exit as stop:\n    sys.exit(stop.exit_code)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "out")],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []

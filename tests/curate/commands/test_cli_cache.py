@@ -1,0 +1,313 @@
+"""``curate cache`` and ``curate train --cached`` as typed."""
+
+import datetime
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.training.dataset import class_column, labels_of, open_source
+from scoring.checkpoint import load_model, read_header, save_checkpoint
+from trainers.cache import open_cache
+from trainers.data import number_labels
+
+HEAD = ["--batch-size", "8", "--epochs", "3", "--device", "cpu"]
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Sixteen images in two classes, one broken, and a list that knows a loss for each."""
+    folder = tmp_path_factory.mktemp("photos")
+    generator = np.random.default_rng(0)
+    rows = []
+    for kind in ("cat", "dog"):
+        (folder / kind).mkdir()
+        for i in range(8):
+            pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((40, 40)).save(folder / kind / f"{i}.png")
+            rows.append({"path": f"{kind}/{i}.png", "label": kind, "mine": i / 7})
+    (folder / "cat" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    pl.DataFrame(rows).write_csv(folder / "list.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cache(photos, tiny_checkpoint, tmp_path_factory):
+    """A cache that the command line made, and what it said."""
+    out = tmp_path_factory.mktemp("cache") / "f"
+    result = run("cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "--epochs", 3, "-o", out,
+                 "--device", "cpu", "--corrupt", "0.5")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return out, result.stderr
+
+
+def test_a_cache_says_what_it_holds_and_what_it_left_out(cache, tiny_checkpoint):
+    out, said = cache
+    assert "left out 1 image that cannot be read: 1 corrupt" in said
+    assert f"3 epochs of 16 images: {out}" in said
+    note = json.loads((out / "cache.json").read_text())
+    assert note["made_from"] == {"digest": read_header(tiny_checkpoint)["digest"], "name": str(tiny_checkpoint)}
+    assert note["recipe"]["augmentation"]["corrupt"] == 0.5
+    assert note["recipe"]["augmentation"]["scale"] == [0.08, 1.0]
+    assert pl.read_parquet(out / "epoch-000002.parquet").columns == ["key", "label", "features"]
+    assert pl.read_parquet(out / "epoch-000002.parquet")["label"].to_list() == ["cat"] * 8 + ["dog"] * 8
+
+
+def test_repeating_the_command_does_nothing_and_more_epochs_are_added(cache, photos, tiny_checkpoint, tmp_path):
+    out = shutil.copytree(cache[0], tmp_path / "f")
+    args = ["cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "-o", out, "--device", "cpu"]
+    args += ["--corrupt", "0.5"]
+    again = run(*args, "--epochs", 3)
+    assert again.exit_code == 0, again.output
+    assert "is complete already: 3 epochs; nothing to do" in again.stderr
+    assert "going on: 3 of 4 epochs are there" in run(*args, "--epochs", 4).stderr
+    refused = run(*args, "--epochs", 4, "--seed", 1)
+    assert refused.exit_code == 1
+    assert "holds a cache with recipe seed = 0, this one has 1" in refused.stderr
+
+
+def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, photos, tiny_checkpoint, tmp_path):
+    two, three = tmp_path / "two.safetensors", tmp_path / "three.safetensors"
+    first = run("train", "losspred", "--cached", cache[0], "--backbone", tiny_checkpoint, "-o", two, *HEAD)
+    assert first.exit_code == 0, first.output
+    assert "kept as they are: visimsiam" in first.stderr
+    assert "16 images, 3 epochs of features 512 wide" in first.stderr
+    second = run("train", "mcinfonce", "--cached", cache[0], "--backbone", two, "-o", three, *HEAD)
+    assert second.exit_code == 0, second.output
+    card = read_header(three)
+    assert set(card["heads"]) == {"visimsiam", "losspred", "mcinfonce"}
+    assert card["training"]["recipe"]["augmentation"]["corrupt"] == 0.5
+    assert card["training"]["start"]["digest"] == read_header(two)["digest"]
+    for model, name in ((tiny_checkpoint, "one"), (three, "three")):
+        assert (
+            run("score", photos, "-o", tmp_path / f"{name}.parquet", "--model", model, "--device", "cpu").exit_code == 0
+        )
+    one, all_three = pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "three.parquet")
+    assert one["kappa_visimsiam"].equals(all_three["kappa_visimsiam"])
+    assert one["embedding"].equals(all_three["embedding"])
+    assert all_three["unc_losspred"].drop_nulls().min() > 0
+    assert all_three["kappa_mcinfonce"].drop_nulls().len() == 16
+    kept = run("filter", tmp_path / "three.parquet", "--keep-top", 4, "-o", tmp_path / "k.parquet")
+    assert kept.exit_code == 0, kept.output
+    assert "kappa_mcinfonce" in kept.stderr  # of three scores, that of the model's own method
+
+
+def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_path):
+    args = ["cache", photos / "list.csv", "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 2]
+    assert run(*args, "-o", tmp_path / "f", "--loss-column", "mine").exit_code == 0
+    out = tmp_path / "m.safetensors"
+    common = ["train", "losspred", "--cached", tmp_path / "f", "--backbone", tiny_checkpoint, "-o", out, *HEAD]
+    result = run(*common, "--loss-column", "mine", "--form", "l2")
+    assert result.exit_code == 0, result.output
+    assert read_header(out)["training"]["recipe"]["losspred"]["loss_column"] == "mine"
+    wrong = run(*common, "--loss-column", "theirs", "--overwrite")
+    assert "holds losses from mine, not from 'theirs'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["losspred", "--backbone", "other.safetensors"], "and other.safetensors is another model (backbone "),
+        (["losspred"], "which does not ship; name it with --backbone"),
+        (["losspred", "--backbone", "resnet10t"], "got 'resnet10t' with random weights"),
+        (["losspred", "--backbone", "m.safetensors", "--corrupt", "0.1"], "--corrupt is for images"),
+        (["visimsiam", "--backbone", "m.safetensors", "--n-small", "2"], "--n-small is for images"),
+        (
+            ["losspred", "--backbone", "m.safetensors", "--form", "l2", "--no-stop-gradient"],
+            "--no-stop-gradient is for a backbone that moves, and --cached holds it as it is",
+        ),
+        (["losspred", "--backbone", "m.safetensors", "--trunk-lr", "0.1"], "--trunk-lr is for a backbone that moves"),
+        (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for a backbone"),
+        (
+            ["losspred", "--backbone", "m.safetensors", "--freeze", "--form", "l2", "--no-stop-gradient"],
+            "--no-stop-gradient is for a backbone that moves, and --freeze holds it as it is",
+        ),
+        (["losspred", "--backbone", "m.safetensors", "--size", "64"], "expected views of 32 pixels, got --size 64"),
+        (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),
+        (["losspred", "--backbone", "m.safetensors", "--kappa", "norm"], "losspred does not read it"),
+        (["supervised", "--cached", "plain", "--backbone", "m.safetensors"], "needs labels, and plain has none"),
+        (["mcinfonce", "--cached", "plain", "--backbone", "m.safetensors"], "plain has 1 to give"),
+        (["losspred", "--cached", "one", "--backbone", "m.safetensors"], "all 8 images are of class 'cat'"),
+        (["losspred", "--cached", "damaged", "--backbone", "m.safetensors"], "epoch-000001.parquet is damaged"),
+        (["losspred", "--cached", "cut", "--backbone", "m.safetensors"], "is incomplete: it holds 2 of 3 epochs"),
+        (["losspred", "--cached", "photos", "--backbone", "m.safetensors"], "photos is not a cache of features"),
+    ],
+)
+def test_a_cache_that_does_not_serve_is_one_line(
+    cache, photos, tiny_checkpoint, others, tmp_path, monkeypatch, args, words
+):
+    monkeypatch.chdir(others)
+    args = args if "--cached" in args else [args[0], "--cached", "f", *args[1:]]
+    result = run("train", args[0], "-o", tmp_path / "out.safetensors", *HEAD, *args[1:])
+    assert result.exit_code == 1, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert words in errors[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def others(cache, photos, tiny_checkpoint, tmp_path_factory):
+    """Caches and models that do not fit, side by side."""
+    place = tmp_path_factory.mktemp("others")
+    shutil.copytree(cache[0], place / "f")
+    shutil.copy(tiny_checkpoint, place / "m.safetensors")
+    model, card = load_model(tiny_checkpoint)
+    with torch.no_grad():
+        next(model.backbone.parameters()).add_(1e-3)
+    save_checkpoint(place / "other.safetensors", model, card)
+    (place / "photos").symlink_to(photos)
+    common = ["--model", tiny_checkpoint, "--device", "cpu", "--epochs", 2]
+    assert run("cache", photos / "cat", "-o", place / "plain", *common).exit_code == 0
+    rows = pl.read_csv(photos / "list.csv").filter(pl.col("label") == "cat")
+    rows.with_columns(path=str(photos) + "/" + pl.col("path")).write_csv(place / "cats.csv")
+    assert run("cache", place / "cats.csv", "-o", place / "one", *common).exit_code == 0
+    shutil.copytree(cache[0], place / "damaged")
+    (place / "damaged" / "epoch-000001.parquet").write_bytes(b"PAR1")
+    shutil.copytree(cache[0], place / "cut")
+    (place / "cut" / "epoch-000001.parquet").unlink()
+    return place
+
+
+def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint, tmp_path, monkeypatch):
+    for place in ("scoring.checkpoint", "trainers.start"):
+        monkeypatch.setattr(f"{place}.shipped_models", lambda: {"trio": tiny_checkpoint})
+    out = tmp_path / "f"
+    made = run("cache", photos, "--label-from-folder", "--epochs", 2, "-o", out, "--device", "cpu")
+    assert made.exit_code == 0, made.output
+    result = run("train", "losspred", "--cached", out, "-o", tmp_path / "m.safetensors", *HEAD)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--model", "resnet10t"], "expected a checkpoint, a shipped model or timm:NAME"),
+        (["--model", "none.safetensors"], "found none at none.safetensors"),
+        (["--dtype", "float8"], "dtype must be one of float16, float32"),
+        (["--batch-size", "0"], "batch size must be between 1 and"),
+        (["--loss-column", "theirs"], "no column 'theirs' to take losses from"),
+        (["-o", "none/f"], "expected a folder for --out, and none does not exist"),
+    ],
+)
+def test_a_cache_that_cannot_be_made_is_one_line(photos, tiny_checkpoint, tmp_path, monkeypatch, args, words):
+    monkeypatch.chdir(tmp_path)
+    given = ["cache", photos, "--model", tiny_checkpoint, "-o", "f", "--device", "cpu"]
+    result = run(*given, *args)
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize("args", [[], ["photos", "--cached", "f"]])
+def test_neither_images_nor_a_cache_or_both_is_bad_usage(args, tmp_path):
+    result = run("train", "losspred", *args, "-o", tmp_path / "m.safetensors")
+    assert result.exit_code == 2
+    assert "--cached FOLDER, and not both" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--label", "mine"], "holds labels from label, not from 'mine'; leave --label out, or make a cache"),
+        (["--label-from-folder"], "--label-from-folder is for images, and a cache has its views already"),
+    ],
+)
+def test_a_class_that_the_cache_does_not_hold_is_refused_and_not_passed_over(
+    cache, tiny_checkpoint, tmp_path, options, said
+):
+    result = run("train", "losspred", "--cached", cache[0], "--backbone", tiny_checkpoint,
+                 "-o", tmp_path / "m.safetensors", *options, *HEAD)  # fmt: skip
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_fewer_epochs_than_there_are_leave_the_cache_and_its_count_as_they_are(cache, photos, tiny_checkpoint):
+    out = cache[0]
+    before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
+    result = run("cache", photos, "--label-from-folder", "--model", tiny_checkpoint, "--epochs", 1, "-o", out,
+                 "--device", "cpu", "--corrupt", "0.5")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert f"3 epochs of 16 images: {out}" in result.stderr
+    assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
+
+
+def test_a_cache_is_not_made_where_a_file_is(photos, tiny_checkpoint, tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    result = run("cache", photos, "--model", tiny_checkpoint, "--epochs", 1, "-o", taken, "--device", "cpu")
+    assert result.exit_code == 1
+    assert f"expected a folder for --out, and {taken} is a file; choose another --out" in result.stderr
+    assert taken.read_text() == "mine"
+
+
+CLASSES = {  # column -> the classes that it holds
+    "truth": (pl.Series([True, False] * 8), ["false", "true"]),
+    "gaps": (pl.Series([3.0, 20.0] * 8, dtype=pl.Float32), ["3", "20"]),
+    "kinds": (pl.Series(["b", "a"] * 8, dtype=pl.Categorical), ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_cache_and_training_from_images_take_the_same_labels(photos, tiny_checkpoint, tmp_path, name):
+    values, classes = CLASSES[name]
+    rows = pl.read_csv(photos / "list.csv").drop("label").with_columns(values.alias(name))
+    table = tmp_path / "t.parquet"
+    rows.with_columns(path=str(photos) + "/" + pl.col("path")).write_parquet(table)
+    manifest = open_source([str(table)], None, False)
+    assert class_column(manifest, name).to_pylist() == labels_of(manifest, name, "losspred")
+    made = run("cache", table, "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 1, "--label", name,
+               "-o", tmp_path / "f")  # fmt: skip
+    assert made.exit_code == 0, made.output
+    cache = open_cache(tmp_path / "f")
+    assert cache.classes == classes
+    assert number_labels(labels_of(manifest, name, "losspred"))[0].tolist() == cache.labels.tolist()
+
+
+@pytest.mark.parametrize("command", ["cache", "train"])
+def test_fractions_and_dates_are_no_classes_for_a_cache_nor_for_training(photos, tiny_checkpoint, tmp_path, command):
+    rows = pl.read_csv(photos / "list.csv").with_columns(path=str(photos) + "/" + pl.col("path"))
+    day = pl.Series([datetime.date(2020, 1, 1)] * 16)
+    rows.with_columns(day=day, far=pl.lit(1e300)).write_parquet(tmp_path / "t.parquet")
+    first = {"cache": ["cache", "--model"], "train": ["train", "supervised", "--backbone"]}[command]
+    out = ["-o", tmp_path / ("f" if command == "cache" else "f.safetensors")]
+    for label, words in {
+        "mine": "expected classes in 'mine', got numbers with fractions (12 of 16, such as 0.142857)",
+        "far": "got numbers with fractions (16 of 16, such as 1e+300)",
+        "day": "expected one class an image in 'day', got date32[day]; name a column of text, whole numbers or truth",
+    }.items():
+        result = run(*first, tiny_checkpoint, tmp_path / "t.parquet", "--label", label, "--device", "cpu", *out)
+        assert result.exit_code == 1, result.output
+        assert words in result.stderr
+
+
+def test_the_denominator_and_the_pairs_of_draws_can_be_typed(cache, tiny_checkpoint, tmp_path):
+    common = ["train", "mcinfonce", "--cached", cache[0], "--backbone", tiny_checkpoint, *HEAD]
+    losses = {}
+    for name, options in {
+        "default": [], "the same": ["--cross", "--denominator", "eq7"], "step": ["--in-step"],
+        "authors": ["--denominator", "authors"],
+    }.items():  # fmt: skip
+        out = tmp_path / f"{name}.safetensors"
+        result = run(*common, "-o", out, *options)
+        assert result.exit_code == 0, result.output
+        losses[name] = read_header(out)["metrics"]["loss"]
+    assert losses["default"] == losses["the same"]
+    assert len(set(losses.values())) == 3
+    recipe = read_header(tmp_path / "step.safetensors")["training"]["recipe"]["contrastive"]
+    assert recipe["cross"] is False
+    wrong = run(*common, "-o", tmp_path / "w.safetensors", "--denominator", "eq8")
+    assert wrong.exit_code == 1
+    assert "denominator must be one of eq7, authors, negatives, got 'eq8'" in wrong.stderr

@@ -1,0 +1,346 @@
+"""``curate dedup`` as typed."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.tables.signatures import signature_array
+from curate.tables.writer import TableWriter
+from scoring.images.signature import signature
+
+N = 12
+NAMES = ["unique.decisions.parquet", "unique.groups.parquet", "unique.parquet", "unique.receipt.json"]
+
+
+def lists(rows, width=4):
+    return pa.array(rows, pa.list_(pa.field("element", pa.float32(), nullable=False), width))
+
+
+def columns(prefix="k", model="a" * 64):
+    """Twelve rows: 0 to 3 have equal bytes; 4, 5 and 6 near hashes; 7 failed."""
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(N, 4)).astype("f4")
+    table = {
+        "key": [f"{prefix}{i}" for i in range(N)],
+        "sha256": [f"{prefix}{i // 4 if i < 4 else i}" for i in range(N)],
+        "phash": pa.array(
+            [int(code) for code in generator.integers(2**40, 2**62, 4)]
+            + [0b0, 0b1, 0b11]
+            + [int(code) for code in generator.integers(2**40, 2**62, 5)],
+            pa.uint64(),
+        ),
+        "embedding": lists(vectors.tolist()),
+        "kappa_a": pa.array(np.arange(N), pa.float32()),
+        "label": ["cat", "cat", "dog", None, "cat", "cat", "cat", "cat", "dog", "dog", None, "cat"],
+        "status": ["ok"] * 7 + ["broken"] + ["ok"] * 4,
+    }
+    return table, {"kind": "scores", "model": {"digest": model, "method": f"m{model[0]}"}}
+
+
+def write(path, table, metadata=None):
+    table = pa.table(table)
+    with TableWriter(path, table.schema, metadata or {"kind": "scores"}) as writer:
+        writer.write(table)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    write(tmp_path / "scores.parquet", *columns())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def test_the_end_says_what_happened_and_where_it_is(folder):
+    before = (folder / "scores.parquet").read_bytes()
+    result = run("dedup", "scores.parquet", "--finder", "bytes", "--finder", "hash", "-o", "unique.parquet")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    lines = [line.split() for line in result.stderr.splitlines()]
+    assert ["rows", "in", "12"] in lines
+    assert ["kept", "6"] in lines
+    assert ["dropped", "3", "bytes"] in lines
+    assert ["dropped", "2", "hash", "<=", "2"] in lines
+    assert ["failed", "1", "broken"] in lines
+    assert ["groups", "2", "the", "largest", "has", "4", "rows"] in lines
+    assert "1 group carries different labels" in result.stderr
+    for name in NAMES:
+        assert name in result.stderr
+    assert sorted(path.name for path in folder.iterdir()) == ["scores.parquet", *NAMES]
+    assert (folder / "scores.parquet").read_bytes() == before
+
+
+def test_the_most_certain_stays_where_labels_do_not_decide(folder):
+    run("dedup", "scores.parquet", "--finder", "bytes", "-o", "unique.parquet")
+    decisions = pl.read_parquet("unique.decisions.parquet")
+    assert decisions["decision"].to_list()[:4] == ["drop", "drop", "keep", "drop"]
+    assert decisions["kept_key"].to_list()[:4] == ["k2", "k2", None, "k2"]
+    assert decisions["reason"][0] == "the same as k2 by bytes"
+    run("dedup", "scores.parquet", "--finder", "bytes", "--keep", "certain", "-o", "unique.parquet", "--overwrite")
+    assert pl.read_parquet("unique.decisions.parquet")["decision"].to_list()[:4] == ["drop", "drop", "drop", "keep"]
+
+
+def test_json_is_alone_on_stdout_and_adds_up(folder):
+    result = run("dedup", "scores.parquet", "--finder", "hash", "--threshold", "1", "-o", "unique.parquet", "--json")
+    value = json.loads(result.stdout)
+    assert value["kept"] + value["dropped"] + value["failed"] == value["n_rows"] == N
+    assert value["dropped_by"] == {"hash <= 1": value["dropped"]}
+    assert value["subset"] == "unique.parquet"
+    assert json.loads(run("info", "unique.parquet", "--json").stdout)["kind"] == "subset"
+    assert json.loads(run("info", "unique.groups.parquet", "--json").stdout)["kind"] == "groups"
+
+
+def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
+    result = run("dedup", "scores.parquet", "--finder", "bytes", "--dry-run")
+    assert result.exit_code == 0
+    assert "would go: k0: the same as k2 by bytes" in result.stderr
+    assert "nothing was written" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
+
+
+def test_an_output_that_exists_is_refused_until_overwrite(folder):
+    args = ("dedup", "scores.parquet", "--finder", "bytes", "-o", "unique.parquet")
+    (folder / "unique.groups.parquet").write_text("mine")
+    result = run(*args)
+    assert result.exit_code == 1
+    assert "unique.groups.parquet exists already" in result.stderr
+    assert (folder / "unique.groups.parquet").read_text() == "mine"
+    assert sorted(path.name for path in folder.iterdir()) == ["scores.parquet", "unique.groups.parquet"]
+    assert run(*args, "--overwrite").exit_code == 0
+    first = {name: (folder / name).read_bytes() for name in NAMES[:3]}
+    assert run(*args, "--overwrite").exit_code == 0
+    assert {name: (folder / name).read_bytes() for name in NAMES[:3]} == first
+
+
+def test_verify_says_identical_and_finds_a_changed_table(folder):
+    run("dedup", "scores.parquet", "--finder", "bytes", "--finder", "hash", "-o", "unique.parquet")
+    same = run("verify", "unique.receipt.json")
+    assert same.exit_code == 0, same.output
+    assert same.stderr.startswith("identical")
+    table, metadata = columns()
+    table["sha256"][8] = "k0"
+    (folder / "scores.parquet").unlink()
+    write(folder / "scores.parquet", table, metadata)
+    assert run("verify", "unique.receipt.json").exit_code == 1
+
+
+def test_what_the_other_table_has_goes_or_is_told(folder):
+    table, metadata = columns("o")
+    table["sha256"] = ["k4", "k4", "k9", *(f"o{i}" for i in range(9))]
+    write(folder / "old.parquet", table, metadata)
+    args = ("dedup", "scores.parquet", "--finder", "bytes", "--against", "old.parquet", "-o", "unique.parquet")
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    assert "rows that --against has too" in result.stderr
+    decisions = pl.read_parquet("unique.decisions.parquet")
+    assert decisions.filter(pl.col("reason").str.contains("old.parquet"))["key"].to_list() == ["k4", "k9"]
+    assert decisions["decision"][9] == "drop"
+    assert run(*args, "--overwrite", "--report-only").exit_code == 0
+    decisions = pl.read_parquet("unique.decisions.parquet")
+    assert decisions["decision"][9] == "keep"
+    assert decisions["reason"][9].endswith("but stays")
+
+
+@pytest.fixture
+def odd(folder):
+    """Tables that cannot be used, or only in part."""
+    table, metadata = columns()
+    write(folder / "other-model.parquet", *columns("o", "b" * 64))
+    (folder / "two-models").mkdir()
+    write(folder / "two-models" / "part-0.parquet", *columns("a", "a" * 64))
+    write(folder / "two-models" / "part-1.parquet", *columns("b", "b" * 64))
+    write(folder / "repeated.parquet", {**table, "key": ["same", "same", *table["key"][2:]]}, metadata)
+    write(folder / "no-key.parquet", {name: values for name, values in table.items() if name != "key"}, metadata)
+    write(folder / "bare.parquet", {"key": ["a", "b"], "note": ["x", "y"]})
+    write(folder / "no-embedding.parquet", {"key": ["a", "b"], "sha256": ["x", "y"]})
+    write(folder / "numbers.parquet", {"key": ["a", "b"], "sha256": ["x", "y"], "status": [1, 2]})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["none.parquet"], "none.parquet does not exist"),
+        (["no-key.parquet"], "no-key.parquet has no column 'key'"),
+        (["repeated.parquet"], "expected unique keys in repeated.parquet, got some more than once, such as 'same'"),
+        (["bare.parquet"], "bare.parquet has nothing to compare: expected a column sha256"),
+        (["no-embedding.parquet", "--finder", "embedding"], "needs the column embedding, which no-embedding.parquet"),
+        (["no-embedding.parquet", "--finder", "embedding"], "use --finder bytes"),
+        (["numbers.parquet"], "expected text in column 'status' of numbers.parquet, got int64"),
+        (
+            ["two-models", "--finder", "embedding"],
+            "embeddings of two models, which cannot be compared: ma (aaaaaaaaaaaa",
+        ),
+        (["two-models", "--finder", "embedding"], "mb (bbbbbbbbbbbb) in part-1.parquet"),
+        (
+            ["scores.parquet", "--finder", "embedding", "--against", "other-model.parquet"],
+            "expected embeddings of one model, got two: scores.parquet (ma, aaaaaaaaaaaa) and other-model.parquet (mb,",
+        ),
+        (["scores.parquet", "--against", "none.parquet"], "none.parquet does not exist"),
+        (["scores.parquet", "--finder", "hash", "--threshold", "21"], "between 0 and 20, got 21"),
+        (["scores.parquet", "--finder", "hash", "--threshold", "1.5"], "a whole number of bits"),
+        (["scores.parquet", "--finder", "embedding", "--threshold", "1.2"], "a cosine between 0.5 and 1, got 1.2"),
+        (["scores.parquet", "--finder", "embedding", "--threshold", "nan"], "got nan"),
+        (["scores.parquet", "--finder", "embedding", "--threshold", "high"], "--threshold takes a number, got 'high'"),
+        (["scores.parquet", "--finder", "bytes", "--threshold", "1"], "the finder bytes has no threshold"),
+        (["scores.parquet", "--threshold", "3"], "--threshold 3 belongs to the --finder before it"),
+        (["scores.parquet", "--finder", "hash", "--threshold", "3", "--threshold", "4"], "has two thresholds"),
+        (["scores.parquet", "--finder", "hash", "--finder", "hash"], "--finder hash was given twice"),
+        (["scores.parquet", "--finder", "hsah"], "did you mean 'hash'"),
+        (["scores.parquet", "--mirrored"], "need the finder signature"),
+        (["scores.parquet", "--groups", "starr"], "did you mean 'star'"),
+        (["scores.parquet", "--similarity", "elk2"], "did you mean 'elk'"),
+        (["scores.parquet", "--kappa", "kappa_a"], "is for --similarity elk"),
+        (["scores.parquet", "--similarity", "elk", "--kappa", "kappa_z"], "did you mean 'kappa_a'"),
+        (["scores.parquet", "--keep", "bigest"], "--keep takes certain, largest"),
+        (["scores.parquet", "--keep", "max:kapa_a"], "did you mean 'kappa_a'"),
+        (["scores.parquet", "--keep", " , "], "--keep takes certain, largest"),
+        (["scores.parquet", "--protect", " "], "--protect needs a condition, got none"),
+        (
+            ["scores.parquet", "--similarity", "elk", "--kappa", "unc_a"],
+            "higher where the model is certain, got 'unc_a'",
+        ),
+        (["scores.parquet", "--audit", "3", "--source", "x", "--seed", "-1"], "--seed must be between 0 and 2^31 - 1"),
+        (["scores.parquet", "--protect", "lable = 'x'"], "--protect \"lable = 'x'\" names a column 'lable'"),
+        (["scores.parquet", "--label", "lable"], "did you mean 'label'"),
+        (["scores.parquet", "--report-only"], "name that with --against"),
+        (["scores.parquet", "-o", "unique.csv"], "expected a name like kept.parquet, got unique.csv"),
+        (["scores.parquet", "-o", "scores.parquet"], "is part of scores.parquet, which is never changed"),
+        (["scores.parquet", "-o", ""], "got"),
+    ],
+)
+def test_a_mistake_is_one_line_with_exit_1_and_writes_nothing(odd, args, words):
+    before = sorted(path.name for path in odd.iterdir())
+    result = run("dedup", *args, *([] if "-o" in args else ["-o", "unique.parquet"]))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
+    assert sorted(path.name for path in odd.iterdir()) == before
+
+
+def test_a_name_for_the_subset_is_asked_for(folder):
+    result = run("dedup", "scores.parquet")
+    assert result.exit_code == 1
+    assert "expected a name for the subset (-o kept.parquet), got none" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_bad_usage_is_exit_2():
+    assert run("dedup", "scores.parquet", "--findr", "hash").exit_code == 2
+    assert run("dedup", "scores.parquet", "other.parquet").exit_code == 2
+    assert run("dedup", "scores.parquet", "--finder").exit_code == 2
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_no_row_and_one_row_are_a_table_like_any_other(folder, n):
+    table, metadata = columns()
+    write(folder / "few.parquet", pa.table(table).slice(0, n), metadata)
+    result = run("dedup", "few.parquet", "--finder", "bytes", "--finder", "embedding", "-o", "unique.parquet", "--json")
+    assert result.exit_code == 0, result.output
+    value = json.loads(result.stdout)
+    assert (value["n_rows"], value["kept"], value["n_groups"]) == (n, n, 0)
+    assert pq.read_metadata("unique.parquet").num_rows == n
+
+
+def test_identical_rows_leave_one(folder):
+    write(
+        folder / "same.parquet", {"key": ["a", "b", "c"], "sha256": ["x"] * 3, "embedding": lists([[1, 2, 3, 4]] * 3)}
+    )
+    result = run("dedup", "same.parquet", "--finder", "embedding", "-o", "unique.parquet", "--json")
+    value = json.loads(result.stdout)
+    assert (value["kept"], value["dropped"], value["largest"]) == (1, 2, 3)
+
+
+def test_zero_and_nan_embeddings_are_told(folder):
+    rows = [[1, 0, 0, 0], [0, 0, 0, 0], [float("nan"), 0, 0, 0]]
+    write(folder / "odd.parquet", {"key": ["a", "b", "c"], "embedding": lists(rows)})
+    result = run("dedup", "odd.parquet", "-o", "unique.parquet")
+    assert result.exit_code == 0
+    assert "1 row has an embedding of zeros: not compared by embedding" in result.stderr
+    assert "1 row has an embedding that is missing, NaN or infinite: not compared by embedding" in result.stderr
+    assert "only embeddings are compared" in result.stderr
+    assert pq.read_metadata("unique.parquet").num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [["--audit", "5"], ["--estimate-recall", "2"], ["--sheet", "s.html"], ["--audit", "5", "--finder", "bytes"]],
+)
+def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(folder, asked):
+    result = run("dedup", "scores.parquet", "-o", "unique.parquet", *asked)
+    assert result.exit_code == 1
+    assert "name what was scored with --source" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
+
+
+def test_a_folder_that_is_not_there_is_found_out_before_the_work(folder, monkeypatch):
+    monkeypatch.setattr("curate.policies.dedup.policy.decide_duplicates", None)
+    for asked in (["-o", "no/unique.parquet"], ["-o", "unique.parquet", "--sheet", "no/s.png"]):
+        result = run("dedup", "scores.parquet", *asked)
+        assert result.exit_code == 1
+        assert "the folder does not exist; create it first" in result.stderr
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """Six pictures and a near copy of each, as files and as a table with their signatures."""
+    generator = np.random.default_rng(0)
+    keys, paths, signatures = [], [], []
+    for at in range(6):
+        picture = Image.fromarray(generator.integers(0, 256, (32, 32, 3)).astype(np.uint8)).resize((64, 64))
+        for side, shown in (("a", picture), ("b", picture.point(lambda value: value * 9 // 10))):
+            keys.append(f"{side}{at}")
+            paths.append(str(tmp_path / f"{side}{at}.png"))
+            shown.save(paths[-1])
+            signatures.append(signature(np.asarray(shown.resize((32, 32), Image.Resampling.BOX))))
+    write(tmp_path / "scores.parquet", {"key": keys, "uri": paths, "signature": signature_array(signatures)})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_audit_is_written_with_its_page_and_read_back(pictures):
+    result = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in pictures.glob("unique.*")) == [
+        "unique.audit.csv",
+        "unique.audit.html",
+        *NAMES,
+    ]
+    page = (pictures / "unique.audit.html").read_text()
+    assert page.count("data:image/jpeg;base64,") == 8
+    lines = (pictures / "unique.audit.csv").read_text().splitlines()
+    assert len(lines) == 5
+    for line in lines[1:]:
+        _, a, b, *_ = line.split(",")
+        assert {a[0], b[0]} == {"a", "b"}
+        assert a[1:] == b[1:]
+    (pictures / "unique.audit.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
+    told = run("audit", "unique.audit.csv")
+    assert "4 pairs drawn: 4 same, 0 different" in told.stderr
+    again = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet", "--overwrite")
+    assert again.exit_code == 1
+    assert "holds 4 answers of a person" in again.stderr
+    assert run("dedup", "scores.parquet", "-o", "unique.parquet", "--overwrite").exit_code == 0
+
+
+def test_an_audit_that_cannot_be_written_leaves_nothing(pictures, monkeypatch):
+    def full(*_args, **_how):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("curate.policies.dedup.quality.examine.pair_page", full)
+    before = sorted(path.name for path in pictures.iterdir())
+    result = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet")
+    assert result.exit_code == 1
+    assert sorted(path.name for path in pictures.iterdir()) == before

@@ -1,0 +1,269 @@
+"""``curate filter``, ``info`` and ``verify`` as typed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.tables.writer import TableWriter
+
+ROOT = Path(__file__).parents[3]
+N = 100
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("label", pa.string()),
+        ("kappa_a", pa.float32()),
+        ("unc_a", pa.float32()),
+        ("width", pa.int32()),
+    ]
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    table = pa.table(
+        [
+            [f"k{i}" for i in range(N)],
+            ["cat" if i % 4 else "dog" for i in range(N)],
+            [float(i) for i in range(N)],
+            [float((i * 37) % N) for i in range(N)],
+            [i % 10 for i in range(N)],
+        ],
+        schema=SCHEMA,
+    )
+    with TableWriter(tmp_path / "scores.parquet", SCHEMA, {"kind": "scores", "model": {"name": "m"}}) as writer:
+        writer.write(table)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def rules_of(*args):
+    """The rules that a command line asks for, from the receipt it writes."""
+    result = run("filter", "scores.parquet", *args, "-o", "kept.parquet", "--overwrite")
+    assert result.exit_code == 0, result.output
+    policy = json.loads(Path("kept.receipt.json").read_text())["policy"]
+    return [(rule["rule"], rule["column"], rule["per"]) for rule in policy]
+
+
+@pytest.mark.usefixtures("folder")
+def test_rules_apply_in_the_order_typed_across_options_and_repeats():
+    names = lambda rules: [rule[0] for rule in rules]  # noqa: E731
+    assert names(rules_of("--max", "90", "--keep-top", "50%", "--min=3", "--max", "80")) == [
+        "max",
+        "keep-top",
+        "min",
+        "max",
+    ]
+    assert names(rules_of("--keep-top", "50%", "--max", "90", "--max", "80", "--min", "3")) == [
+        "keep-top",
+        "max",
+        "max",
+        "min",
+    ]
+    assert names(rules_of("--where", "width > 1", "--drop-bottom", "3", "--where", "width < 9")) == [
+        "where",
+        "drop-bottom",
+        "where",
+    ]
+
+
+def test_the_order_decides_what_stays(folder):
+    run("filter", "scores.parquet", "--max", "89", "--keep-top", "50%", "-o", "a.parquet")
+    run("filter", "scores.parquet", "--keep-top", "50%", "--max", "89", "-o", "b.parquet")
+    assert sorted(pl.read_parquet("a.parquet")["kappa_a"]) == [float(i) for i in range(45, 90)]
+    assert sorted(pl.read_parquet("b.parquet")["kappa_a"]) == [float(i) for i in range(50, 90)]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_column_counts_for_the_rules_after_it():
+    assert rules_of("--min", "3", "--column", "unc_a", "--max", "50", "--keep-top", "9") == [
+        ("min", "kappa_a", None),
+        ("max", "unc_a", None),
+        ("keep-top", "unc_a", None),
+    ]
+    assert rules_of("--column", "unc_a", "--max", "50", "--column", "kappa_a", "--keep-top", "9") == [
+        ("max", "unc_a", None),
+        ("keep-top", "kappa_a", None),
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_column_or_per_after_every_rule_counts_for_all():
+    assert rules_of("--min", "3", "--keep-top", "9", "--column", "unc_a", "--per", "label") == [
+        ("min", "unc_a", None),
+        ("keep-top", "unc_a", "label"),
+    ]
+    assert rules_of("--keep-top", "9", "--per", "label", "--drop-bottom", "1") == [
+        ("keep-top", "kappa_a", None),
+        ("drop-bottom", "kappa_a", "label"),
+    ]
+
+
+def test_keep_top_of_an_uncertainty_keeps_the_lowest_and_says_so(folder):
+    result = run("filter", "scores.parquet", "--column", "unc_a", "--keep-top", "10", "-o", "kept.parquet")
+    assert sorted(pl.read_parquet("kept.parquet")["unc_a"]) == [float(i) for i in range(10)]
+    assert "unc_a (uncertainty of the representation; higher: less certain)" in result.stderr
+
+
+def test_the_end_says_what_happened_and_where_it_is(folder):
+    result = run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    lines = [line.split() for line in result.stderr.splitlines()]
+    assert ["rows", "in", "100"] in lines
+    assert ["kept", "80"] in lines
+    assert ["dropped", "20", "--keep-top", "80%"] in lines
+    for name in ("kept.parquet", "kept.decisions.parquet", "kept.receipt.json"):
+        assert name in result.stderr
+        assert (folder / name).is_file()
+
+
+def test_json_is_alone_on_stdout(folder):
+    result = run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet", "--json")
+    value = json.loads(result.stdout)
+    assert (value["n_rows"], value["kept"], value["dropped"]) == (100, 80, 20)
+    assert value["subset"] == "kept.parquet"
+    assert json.loads(run("verify", "kept.receipt.json", "--json").stdout)["identical"] is True
+    assert json.loads(run("info", "kept.parquet", "--json").stdout)["kind"] == "subset"
+
+
+def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
+    result = run("filter", "scores.parquet", "--min", "98", "--dry-run")
+    assert "would go: k0: kappa_a 0 is below the minimum 98" in result.stderr
+    assert "nothing was written" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["none.parquet", "--keep-top", "1"], "none.parquet does not exist"),
+        (["scores.parquet", "--keep-top", "1.5"], "--keep-top takes a fraction above 0 up to 1.0 (0.8)"),
+        (["scores.parquet", "--keep-top", "-5"], "--keep-top takes"),
+        (["scores.parquet", "--min", "high"], "--min takes a finite number"),
+        (["scores.parquet", "--column", "kapa_a", "--min", "1"], "no column 'kapa_a'; did you mean 'kappa_a'"),
+        (["scores.parquet", "--where", "widht > 1"], "did you mean 'width'"),
+        (["scores.parquet", "--where", "width >"], "cannot understand --where"),
+        (["scores.parquet", "--keep-top", "5", "--per", "lable"], "did you mean 'label'"),
+        (["scores.parquet"], "expected at least one rule"),
+        (
+            ["scores.parquet", "--column", "unc_a"],
+            "--column unc_a is for one of --keep-top, --drop-bottom, --min, --max",
+        ),
+        (["scores.parquet", "--per", "label", "--min", "1"], "--per label is for one of --keep-top, --drop-bottom"),
+        (["scores.parquet", "--column", "unc_a", "--min", "1", "--column", "kappa_a"], "has no rule after it"),
+        (["scores.parquet", "--keep-top", "5"], "expected a name for the subset (-o kept.parquet)"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_mistake_is_one_line_with_exit_1(args, words):
+    out = [] if "(-o kept.parquet)" in words else ["-o", "kept.parquet"]
+    result = run("filter", *args, *out)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_bad_usage_is_exit_2():
+    assert run("filter", "scores.parquet", "--keep-topp", "5").exit_code == 2
+    assert run("filter", "scores.parquet", "--keep-top").exit_code == 2
+    assert run("filter", "scores.parquet", "other.parquet", "--keep-top", "1").exit_code == 2
+
+
+def test_an_output_that_exists_is_refused_until_overwrite(folder):
+    args = ("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
+    assert run(*args).exit_code == 0
+    before = (folder / "kept.parquet").read_bytes()
+    result = run(*args)
+    assert result.exit_code == 1
+    assert "kept.parquet exists already" in result.stderr
+    assert "--overwrite" in result.stderr
+    assert (folder / "kept.parquet").read_bytes() == before
+    assert run(*args, "--overwrite").exit_code == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_output_in_a_folder_that_is_not_there_is_refused():
+    result = run("filter", "scores.parquet", "--keep-top", "80%", "-o", "none/kept.parquet")
+    assert result.exit_code == 1
+    assert "cannot write none/kept.parquet: the folder does not exist" in result.stderr
+
+
+def test_a_folder_without_permission_and_a_read_only_disk_are_one_line(folder, monkeypatch):
+    for error, words in (
+        (PermissionError(13, "Permission denied"), "permission denied"),
+        (OSError(30, "ro"), "the file system is read-only"),
+    ):
+
+        def refuse(*args, error=error):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr("scoring.atomic.os.open", refuse)
+            result = run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
+        assert result.exit_code == 1
+        assert f"cannot write kept.parquet: {words}" in result.stderr
+        assert result.stderr.count("error") == 1
+    assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_behind(folder):
+    code = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))\n"
+        "from curate.cli import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet"],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: cannot write kept.")
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
+
+
+def test_verify_exits_0_when_identical_and_1_when_not(folder):
+    run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
+    result = run("verify", "kept.receipt.json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("identical: 100 rows")
+    table = pq.read_table("scores.parquet")
+    changed = table.set_column(2, SCHEMA.field("kappa_a"), pa.array([1000.0, *map(float, range(1, N))], pa.float32()))
+    pq.write_table(changed, "changed.parquet")
+    result = run("verify", "kept.receipt.json", "--table", "changed.parquet")
+    assert result.exit_code == 1
+    assert "k0: now keep, then drop" in result.stderr
+    assert "the input is not the one that was read then" in result.stderr
+    assert "different: " in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("folder")
+def test_info_shows_columns_with_their_meaning_and_rules_as_lines():
+    run("filter", "scores.parquet", "--keep-top", "80%", "--per", "label", "-o", "kept.parquet")
+    text = run("info", "kept.parquet").stderr
+    assert text.startswith("kept.parquet: subset\n")
+    assert "keep-top 80% of kappa_a per label" in text
+    assert "more certain" in " ".join(text.split())
+    assert run("info", "kept.receipt.json").exit_code == 0
+
+
+def test_keys_with_control_characters_stay_on_their_line(folder):
+    pq.write_table(pa.table({"key": ["a\x1b[2J\nb"], "kappa_a": [1.0]}), "odd.parquet")
+    result = run("filter", "odd.parquet", "--min", "5", "--dry-run")
+    assert "would go: a\\x1b[2J\\nb: kappa_a 1 is below" in result.stderr

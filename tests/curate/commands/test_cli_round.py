@@ -1,0 +1,171 @@
+"""`curate round` as typed."""
+
+import csv
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from rounds_table import CLASSES, sheet, table
+from typer.testing import CliRunner
+
+from curate.cli import app
+
+COMMANDS = ["init", "next", "import", "status", "labels", "simulate", "plot"]
+
+
+def run(line, code=0):
+    result = CliRunner().invoke(app, shlex.split(f"round {line}"))
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def truth(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return table(tmp_path / "t.parquet", 90)
+
+
+def answers(path, truth):
+    with open(path, encoding="utf-8-sig") as file:  # noqa: PTH123
+        return [(row["key"], truth[row["key"]], "ann") for row in csv.DictReader(file)]
+
+
+def test_the_whole_loop_as_typed(truth, tmp_path):
+    made = run(f"init r t.parquet --classes {','.join(CLASSES)} --batch 20 --control 0.5 --holdout 20 --seed 3")
+    assert "rounds of 20 of the 90 rows of t.parquet, by auto" in made.stderr
+    assert "20 images are held out, 10 of each batch are drawn at random" in made.stderr
+    assert made.stdout == ""
+    asked = run("next r")
+    assert "round 1: 10 images by strategy, 10 at random, 20 that are held out" in asked.stderr
+    assert "to annotate: r/rounds/0001/export.csv" in asked.stderr
+    sheet(tmp_path / "a.csv", answers("r/rounds/0001/export.csv", truth))
+    assert "40 labels, 0 skipped: 40 images new, 0 changed, 0 known already" in run("import r a.csv").stderr
+    assert "nothing was counted twice" in run("import r a.csv").stderr
+    asked = json.loads(run("next r --json").stdout)
+    assert (asked["round"], asked["state"]["picked"]["holdout"]) == (2, 0)
+    sheet(tmp_path / "b.csv", answers(asked["export"], truth))
+    taken = json.loads(run("import r b.csv --json").stdout)
+    assert (taken["labels"], taken["new"], taken["missing"]) == (20, 20, 0)
+    said = run("status r").stderr
+    assert "2 rounds, 60 images asked: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
+    assert "with a class: 20 of 20 held-out images" in said
+    assert "not enough yet to tell the lift over random: 20 control labels of at least 20, 20 held-out" in said
+    found = json.loads(run("status r --json --no-lift").stdout)
+    assert [point["n_labels"] for point in found["curve"]] == [20, 40]
+    assert found["lift"] is None
+    run("plot r -o curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "labels.parquet: 60 labelled, 0 tied, 0 skipped" in run("labels r -o labels.parquet").stderr
+
+
+def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "t.parquet", 30, uri=pa.nulls(30, pa.string()))
+    picture = {f"set/{i:04}.png": b"\x89PNG\r\n\x1a\n" + bytes([i]) for i in range(30)}
+    pq.write_table(pa.table({"name": list(picture), "image": list(picture.values())}), tmp_path / "images.parquet")
+    run("init r t.parquet --batch 6 --holdout 0 --format imagefolder")
+    assert "name what was scored with --source" in run("next r", 1).stderr
+    assert "none of the 6 keys of the batch" in run("next r --source images.parquet", 1).stderr
+    assert not list(Path("r").glob("rounds/*"))
+    run("next r --source images.parquet --key name")
+    lines = Path("r/rounds/0001/export/train/metadata.jsonl").read_text().splitlines()
+    found = {line["curate_key"]: line["file_name"] for line in map(json.loads, lines)}
+    assert len(found) == 6
+    for key, name in found.items():
+        assert Path("r/rounds/0001/export/train", name).read_bytes() == picture[key]
+
+
+def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_each(truth):
+    run("init r t.parquet --batch 5 --holdout 0")
+    run("next r")
+    run("next r --partial")
+    same = [f"round {number}: ok, 5 rows were chosen again, all the same" for number in (1, 2)]
+    for path, lines in (("r", same), ("r/rounds/0002", same[1:]), ("r/rounds/0001/receipt.json", same[:1])):
+        told = CliRunner().invoke(app, ["verify", path])
+        assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (0, "", lines)
+    pq.write_table(pq.read_table("r/rounds/0002/batch.parquet").slice(1), "r/rounds/0002/batch.parquet")
+    told = CliRunner().invoke(app, ["verify", "r"])
+    assert told.exit_code == 1
+    assert told.stderr.splitlines()[0] == same[0]
+    assert "round 2: NOT THE SAME: rounds/0002/batch.parquet is not what" in told.stderr
+    found = json.loads(CliRunner().invoke(app, ["verify", "r", "--json"]).stdout)
+    assert (found["identical"], [one["identical"] for one in found["rounds"]]) == (False, [True, False])
+
+
+def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):
+    result = run(
+        "simulate t.parquet --label truth --strategy margin --budget 6,12 --seeds 2 -o s.json --plot s.png --quiet"
+    )
+    assert "over random" in result.stderr
+    assert re.search(r"^margin +[+-][0-9.]+±[0-9.]+ +0?\.?[0-9]+ ", result.stderr, re.MULTILINE)
+    assert {"s.json", "s.csv", "s.png"} <= {path.name for path in tmp_path.iterdir()}
+    run("plot s.json -o again.png")
+    assert (tmp_path / "again.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads(run("simulate t.parquet --label truth --budget 6 --seeds 1 --json -q").stdout)["seeds"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("next nowhere", "that `curate round init` made"),
+        ("status nowhere", "that `curate round init` made"),
+        ("import nowhere a.csv", "that `curate round init` made"),
+        ("init r none.parquet", "does not exist"),
+        ("init r t.parquet --classes cat", "at least two classes"),
+        ("init r t.parquet --classes cat,cat", "each once, got 'cat' 2 times"),
+        ("init r t.parquet --set bandwidth", "--set takes NAME=VALUE"),
+        ("init r t.parquet --strategy kcenter", "did you mean 'k-center'"),
+        ("labels nowhere -o l.csv", "expected a name like labels.parquet"),
+        ("plot nowhere.json -o c.png", "No such file"),
+        ("simulate t.parquet --label truth --budget 5 -o s.csv", "expected a name like results.json"),
+        ("simulate t.parquet --label truth --budget 5 --plot s.jpg", "expected a name like curve.png"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_left(truth, tmp_path, line, text):
+    before = sorted(tmp_path.iterdir())
+    result = run(line, code=1)
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert text in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_an_example_that_parses(name):
+    group = typer.main.get_command(app).commands["round"]
+    assert list(group.commands) == COMMANDS
+    command = group.commands[name]
+    lines = [line.strip() for line in command.help.splitlines() if line.strip().startswith("curate round")]
+    assert lines
+    for line in lines:
+        words = shlex.split(line)
+        assert words[2] == name
+        command.make_context(name, words[3:])
+    for param in command.params:
+        assert getattr(param, "help", None), f"{name} {param.name} has no help"
+
+
+def test_every_line_of_the_document_parses():
+    group = typer.main.get_command(app).commands["round"]
+    text = (Path(__file__).parents[3] / "docs" / "rounds.md").read_text("utf-8")
+    lines = re.findall(r"^    (curate round .*)$", text, re.MULTILINE) + re.findall(r"`(curate round [^`]*)`", text)
+    assert {line.split()[2] for line in lines} == set(COMMANDS)
+    for line in lines:
+        words = shlex.split(line)
+        group.commands[words[2]].make_context(words[2], words[3:])
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom curate.cli import app\n"
+        "assert CliRunner().invoke(app, ['round', 'init', '--help']).exit_code == 0\n"
+        "assert not {'torch', 'polars', 'pyarrow', 'numpy', 'timm', 'PIL'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,351 @@
+"""``curate evaluate``: numbers that are known beforehand, rows that are left out, and mistakes."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.stats
+import sklearn.metrics
+import sklearn.neighbors
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.evaluate.run import EvaluateSettings, evaluate
+from curate.tables.table import embedding_field
+from scoring.errors import InputError
+
+QUICK = EvaluateSettings(repeats=50, folds=3)
+
+
+def make(path, n=120, *, seed=0, classes=4, embedding=True, **changes):
+    """A scored table whose kappa is high where the row lies near the middle of its class."""
+    generator = np.random.default_rng(seed)
+    labels = np.arange(n) % classes
+    centres = np.random.default_rng(99).normal(size=(classes, 8))
+    noise = generator.gamma(2, 0.6, n)
+    rows = centres[labels] + noise[:, None] * generator.normal(size=(n, 8))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    votes = generator.multinomial(20, [0.25] * 4, n) * (noise > 1)[:, None] + 20 * np.eye(4, dtype=int)[labels % 4]
+    columns = {
+        "key": pa.array([f"{i}.jpg" for i in range(n)]),
+        "status": pa.array(["ok"] * n),
+        "label": pa.array([f"class {c}" for c in labels]),
+        "votes": pa.array(votes.tolist()),
+        "kappa_a": pa.array((100 / (1 + noise)).astype(np.float32)),
+        "unc_b": pa.array((noise + generator.normal(size=n)).astype(np.float32)),
+    }
+    if embedding:
+        flat = pa.array(rows.astype(np.float16).reshape(-1))
+        columns["embedding"] = pa.FixedSizeListArray.from_arrays(flat, type=embedding_field(8).type)
+    columns.update(changes)
+    pq.write_table(pa.table({k: v for k, v in columns.items() if v is not None}), path)
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    return make(tmp_path / "s.parquet")
+
+
+def measure(found, name):
+    return next(one for one in found.measures if one.name == name)
+
+
+def run(*args):
+    return CliRunner().invoke(app, ["evaluate", *map(str, args)])
+
+
+def test_values_are_those_of_scikit_learn_and_scipy(table):
+    found = evaluate(table, labels="label", votes="votes", settings=QUICK)
+    data = pq.read_table(table)
+    rows = np.stack(data["embedding"].to_numpy()).astype(np.float64)
+    labels = np.array(data["label"].to_pylist())
+    near = sklearn.neighbors.NearestNeighbors(n_neighbors=2, metric="cosine").fit(rows).kneighbors(rows)[1]
+    other = np.where(near[:, 0] == np.arange(len(rows)), near[:, 1], near[:, 0])
+    right = labels[other] == labels
+    kappa, unc = data["kappa_a"].to_numpy(), data["unc_b"].to_numpy()
+    assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(right.mean())
+    r_auroc = measure(found, "R-AUROC")
+    assert r_auroc.values["kappa_a"].value == pytest.approx(sklearn.metrics.roc_auc_score(right, kappa))
+    assert r_auroc.values["unc_b"].value == pytest.approx(sklearn.metrics.roc_auc_score(right, -unc))
+    average = scipy.stats.rankdata(kappa) + scipy.stats.rankdata(-unc)
+    assert r_auroc.values["rank average"].value == pytest.approx(sklearn.metrics.roc_auc_score(right, average))
+    votes = np.sort(np.array(data["votes"].to_pylist()), axis=1)  # so that equal votes tie to the bit
+    disagreement = scipy.stats.entropy(votes, axis=1)
+    expected = scipy.stats.spearmanr(unc, disagreement).statistic
+    assert measure(found, "Spearman, votes").values["unc_b"].value == pytest.approx(expected)
+    assert found.columns == ["kappa_a", "unc_b", "rank average", "class entropy", "embedding"]
+
+
+def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):
+    found = evaluate(table, labels="label", votes="votes", against=table, settings=QUICK)
+    assert len(found.measures) > 12
+    for one in found.measures:
+        assert one.meaning
+        assert one.n >= 100
+        assert one.better == "higher" or one.name.startswith(("AURC", "excess", "mean", "AUROC, against"))
+        for interval in one.values.values():
+            assert interval.low <= interval.value + 0.05 * abs(interval.value)
+            assert interval.value - 0.05 * abs(interval.value) <= interval.high
+
+
+def test_a_table_cannot_be_told_from_itself_and_a_surer_one_can(tmp_path, table):
+    same = measure(evaluate(table, against=table, settings=QUICK), "AUROC, against")
+    assert same.values["kappa_a"].value == pytest.approx(0.5)
+    kappa = pq.read_table(table)["kappa_a"].to_numpy()
+    worse = make(tmp_path / "w.parquet", kappa_a=pa.array(kappa - 1000))
+    apart = measure(evaluate(table, against=worse, settings=QUICK), "AUROC, against")
+    assert apart.values["kappa_a"].value == 1
+
+
+def test_differences_are_paired_and_of_the_best_column(table):
+    found = evaluate(table, labels="label", columns=["kappa_a", "unc_b"], settings=QUICK)
+    gaps = measure(found, "R-AUROC").differences
+    values = {name: one.value for name, one in measure(found, "R-AUROC").values.items()}
+    best = max(values, key=values.get)
+    assert {gap.first for gap in gaps} == {best}
+    for gap in gaps:
+        assert gap.interval.value == pytest.approx(values[best] - values[gap.second])
+        assert gap.interval.low <= gap.interval.value <= gap.interval.high
+
+
+def test_rows_without_status_label_or_score_are_left_out_and_counted(tmp_path, table):
+    data = pq.read_table(table).to_pydict()
+    data["status"][:3] = ["corrupt"] * 3
+    data["label"][3:5] = [None] * 2
+    data["kappa_a"][5:9] = [float("nan")] * 3 + [None]
+    path = make(
+        tmp_path / "holes.parquet",
+        status=pa.array(data["status"]),
+        label=pa.array(data["label"]),
+        kappa_a=pa.array(data["kappa_a"], pa.float32()),
+    )
+    found = evaluate(path, labels="label", settings=QUICK)
+    assert found.left_out == {"status is not ok": 3, "a score is null or NaN": 4, "without a label": 2}
+    assert found.used == 111
+    assert measure(found, "Recall@1").n == 111
+
+
+def test_another_order_of_rows_gives_the_same_sample_and_accuracy(tmp_path, table):
+    settings = EvaluateSettings(repeats=20, sample=60, folds=3)
+    shuffled = tmp_path / "shuffled.parquet"
+    order = np.random.default_rng(0).permutation(120)
+    pq.write_table(pq.read_table(table).take(order), shuffled)
+    before, after = (evaluate(path, labels="label", settings=settings) for path in (table, shuffled))
+    assert before.used == after.used == 60
+    for name in ("Recall@1", "R-AUROC", "kNN accuracy"):
+        a, b = measure(before, name), measure(after, name)
+        assert [one.value for one in a.values.values()][:3] == pytest.approx(
+            [one.value for one in b.values.values()][:3]
+        )
+
+
+def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
+    data = pq.read_table(table)
+    lines = [f"{key},{label}" for key, label in zip(data["key"].to_pylist(), data["label"].to_pylist(), strict=True)]
+    (tmp_path / "truth.csv").write_text("\n".join(["key,class", *lines[::-1][10:]]) + "\n")
+    found = evaluate(table, labels=f"{tmp_path}/truth.csv:class", settings=QUICK)
+    assert found.used == 110
+    inside = evaluate(table, labels="label", settings=QUICK)
+    assert inside.used == 120
+    pq.write_table(data.select(["key", "votes"]).slice(20), tmp_path / "v.parquet")
+    votes = evaluate(table, votes=f"{tmp_path}/v.parquet:votes", settings=QUICK)
+    assert measure(votes, "Spearman, votes").n == 100
+    assert any("20 of 120 rows have no votes" in note for note in votes.notes)
+
+
+def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp_path):
+    path = make(tmp_path / "s.parquet", embedding=False)
+    found = evaluate(path, labels="label", votes="votes", settings=QUICK)
+    assert measure(found, "Spearman, votes").values
+    assert "no embedding column" in measure(found, "R-AUROC").missing
+    assert "no embedding column" in run(path, "--labels", "label", "--repeats", 5).stderr
+
+
+def test_a_table_of_uncertainties_alone_has_them_turned(tmp_path):
+    path = make(tmp_path / "s.parquet", kappa_a=None)
+    found = evaluate(path, labels="label", settings=QUICK)
+    assert "rank average" not in found.columns
+    turned = make(tmp_path / "t.parquet", kappa_a=pa.array(-pq.read_table(path)["unc_b"].to_numpy()), unc_b=None)
+    again = evaluate(turned, labels="label", settings=QUICK)
+    assert measure(found, "R-AUROC").values["unc_b"] == measure(again, "R-AUROC").values["kappa_a"]
+
+
+def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
+    unc = pq.read_table(make(tmp_path / "s.parquet"))["unc_b"].to_numpy().copy()
+    unc[0] = np.inf
+    found = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), labels="label", settings=QUICK)
+    assert np.isfinite(measure(found, "R-AUROC").values["unc_b"].value)
+    assert "unc_b" not in measure(found, "logistic slope").values
+    assert any("infinite" in note for note in found.notes)
+
+
+def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_and_say_so(tmp_path):
+    rows = np.tile(np.eye(8, dtype=np.float16)[:2], (60, 1))
+    same = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), type=embedding_field(8).type)
+    path = make(tmp_path / "s.parquet", embedding=False, label=pa.array(["a", "a", "b", "b"] * 30))
+    table = pq.read_table(path).append_column("embedding", same)
+    pq.write_table(table, path)
+    found = evaluate(path, labels="label", settings=QUICK)
+    assert measure(found, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 3 folds"
+    assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
+    assert measure(found, "R-AUROC").values
+
+
+MISTAKES = {
+    "a column that is not there": (["--labels", "labl"], {}, "no column 'labl'; did you mean 'label'?"),
+    "nothing to measure": ([], {}, "expected something to measure against"),
+    "one class": (["--labels", "label"], {"label": ["a"] * 120}, "at least two classes in 'label', got one"),
+    "no label": (["--labels", "label"], {"label": pa.nulls(120, pa.string())}, "got none on a row that has a score"),
+    "fractions": (["--labels", "label"], {"label": np.arange(120) / 7}, "expected classes in 'label', got fractions"),
+    "lists as labels": (["--labels", "votes"], {}, "expected one label a row in 'votes'"),
+    "no score": (["--labels", "label"], {"kappa_a": None, "unc_b": None}, "expected a score column"),
+    "a score of text": (["--labels", "label", "--column", "key"], {}, "expected numbers in 'key'"),
+    "scores of NaN": (["--labels", "label"], {"unc_b": [float("nan")] * 120}, "got null or NaN in every row"),
+    "votes of several lengths": (
+        ["--votes", "votes"],
+        {"votes": [[1, 2, 3]] * 100 + [[1, 2]] * 20},
+        "lists of one length in 'votes', got",
+    ),
+    "votes that are numbers": (["--votes", "kappa_a"], {}, "expected lists of counts"),
+    "no votes at all": (["--votes", "votes"], {"votes": [[0, 0]] * 120}, "every list is null or all zero"),
+    "negative votes": (["--votes", "votes"], {"votes": [[1, -1]] * 120}, "got a negative or infinite count"),
+    "empty votes": (["--votes", "votes"], {"votes": pa.array([[]] * 120, pa.list_(pa.int64()))}, "got empty lists"),
+    "a report in no folder": (["--labels", "label", "-o", "no/r.json"], {}, "no does not exist; create it first"),
+    "a source that nothing reads": (["--labels", "label", "--source", "x"], {}, "--source is for --degrade"),
+    "a model that nothing runs": (["--labels", "label", "--model", "x"], {}, "--model is for --degrade"),
+    "no file": (["--labels", "truth.csv:x"], {}, "truth.csv cannot be read"),
+    "folds": (["--labels", "label", "--folds", "1"], {}, "--folds must be at least 2"),
+    "repeats": (["--labels", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
+    "a small sample": (["--labels", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
+    "a report of another kind": (["--labels", "label", "-o", "r.txt"], {}, "ends in .json"),
+    "worse images of no model": (["--degrade", "20"], {}, "name it with --model"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_to_do(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    args, changes, text = MISTAKES[name]
+    make("s.parquet", **{k: v if v is None or isinstance(v, pa.Array) else pa.array(v) for k, v in changes.items()})
+    result = run("s.parquet", *args)
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert text in result.stderr
+
+
+def test_too_few_rows_are_counted_by_reason(tmp_path):
+    path = make(tmp_path / "s.parquet", n=24, status=pa.array(["ok"] * 10 + ["corrupt"] * 14))
+    with pytest.raises(InputError, match=r"at least 20 rows .* got 10 of 24 \(14 status is not ok\)"):
+        evaluate(path, labels="label")
+
+
+def test_keys_that_do_not_meet_are_shown_from_both_sides(tmp_path, table):
+    (tmp_path / "t.csv").write_text("key,label\nother,1\n")
+    with pytest.raises(InputError, match=r"none in common \(here '0.jpg', there 'other'\)"):
+        evaluate(table, labels=f"{tmp_path}/t.csv:label")
+
+
+def test_tables_of_two_models_are_not_compared(tmp_path, table):
+    paths = []
+    for digest in ("aaa", "bbb"):
+        data = pq.read_table(table)
+        metadata = {b"curate": json.dumps({"kind": "scores", "model": {"digest": digest}}).encode()}
+        paths.append(tmp_path / f"{digest}.parquet")
+        pq.write_table(data.replace_schema_metadata(metadata), paths[-1])
+    with pytest.raises(InputError, match="scored by another model"):
+        evaluate(paths[0], against=paths[1])
+
+
+def test_the_report_is_the_json_and_is_not_replaced_unasked(tmp_path, table):
+    out = tmp_path / "r.json"
+    result = run(table, "--labels", "label", "--repeats", 20, "--json", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert json.loads(out.read_text()) == json.loads(result.stdout)
+    names = [one["name"] for one in json.loads(result.stdout)["measures"]]
+    assert {"Recall@1", "R-AUROC", "AUROC, linear right", "logistic slope", "excess AURC, linear"} <= set(names)
+    assert len(json.loads(result.stdout)["curves"]["linear"]["kappa_a"]) == 10
+    again = run(table, "--labels", "label", "-o", out)
+    assert again.exit_code == 1
+    assert "exists already" in again.stderr
+
+
+def test_the_printed_table_has_a_row_a_measure_and_a_sentence_for_each(table):
+    result = run(table, "--labels", "label", "--repeats", 20)
+    assert result.stdout == ""
+    assert "R-AUROC ↑" in result.stderr
+    assert "higher is better" in result.stderr
+    assert "embeddings are stored at unit length" in result.stderr
+
+
+def test_the_same_seed_gives_the_same_numbers(table):
+    first, second = (evaluate(table, labels="label", settings=QUICK).to_json() for _ in "ab")
+    assert first == second
+
+
+@pytest.mark.parametrize("by", ["uri", "source"])
+def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_checkpoint, by):
+    source = str(folder) if by == "source" else None
+    settings = EvaluateSettings(repeats=20, degrade=20, device="cpu")
+    found = evaluate(whole, source=source, model=tiny_checkpoint, settings=settings)
+    names = {one.name for one in found.measures}
+    kinds = ("crop", "blur", "noise", "grey box", "centre crop")
+    assert {f"less certain: {kind}" for kind in kinds} <= names
+    assert {"Spearman, crop size", "mean, greyscale", "mean, colour jitter", "mean, random crop"} <= names
+    assert measure(found, "less certain: blur").values["Laplacian"].value > 0.9
+    assert measure(found, "less certain: noise").n == 20
+
+
+def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):
+    settings = EvaluateSettings(repeats=5, degrade=20, device="cpu")
+    note = "worse images were scored by trio, and the table by another model"
+    assert not any(note in text for text in evaluate(whole, model=tiny_checkpoint, settings=settings).notes)
+    assert any(note in text for text in evaluate(whole, model="trio", settings=settings).notes)
+
+
+def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, table):
+    keys, labels = (pq.read_table(table)[name].to_pylist() for name in ("key", "label"))
+    rows = [f"{key},{'' if i < 30 else label}" for i, (key, label) in enumerate(zip(keys, labels, strict=True))]
+    (tmp_path / "truth.csv").write_text("\n".join(["key,class", *rows]))
+    found = evaluate(table, labels=f"{tmp_path / 'truth.csv'}:class", settings=EvaluateSettings(repeats=5))
+    assert found.left_out["without a label"] == 30
+    assert found.used == 90
+
+
+def test_nothing_is_printed_as_minus_nothing(tmp_path):
+    """No row has its neighbour's label, so every accuracy is 0."""
+    make(tmp_path / "s.parquet", label=pa.array([f"one of a kind {i}" for i in range(120)]))
+    result = run(tmp_path / "s.parquet", "--labels", "label", "--repeats", "20")
+    assert result.exit_code == 0, result.output
+    assert "0.000 [0.000, 0.000]" in result.stderr
+    assert "-0.000" not in result.stderr
+
+
+def test_worse_images_need_their_source(whole, tmp_path, tiny_checkpoint):
+    settings = EvaluateSettings(repeats=5, degrade=20, device="cpu")
+    (tmp_path / "other").mkdir()
+    from PIL import Image
+
+    Image.new("RGB", (40, 40)).save(tmp_path / "other" / "x.png")
+    with pytest.raises(InputError, match="has no image with the key"):
+        evaluate(whole, source=str(tmp_path / "other"), model=tiny_checkpoint, settings=settings)
+    data = pq.read_table(whole).drop_columns(["uri"])
+    pq.write_table(data, tmp_path / "s.parquet")
+    with pytest.raises(InputError, match="no column 'uri'; name what was scored with --source"):
+        evaluate(tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
+
+
+def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
+    from curate.engines.local import score
+    from curate.engines.settings import ScoreSettings
+
+    out = tmp_path / "s.parquet"
+    score(shared_data / "cifar10_test.parquet", out, key="id", limit=600, settings=ScoreSettings(device="cpu"))
+    votes = f"{shared_data}/cifar10h_test_0-1999.parquet:counts"
+    found = evaluate(out, labels="label", votes=votes, settings=EvaluateSettings(repeats=100))
+    column = next(name for name in found.columns if name.startswith(("kappa_", "unc_")))
+    assert measure(found, "R-AUROC").values[column].low > 0.5
+    assert measure(found, "R-AUROC").p[column] == pytest.approx(1 / 101)
+    assert measure(found, "Spearman, votes").values[column].value > 0

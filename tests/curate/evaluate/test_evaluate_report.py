@@ -1,0 +1,93 @@
+"""What ``curate evaluate`` says about tables that are not quite what it expects, and how it prints many columns."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.commands.report import columns_that_fit
+from curate.engines.local import score
+from curate.evaluate.run import EvaluateSettings, evaluate
+from curate.tables.table import embedding_field
+from scoring.errors import InputError
+
+QUICK = EvaluateSettings(repeats=10, folds=3)
+
+
+def make(path, rows, **columns):
+    """A foreign table of two classes with the given embeddings (N, D)."""
+    flat = pa.FixedSizeListArray.from_arrays(
+        pa.array(rows.astype(np.float32).ravel()), type=embedding_field(rows.shape[1], "float32").type
+    )
+    n = len(rows)
+    label = ["a", "b"] * (n // 2)
+    pq.write_table(pa.table({"key": [f"{i}" for i in range(n)], "label": label, "embedding": flat, **columns}), path)
+    return path
+
+
+def numbers(n, seed=0):
+    return np.random.default_rng(seed).normal(size=n)
+
+
+@pytest.mark.parametrize("dtype", ["float16", None])
+def test_only_a_table_that_was_scored_without_embeddings_is_said_to_be(folder, tiny_checkpoint, tmp_path, dtype):
+    foreign = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"label": ["a", "b"] * 20, "kappa_a": numbers(40)}), foreign)
+    missing = next(one for one in evaluate(foreign, labels="label", settings=QUICK).measures if one.name == "R-AUROC")
+    assert missing.missing == "the table has no embedding column"
+    ours = tmp_path / "s.parquet"
+    score(folder, ours, model=tiny_checkpoint, dtype=dtype, device="cpu")
+    table = pq.read_table(ours)
+    labelled = table.append_column("label", pa.array([f"{i % 2}" for i in range(len(table))]))
+    pq.write_table(labelled.replace_schema_metadata(table.schema.metadata), ours)
+    missing = next(one for one in evaluate(ours, labels="label", settings=QUICK).measures if one.name == "R-AUROC")
+    expected = None if dtype else "the table has no embedding column (it was scored with --no-embedding)"
+    assert (missing.missing or None) == expected
+
+
+def test_more_folds_than_rows_are_to_be_lowered_and_do_not_matter_without_labels(tmp_path):
+    votes = [[i % 5, 1] for i in range(40)]
+    path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40), votes=votes)
+    many = EvaluateSettings(repeats=10, folds=1000)
+    with pytest.raises(InputError, match=r"each of 1,000 folds in .* got 40 of 40 \(none left out\); lower --folds"):
+        evaluate(path, labels="label", settings=many)
+    assert evaluate(path, votes="votes", settings=many).measures[0].n == 40
+
+
+def test_rows_with_an_exact_twin_are_counted_beside_the_neighbours(tmp_path):
+    rows = numbers(240).reshape(60, 4)
+    rows[10:14] = rows[0:4]  # four pairs
+    rows[20] = rows[0]  # and a third of the first
+    found = evaluate(make(tmp_path / "s.parquet", rows, kappa_a=numbers(60)), labels="label", settings=QUICK)
+    notes = [note for note in found.notes if "twin" in note]
+    assert len(notes) == 1
+    assert notes[0].startswith("9 of 60 rows have an exact twin")
+    assert "Recall@1 and R-AUROC" in notes[0]
+    distinct = make(tmp_path / "d.parquet", numbers(240).reshape(60, 4), kappa_a=numbers(60))
+    assert not any("twin" in note for note in evaluate(distinct, labels="label", settings=QUICK).notes)
+
+
+def test_seven_columns_are_printed_without_breaking_a_name_or_a_number(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"kappa_{word}" for word in ("visimsiam", "mcinfonce", "elk", "hib", "norm", "entropy", "something_long")]
+    columns = {name: numbers(60, seed) for seed, name in enumerate(names)}
+    path = make(tmp_path / "s.parquet", numbers(240).reshape(60, 4), **columns)
+    said = CliRunner().invoke(app, ["evaluate", str(path), "--labels", "label", "--repeats", "10"]).stderr
+    lines = said.splitlines()
+    for name in (*names, "rank average"):
+        assert any(name in line for line in lines if line.startswith("measure"))
+    rows = [line for line in lines if line.startswith("R-AUROC") and "]" in line]
+    assert sum(line.count("]") for line in rows) == len(names) + 2  # and rank average, class entropy
+    assert all(line.count("[") == line.count("]") for line in rows)
+    assert all(len(line.rstrip()) <= 80 for line in lines if line.startswith(("measure", "R-AUROC ↑  ")))
+
+
+def test_columns_go_into_as_few_tables_as_keep_them_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    wide = [["x" * width] for width in (4, 4, 3, 30, 2)]
+    assert columns_that_fit(["ab", "abcdef"], wide) == [[0, 1, 2], [3], [4]]  # 6 + 5 + 5 + 4 = 20
+    monkeypatch.setenv("COLUMNS", "19")
+    assert columns_that_fit(["ab", "abcdef"], wide) == [[0, 1], [2], [3], [4]]
+    assert columns_that_fit(["measure"], []) == []

@@ -1,0 +1,352 @@
+"""Parquet as a source: bytes inside, the struct that Hugging Face writes, and paths."""
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from reading import keys
+
+from curate.manifest import ReadError, SourceOptions, open_manifest
+from curate.manifest import parquet_stream as stream
+from curate.manifest.places import find_place
+from scoring.errors import InputError
+
+DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
+
+
+def payload(row):
+    return random.Random(row).randbytes(row % 50)
+
+
+def images(n):
+    return [payload(row) for row in range(n)]
+
+
+def outcomes(readers):
+    found = []
+    for read in readers:
+        try:
+            found.append(read())
+        except ReadError as error:
+            found.append(error.status)
+    return found
+
+
+def write(path, columns, **options):
+    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
+    return path
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_every_range_of_rows_and_readers_is_that_part_of_the_files(tmp_path, dictionary):
+    written = {"image": images(60), "id": list(range(60)), "tags": [["x"] * (row % 3) for row in range(60)]}
+    for part, (low, high) in enumerate([(0, 25), (25, 26), (26, 60)]):
+        columns = {name: values[low:high] for name, values in written.items()}
+        write(tmp_path / f"{part}.parquet", columns, row_group_size=7, use_dictionary=dictionary)
+    manifest = open_manifest(tmp_path)
+    assert manifest.n_rows == 60
+    assert manifest.schema.names == ["key", "uri", "id", "tags"]
+    expected_keys = [f"{part}.parquet#{row}" for part, n in enumerate((25, 1, 34)) for row in range(n)]
+    rng = random.Random(1)
+    ranges = [(0, 60), (0, 0), (60, 60), (59, 60), (10, 20), (20, 30), (30, 60)]
+    ranges += [tuple(sorted((rng.randrange(61), rng.randrange(61)))) for _ in range(40)]
+    for start, stop in ranges:
+        assert [read() for read in manifest.readers(start, stop)] == written["image"][start:stop]
+        rows = manifest.rows(start, stop)
+        assert rows.schema == manifest.schema
+        assert rows["id"].to_pylist() == written["id"][start:stop]
+        assert rows["tags"].to_pylist() == written["tags"][start:stop]
+        assert rows["key"].to_pylist() == expected_keys[start:stop]
+        assert rows["uri"].null_count == stop - start
+
+
+def test_readers_of_several_calls_at_once_do_not_disturb_one_another(tmp_path):
+    manifest = open_manifest(write(tmp_path / "a.parquet", {"image": images(40)}, row_group_size=16))
+    first, second = manifest.readers(0, 40), manifest.readers(5, 40)
+    held = []
+    for a, b in zip(first, second, strict=False):
+        held.append((a, b))
+    assert [(a(), b()) for a, b in reversed(held)] == [(payload(n), payload(n + 5)) for n in reversed(range(35))]
+
+
+def test_going_on_does_not_decode_a_row_group_again(tmp_path, monkeypatch):
+    manifest = open_manifest(write(tmp_path / "a.parquet", {"image": images(64)}, row_group_size=32))
+    opened = []
+    monkeypatch.setattr(stream.ParquetFiles, "open", lambda files, index: opened.append(index) or files._open(index))
+    for start in range(0, 64, 8):
+        assert outcomes(manifest.readers(start, start + 8)) == images(64)[start : start + 8]
+    assert len(opened) == 2
+    assert outcomes(manifest.readers(40, 41)) == [payload(40)]
+
+
+def hugging_face(values):
+    """The storage of `datasets.Image`: struct<bytes: binary, path: string>."""
+    return pa.array(values, pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+
+
+def test_the_struct_of_hugging_face_gives_its_bytes_or_else_the_file_of_its_path(tmp_path):
+    (tmp_path / "x.jpg").write_bytes(b"file")
+    values = [
+        {"bytes": b"one", "path": "one.jpg"},
+        {"bytes": None, "path": "x.jpg"},
+        {"bytes": b"", "path": None},
+        {"bytes": None, "path": "gone.jpg"},
+        {"bytes": None, "path": None},
+        None,
+    ]
+    path = write(tmp_path / "hf.parquet", {"image": hugging_face(values), "label": range(6)}, row_group_size=4)
+    manifest = open_manifest(path)
+    assert outcomes(manifest.readers(0, 6)) == [b"one", b"file", b"", "missing", "missing", "missing"]
+    rows = manifest.rows(0, 6)
+    assert rows["uri"].to_pylist() == [None, f"{tmp_path}/x.jpg", None, f"{tmp_path}/gone.jpg", None, None]
+    assert rows["key"].to_pylist() == [f"hf.parquet#{row}" for row in range(6)]
+    assert manifest.schema.field("image").type == pa.struct([("path", pa.string())])
+    assert rows["image"].to_pylist()[0] == {"path": "one.jpg"}
+    before = manifest.digest
+    (tmp_path / "x.jpg").write_bytes(b"changed")
+    assert open_manifest(path).digest != before
+
+
+def test_the_file_name_beside_the_bytes_is_the_key_unless_it_repeats(tmp_path):
+    columns = {"file": ["a/1.jpg", "a/2.jpg"], "image": [b"1", b"2"]}
+    manifest = open_manifest(write(tmp_path / "t.parquet", columns))
+    assert keys(manifest) == ["a/1.jpg", "a/2.jpg"]
+    assert manifest.rows(0, 2)["uri"].to_pylist() == [None, None]
+    columns["file"] = ["a/1.jpg", "a/1.jpg"]
+    path = write(tmp_path / "t.parquet", columns)
+    with pytest.raises(InputError, match=r"1 rows whose file repeats .*--key '#'"):
+        open_manifest(path)
+    assert keys(open_manifest(path, SourceOptions(key="#"))) == ["t.parquet#0", "t.parquet#1"]
+
+
+def test_keys_come_from_the_named_column_then_key_then_the_webdataset_name(tmp_path):
+    columns = {"__key__": ["w1", "w2"], "id": [5, 6], "image": [b"1", b"2"]}
+    path = write(tmp_path / "t.parquet", columns)
+    assert keys(open_manifest(path)) == ["w1", "w2"]
+    assert keys(open_manifest(path, SourceOptions(key="id"))) == ["5", "6"]
+    path = write(tmp_path / "t.parquet", {"key": ["k1", "k2"], **columns})
+    manifest = open_manifest(path)
+    assert keys(manifest) == ["k1", "k2"]
+    assert manifest.schema.names == ["key", "uri", "__key__", "id"]
+    other = open_manifest(path, SourceOptions(key="__key__"))
+    assert other.renamed == {"key": "source_key"}
+    assert other.rows(0, 2)["source_key"].to_pylist() == ["k1", "k2"]
+
+
+def test_null_and_unusable_keys_are_errors_that_name_the_row(tmp_path):
+    n = 30
+    names = [f"k{row}" for row in range(n)]
+    names[17] = None
+    columns = {"k": names, "f": [0.5] * n, "image": images(n)}
+    path = write(tmp_path / "t.parquet", columns, row_group_size=7)
+    with pytest.raises(InputError, match=r"none in row 17 \(from 0\) of column 'k'"):
+        open_manifest(path, SourceOptions(key="k"))
+    assert open_manifest(path, SourceOptions(key="k", limit=17)).n_rows == 17
+    with pytest.raises(InputError, match="text or whole numbers, got double"):
+        open_manifest(path, SourceOptions(key="f"))
+
+
+def test_repeated_keys_across_files_are_found(tmp_path):
+    write(tmp_path / "a.parquet", {"key": ["a", "b"], "image": [b"", b""]})
+    write(tmp_path / "b.parquet", {"key": ["c", "b"], "image": [b"", b""]})
+    with pytest.raises(InputError, match=r"1 rows whose key repeats an earlier one \('b'\)"):
+        open_manifest(tmp_path)
+
+
+def test_types_pass_untouched(tmp_path):
+    table = pa.table(
+        {
+            "image": pa.array([b"x"]),
+            "small": pa.array([1], pa.int8()),
+            "half": pa.array([0.5], pa.float16()),
+            "list": pa.array([[1, 2]], pa.list_(pa.int16())),
+            "struct": pa.array([{"a": {"b": "c"}}]),
+            "when": pa.array([0], pa.timestamp("ms", "UTC")),
+            "category": pa.array(["c"]).dictionary_encode(),
+            "hash": pa.array([b"1234"], pa.binary(4)),
+            "a.b": pa.array(["dotted"]),
+        }
+    )
+    manifest = open_manifest(write(tmp_path / "t.parquet", table))
+    expected = pq.read_table(tmp_path / "t.parquet").drop_columns("image")
+    assert manifest.rows(0, 1).drop_columns(["key", "uri"]).to_pylist() == expected.to_pylist()
+    assert [field.type for field in manifest.schema][2:] == [field.type for field in expected.schema]
+
+
+def test_paths_in_parquet_are_read_and_typed_columns_of_text_work(tmp_path):
+    (tmp_path / "1.jpg").write_bytes(b"one")
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        paths = pa.array(["1.jpg", "gone.jpg", str(tmp_path / "1.jpg")]).cast(kind)
+        manifest = open_manifest(write(tmp_path / "t.parquet", {"image": paths}))
+        assert outcomes(manifest.readers(0, 3)) == [b"one", "missing", b"one"]
+        assert keys(manifest) == ["1.jpg", "gone.jpg", f"{tmp_path}/1.jpg"]
+
+
+def test_the_image_column_must_be_plain_or_named(tmp_path):
+    path = write(tmp_path / "t.parquet", {"left": [b"l"], "right": [b"r"]})
+    with pytest.raises(InputError, match="got left, right; name it with --image-column"):
+        open_manifest(path)
+    manifest = open_manifest(path, SourceOptions(image_column="right"))
+    assert outcomes(manifest.readers(0, 1)) == [b"r"]
+    assert manifest.rows(0, 1)["left"].to_pylist() == [b"l"]
+    with pytest.raises(InputError, match=r"got the columns a"):
+        open_manifest(write(tmp_path / "u.parquet", {"a": [1]}))
+
+
+def test_bad_files_are_errors_of_one_line(tmp_path):
+    good = write(tmp_path / "a.parquet", {"image": [b"x"], "n": [1]})
+    (tmp_path / "cut.parquet").write_bytes(good.read_bytes()[:-20])
+    (tmp_path / "text.parquet").write_text("hello")
+    (tmp_path / "void.parquet").write_bytes(b"")
+    for name in ("cut", "text", "void"):
+        with pytest.raises(InputError, match=f"{name}.parquet is not readable Parquet") as caught:
+            open_manifest(tmp_path / f"{name}.parquet")
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="at least one row"):
+        open_manifest(write(tmp_path / "zero.parquet", pa.table({"image": pa.array([], pa.binary())})))
+    other = write(tmp_path / "b.parquet", {"image": [b"x"], "m": [1]})
+    with pytest.raises(InputError, match=r"got no n and also m in b\.parquet"):
+        open_manifest([good, other])
+    other = write(tmp_path / "b.parquet", {"image": [b"x"], "n": ["1"]})
+    with pytest.raises(InputError, match="got n of type string instead of int64"):
+        open_manifest([good, other])
+
+
+def test_a_broken_page_costs_its_row_group_and_no_more(tmp_path):
+    path = write(
+        tmp_path / "t.parquet",
+        {"image": [b"%04d" % row * 50 for row in range(40)]},
+        row_group_size=10,
+        use_dictionary=False,
+        compression="none",
+        write_page_checksum=True,
+    )
+    data = bytearray(path.read_bytes())
+    data[data.index(b"0015") + 4] ^= 1
+    path.write_bytes(data)
+    found = outcomes(open_manifest(path).readers(5, 38))
+    assert found[:5] == [b"%04d" % row * 50 for row in range(5, 10)]
+    assert found[5:15] == ["io_error"] * 10
+    assert found[15:] == [b"%04d" % row * 50 for row in range(20, 38)]
+
+
+def test_a_file_that_changes_while_it_is_read_gives_failed_rows(tmp_path):
+    path = write(tmp_path / "t.parquet", {"image": images(4)})
+    manifest = open_manifest(path)
+    write(path, {"image": images(8)})
+    assert outcomes(manifest.readers(0, 4)) == ["io_error"] * 4
+    with pytest.raises(InputError, match="changed while it was being read"):
+        manifest.rows(0, 4)
+
+
+def test_an_image_above_the_bound_is_a_row_that_says_so(tmp_path):
+    path = write(tmp_path / "t.parquet", {"image": [b"1234", b"12345"]})
+    assert outcomes(open_manifest(path, SourceOptions(max_bytes=4)).readers(0, 2)) == [b"1234", "too_large"]
+
+
+def test_a_small_file_of_a_repeated_large_value_is_read_in_bounded_memory(tmp_path):
+    value = bytes(1 << 20)
+    indices = pa.array([0] * 100_000, pa.int32())
+    column = pa.DictionaryArray.from_arrays(indices, pa.array([value]))
+    path = write(tmp_path / "bomb.parquet", {"image": column}, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 1 << 20  # stands for 100 GB
+    pool = pa.default_memory_pool()
+    manifest = open_manifest(path)
+    seen = 0
+    for read in manifest.readers(0, 600):
+        seen += len(read())
+        assert pool.bytes_allocated() < 1 << 30
+    assert seen == 600 << 20
+
+
+def test_own_columns_that_explode_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.manifest.parquet.MAX_ROWS_BYTES", 1 << 20)
+    path = write(tmp_path / "t.parquet", {"image": [b""] * 4000, "text": ["x" * 10_000] * 4000})
+    with pytest.raises(InputError, match="beside the image to fit"):
+        open_manifest(path).rows(0, 4000)
+
+
+def test_batches_are_bounded_by_bytes_and_small_where_values_may_repeat(tmp_path):
+    n, size = 100, 1 << 16
+    for dictionary, most in ((False, stream.BATCH_BYTES // size), (True, 40)):
+        path = write(
+            tmp_path / "t.parquet",
+            {"image": [random.Random(row).randbytes(size) for row in range(n)]},
+            use_dictionary=dictionary,
+        )
+        files = stream.ParquetFiles([find_place(path)])
+        batches = list(stream.RowStream(files, ["image"], 1000).batches(0, n))
+        assert max(batch.num_rows for batch in batches) <= most
+        assert sum(batch.num_rows for batch in batches) == n
+
+
+@pytest.mark.parametrize("limit", [1 << 10, 1 << 18, 1 << 20, 1 << 22])
+def test_the_stated_size_of_a_dictionary_is_that_of_the_values_in_it(tmp_path, limit):
+    texts = [f"{row:0100}" for row in range(50_000)]
+    path = write(tmp_path / "t.parquet", {"path": texts}, dictionary_pagesize_limit=limit, data_page_size=1 << 12)
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    header = path.read_bytes()[chunk.dictionary_page_offset :][:16]
+    size = stream.dictionary_size(header)
+    assert size % 104 == 0  # a length of 4 bytes and 100 of text a value
+    assert limit <= size < limit + 1024 * 104 + 104 * 4096 or size == 104 * 50_000
+    for broken in (b"", b"\x15", b"hello", b"\x15\x00\x15\x02", bytes(16)):
+        assert stream.dictionary_size(broken) is None
+
+
+def test_patterns_and_sequences_of_files_open_in_order(tmp_path):
+    for name in ("p-00", "p-01", "p-02", "q"):
+        write(tmp_path / f"{name}.parquet", {"image": [name.encode()]})
+    for source, names in (
+        (f"{tmp_path}/p-*.parquet", ["p-00", "p-01", "p-02"]),
+        (f"{tmp_path}/p-{{01..02}}.parquet", ["p-01", "p-02"]),
+        (f"{tmp_path}/{{q,p-00}}.parquet", ["q", "p-00"]),
+        ([tmp_path / "q.parquet", f"{tmp_path}/p-01.parquet"], ["q", "p-01"]),
+    ):
+        manifest = open_manifest(source)
+        assert outcomes(manifest.readers(0, manifest.n_rows)) == [name.encode() for name in names]
+    with pytest.raises(InputError, match="files that match"):
+        open_manifest(f"{tmp_path}/z*.parquet")
+    with pytest.raises(InputError, match="at most 100,000"):
+        open_manifest(f"{tmp_path}/{{0..999999999}}.parquet")
+
+
+def test_files_of_one_name_in_two_folders_have_keys_of_their_own(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "x.parquet", {"image": [b""]})
+    expected = ["a/x.parquet#0", "b/x.parquet#0"]
+    assert keys(open_manifest(tmp_path)) == expected
+    assert keys(open_manifest([tmp_path / "a" / "x.parquet", tmp_path / "b" / "x.parquet"])) == expected
+    with pytest.raises(InputError, match="each file once"):
+        open_manifest([tmp_path / "a" / "x.parquet"] * 2)
+
+
+def test_parquet_without_its_suffix_is_known_by_its_first_bytes(tmp_path):
+    path = write(tmp_path / "blob", {"image": [b"x"]})
+    assert outcomes(open_manifest(path).readers(0, 1)) == [b"x"]
+
+
+def test_the_digest_of_parquet_changes_with_the_file_the_key_and_the_limit(tmp_path):
+    path = write(tmp_path / "t.parquet", {"id": [1, 2], "image": [b"x", b"y"]})
+    digests = [open_manifest(path).digest, open_manifest(path).digest]
+    assert digests[0] == digests[1]
+    digests.append(open_manifest(path, SourceOptions(key="id")).digest)
+    digests.append(open_manifest(path, SourceOptions(limit=1)).digest)
+    write(path, {"id": [1, 2], "image": [b"x", b"z!"]})
+    digests.append(open_manifest(path).digest)
+    assert len(set(digests)) == 4
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder beside the repository is absent")
+def test_the_odd_files_of_a_decoders_own_tests_come_out_as_they_were_stored():
+    path = DATA / "malformed.parquet"
+    manifest = open_manifest(path)
+    stored = pq.read_table(path)
+    assert outcomes(manifest.readers(0, manifest.n_rows)) == stored["bytes"].to_pylist()
+    assert manifest.renamed == {name: f"source_{name}" for name in ("format", "width", "height")}
+    rows = manifest.rows(150, 450)
+    for name in stored.column_names:
+        if name != "bytes":
+            assert rows[manifest.renamed.get(name, name)].to_pylist() == stored[name].to_pylist()[150:450]

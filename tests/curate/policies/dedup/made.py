@@ -1,0 +1,137 @@
+"""Rows, searches and tables that the tests of deduplication are about."""
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+from curate.policies.dedup.finders.links import Links, joined
+from curate.tables.dedup_rows import Rows
+from curate.tables.digests import tie_breaks
+from curate.tables.signatures import SIGNATURE_TYPE
+from curate.tables.table import embedding_field
+from curate.tables.writer import TableWriter
+from scoring.images.cropfit import as_they_are, refine
+from scoring.images.crops import LIKELY, coarse, framed
+
+NAMES = ("bytes", "hash", "signature")
+
+
+class Matrix:
+    """A search whose pairs stand in a matrix: ``linked[q, r]`` says that q, asked about, finds r."""
+
+    higher = True
+    recall = None
+    notes = ()
+
+    def __init__(self, linked, similarity=None):
+        self.linked = linked & ~np.eye(len(linked), dtype=bool)
+        self.similarity = linked.astype(np.float32) if similarity is None else similarity
+
+    def links(self, rows, among):
+        at, row = np.nonzero(self.linked[rows] & among)
+        query = rows[at]
+        return Links(query, row, self.similarity[query, row], np.zeros(len(row), np.int8))
+
+    def first(self, rows, among):
+        parts = []
+        asked = rows.tolist()
+        for row in np.flatnonzero(among).tolist():
+            ahead = asked[: asked.index(row)] if row in asked else asked
+            query = next((q for q in ahead if self.linked[q, row]), None)
+            if query is not None:
+                one = np.array([query]), np.array([row]), self.similarity[[query], [row]], np.zeros(1, np.int8)
+                parts.append(Links(*one))
+        return joined(parts)
+
+
+def symmetric(generator, n, share):
+    """A random graph on n rows, as a matrix."""
+    upper = np.triu(generator.random((n, n)) < share, 1)
+    return upper | upper.T
+
+
+def plain_rows(n=None, **arrays):
+    """Rows that are all ok, with hashes of the keys k0, k1, ... and whatever arrays are given."""
+    n = len(next(iter(arrays.values()))) if n is None else n
+    ties = tie_breaks([f"k{i}".encode() for i in range(n)])
+    return Rows(np.ones(n, bool), ties, **arrays)
+
+
+def embedded(vectors):
+    """Vectors as an embedding column; None is null."""
+    width = next(len(vector) for vector in vectors if vector is not None)
+    return pa.array(vectors, embedding_field(width, "float32").type)
+
+
+def signed(signatures):
+    """Signatures (N, 255) int8 as a column."""
+    return pa.array([row.astype(np.int8).tobytes() for row in signatures], SIGNATURE_TYPE)
+
+
+def write_table(path, columns, *, model=None, signature=None):
+    """Write a scored table with the columns given, and ``key`` k0, k1, ... unless given."""
+    n = len(next(iter(columns.values())))
+    columns = {"key": [f"k{i}" for i in range(n)], **columns}
+    table = pa.table(columns)
+    metadata = {"kind": "scores"}
+    if model:
+        metadata["model"] = {"digest": model, "method": f"method of {model}"}
+    if signature:
+        metadata["settings"] = {"signature": signature}
+    with TableWriter(path, table.schema, metadata) as writer:
+        writer.write(table)
+    return path
+
+
+def random_signatures(generator, n):
+    """Signatures of n unlike pictures."""
+    return np.rint(generator.normal(0, 40, (n, 255))).clip(-127, 127).astype(np.int8)
+
+
+def jittered(generator, signature, n, size=2.0):
+    """Signatures of n near-copies of one picture."""
+    return np.rint(signature + generator.normal(0, size, (n, signature.shape[-1]))).clip(-127, 127).astype(np.int8)
+
+
+def soft_pictures(generator, n, side=96):
+    """Pictures of soft blobs, RGB uint8 (n, side, side, 3); no two alike."""
+    coarse = generator.integers(0, 256, (n, 9, 9), dtype=np.uint8)
+    grey = [np.asarray(Image.fromarray(one).resize((side, side), Image.Resampling.BICUBIC)) for one in coarse]
+    return np.repeat(np.stack(grey)[..., None], 3, axis=3)
+
+
+def cut(generator, picture, share):
+    """A window of ``share`` of each side, anywhere, as a picture of 32 x 32."""
+    side = len(picture)
+    kept = round(share * side)
+    top, left = generator.integers(0, side - kept + 1, 2)
+    window = Image.fromarray(picture[top : top + kept, left : left + kept])
+    return np.asarray(window.resize((32, 32), Image.Resampling.BILINEAR))
+
+
+def part_similarities(asked, mine, threshold, looks):
+    """Similarity of each row that asks with each of mine, (Q, R), and whether a search should find the pair.
+
+    As they are where that reaches the threshold; else the better of the two ways round, of pairs of which some frame
+    of the whole has the coarse cosine of a candidate.
+    """
+    query, row = np.repeat(np.arange(len(asked)), len(mine)), np.tile(np.arange(len(mine)), len(asked))
+    shape = len(asked), len(mine)
+    best, found = np.zeros(shape), np.zeros(shape, bool)
+    for look in looks:
+        turned, undone = look.apply(asked), look.undo(mine)
+        plain = as_they_are(turned[query], mine[row]).reshape(shape)
+        held = refine(turned[query], mine[row]).cosine.reshape(shape)
+        holds = refine(undone[row], asked[query]).cosine.reshape(shape)
+        best = np.maximum(best, np.where(plain >= threshold, plain, np.maximum(held, holds)))
+        found |= plain >= threshold
+        found |= (held >= threshold) & (_nearest_frames(turned, mine) >= LIKELY)
+        found |= (holds >= threshold) & (_nearest_frames(undone, asked) >= LIKELY).T
+    return best, found
+
+
+def _nearest_frames(wholes, parts):
+    """The largest coarse cosine of any frame of each whole with each part, (W, P)."""
+    frames, small = framed(wholes).astype(float), coarse(parts).astype(float)
+    lengths = np.linalg.norm(frames, axis=2)[..., None] * np.linalg.norm(small, axis=1)
+    return (frames @ small.T / np.maximum(lengths, 1)).max(1)

@@ -1,0 +1,251 @@
+"""What another table has already."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from made import jittered, plain_rows, random_signatures, signed, write_table
+from test_stars import cosines, peak_mb
+
+from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
+from curate.policies.dedup.grouping import other
+from curate.policies.dedup.grouping.other import find_outside
+from curate.policies.dedup.policy import dedup_table
+from curate.policies.verify import verify
+from scoring.errors import InputError
+
+NEW, OLD = 60, 50
+
+
+def outside(theirs, searches, open_rows):
+    return find_outside(theirs, searches, open_rows)
+
+
+def made(generator):
+    base = random_signatures(generator, 20)
+    mine, theirs = (jittered(generator, base[generator.integers(0, 20, n)], n, 8.0) for n in (NEW, OLD))
+    codes = [generator.integers(0, 2**63, n).astype(np.uint64) for n in (NEW, OLD)]
+    codes[0][:10] = codes[1][20:30] ^ np.uint64(4)
+    codes[0][5:15] = codes[1][30:40] ^ np.uint64(1)
+    texts = [[f"{side}{i}" for i in range(n)] for side, n in (("new", NEW), ("old", OLD))]
+    texts[0][:5] = texts[1][:5] = ["a", "b", "c", "d", None]
+    texts[1][5] = "a"
+    sides = []
+    for signatures, code, text in zip((mine, theirs), codes, texts, strict=True):
+        rows = plain_rows(signature=signatures, phash=code, has_phash=np.ones(len(code), bool))
+        rows.texts["sha256"] = pa.chunked_array([text], pa.large_string())
+        rows.ok = generator.random(len(code)) < 0.9
+        sides.append(rows)
+    return sides
+
+
+@pytest.mark.parametrize("fewest", [1, 7, 64])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one(seed, fewest, monkeypatch):
+    monkeypatch.setattr(other, "FEWEST", fewest)
+    monkeypatch.setattr(other, "MANY", 10)
+    generator = np.random.default_rng(seed)
+    rows, theirs = made(generator)
+    open_rows = rows.ok & (generator.random(NEW) < 0.9)
+    searches = {
+        "bytes": SameText(rows.texts["sha256"]),
+        "hash": NearHash(rows, 2),
+        "signature": NearVector(rows.signature, 0.93, "signature"),
+    }
+    stars = outside(theirs, searches, open_rows.copy())
+    texts = [each.texts["sha256"].to_pylist() for each in (rows, theirs)]
+    cosine = cosines(np.concatenate([rows.signature, theirs.signature]))[:NEW, NEW:].astype(np.float32)
+    found = 0
+    for row in range(NEW):
+        equal = [1.0 if a is not None and a == texts[0][row] else None for a in texts[1]]
+        bits = [(int(code) ^ int(rows.phash[row])).bit_count() for code in theirs.phash]
+        choices = [
+            [(-1.0, theirs.ties[o], o) for o in range(OLD) if theirs.ok[o] and equal[o]],
+            [(bits[o], theirs.ties[o], o) for o in range(OLD) if theirs.ok[o] and bits[o] <= 2],
+            [(-cosine[row, o], theirs.ties[o], o) for o in range(OLD) if theirs.ok[o] and cosine[row, o] >= 0.93],
+        ]
+        expected = next(((at, min(each)) for at, each in enumerate(choices) if each), None)
+        if expected is None or not open_rows[row]:
+            assert stars.owner[row] == stars.finder[row] == -1
+        else:
+            finder, (value, _, owner) = expected
+            assert (stars.finder[row], stars.owner[row]) == (finder, owner)
+            assert stars.similarity[row] == pytest.approx(abs(value), abs=1e-6)
+            found += 1
+    assert found > 15
+
+
+class Asked:
+    """A finder that notes who asked it what."""
+
+    def __init__(self, search):
+        self.search, self.higher, self.pairs, self.inside = search, search.higher, 0, 0
+
+    def foreign(self, rows, among, some):
+        found = self.search.foreign(rows, among, some)
+        self.pairs += len(found)
+        return found
+
+
+def test_rows_of_the_other_table_are_never_compared_with_one_another():
+    generator = np.random.default_rng(0)
+    rows, theirs = made(generator)
+    search = NearVector(rows.signature, 0.93, "signature")
+    searched = []
+    index = search.index.search
+    search.index.search = lambda queries, among, **how: (
+        searched.append((len(queries), len(among))) or index(queries, among, **how)
+    )
+    outside(theirs, {"signature": search}, rows.ok)
+    assert sum(queries for queries, _ in searched) == theirs.ok.sum()
+    assert {among for _, among in searched} == {NEW}
+
+
+def test_thousands_of_copies_here_and_there_are_not_millions_of_pairs():
+    generator = np.random.default_rng(0)
+    base = random_signatures(generator, 1)
+    n = 6000
+    mine, theirs = (plain_rows(signature=jittered(generator, base, n, 3.0)) for _ in range(2))
+    search = Asked(NearVector(mine.signature, 0.95, "signature"))
+    stars, mb = peak_mb(lambda: outside(theirs, {"signature": search}, mine.ok))
+    assert (stars.owner >= 0).all()
+    assert search.pairs < n * 2 * (other.ENOUGH + other.FEWEST)
+    assert mb < 400
+    texts = pa.chunked_array([np.repeat("same", 50_000)], pa.large_string())
+    mine, theirs = plain_rows(n=50_000), plain_rows(n=50_000)
+    theirs.texts["sha256"] = texts
+    search = Asked(SameText(texts))
+    stars, mb = peak_mb(lambda: outside(theirs, {"bytes": search}, mine.ok))
+    assert (stars.owner == np.argmin(theirs.ties)).all()
+    assert search.pairs <= 64 * 50_000
+    assert mb < 400
+
+
+def test_a_table_without_rows_that_were_scored_has_nothing():
+    generator = np.random.default_rng(0)
+    rows, theirs = made(generator)
+    theirs.ok[:] = False
+    assert (outside(theirs, {"bytes": SameText(rows.texts["sha256"])}, rows.ok).owner == -1).all()
+
+
+# the whole of it
+
+
+@pytest.fixture
+def tables(tmp_path):
+    generator = np.random.default_rng(1)
+    old = random_signatures(generator, 30)
+    new = np.concatenate([jittered(generator, old[:10], 10, 4.0), random_signatures(generator, 20)])
+    new[12:15] = jittered(generator, new[[11]], 3, 4.0)  # 11 to 14 are the same, and not in the other table
+    new[15] = jittered(generator, new[[3]], 1, 2.0)[0]  # like 3, which is in the other table
+    status = ["ok"] * 30
+    status[4] = "unreadable"  # its old row cannot be compared
+    write_table(
+        tmp_path / "old.parquet", {"key": [f"o{i}" for i in range(30)], "signature": signed(old), "status": status}
+    )
+    write_table(tmp_path / "new.parquet", {"signature": signed(new), "group": [i % 3 for i in range(30)]})
+    return tmp_path
+
+
+def run(folder, name="out", **asked):
+    result = dedup_table(folder / "new.parquet", folder / f"{name}.parquet", against=folder / "old.parquet", **asked)
+    return (
+        result,
+        pl.read_parquet(folder / f"{name}.decisions.parquet"),
+        pl.read_parquet(folder / f"{name}.groups.parquet"),
+    )
+
+
+def test_what_the_other_table_has_goes_and_the_rest_is_deduplicated(tables):
+    result, decisions, groups = run(tables)
+    leaks = {i: f"o{i}" for i in range(10) if i != 4} | {15: "o3"}
+    assert result.n_leaks == len(leaks)
+    for at, row in enumerate(decisions.iter_rows(named=True)):
+        if at in leaks:
+            assert (row["decision"], row["kept_key"]) == ("drop", leaks[at])
+            assert f"{leaks[at]} of {tables / 'old.parquet'}" in row["reason"]
+        elif at in (11, 12, 13, 14):
+            assert row["group"] == groups.filter(~pl.col("other_table"))["group"].item()
+        else:
+            assert row["decision"] == "keep"
+            assert row["kept_key"] is None
+    inside = decisions[11:15]
+    assert (inside["decision"] == "keep").sum() == 1
+    assert groups.filter(pl.col("other_table"))["kept_key"].sort().to_list() == sorted(set(leaks.values()))
+    assert groups.filter(pl.col("kept_key") == "o3")["size"].item() == 2
+    assert result.kept + result.dropped == 30
+    assert len(pl.read_parquet(tables / "out.parquet")) == result.kept == 30 - len(leaks) - 3
+
+
+def test_with_report_only_leaks_stay_and_are_told(tables):
+    result, decisions, groups = run(tables, report_only=True)
+    leaks = {i: f"o{i}" for i in range(10) if i != 4} | {15: "o3"}
+    twice = decisions[[3, 15]].filter(pl.col("decision") == "drop")  # 3 and 15 are the same, and both leak
+    assert twice["reason"].item().endswith(f"; {tables / 'old.parquet'} has it too")
+    assert twice["kept_key"].item() in ("k3", "k15")
+    assert twice["kept_key"].item() != twice["key"].item()
+    stay = decisions.filter(pl.col("reason").str.contains("but stays"))
+    assert (stay["decision"] == "keep").all()
+    assert dict(stay.select("key", "kept_key").iter_rows()) == {
+        f"k{i}": key for i, key in leaks.items() if f"k{i}" != twice["key"].item()
+    }
+    assert result.n_leaks == 10
+    assert result.dropped == 1 + 3
+    assert groups.filter(pl.col("kept_key") == "o3").select("size", "other_table").row(0) == (2, True)
+    assert decisions[[3, 15]]["group"].n_unique() == 1
+    receipt = json.loads((tables / "out.receipt.json").read_text())
+    assert receipt["policy"][0]["against"]["path"].endswith("old.parquet")
+    assert verify(tables / "out.receipt.json").identical
+
+
+def test_with_report_only_the_table_itself_is_deduplicated_as_without_another(tables):
+    for groups in ("star", "chain"):
+        _, told, _ = run(tables, f"told {groups}", report_only=True, groups=groups)
+        alone = dedup_table(tables / "new.parquet", tables / f"alone {groups}.parquet", groups=groups)
+        plain = pl.read_parquet(alone.decisions)
+        assert told["decision"].to_list() == plain["decision"].to_list()
+
+
+def test_protected_rows_stay_although_the_other_table_has_them(tables):
+    result, decisions, _ = run(tables, protect="group = 0")
+    assert result.n_leaks == 10 - 4 - 0 - (15 % 3 == 0)
+    protected = decisions.filter(pl.col("reason") == "protected")
+    assert len(protected) == 10
+    assert (protected["decision"] == "keep").all()
+    reported, _, _ = run(tables, "reported", protect="group = 0", report_only=True)
+    assert reported.n_leaks == 10
+
+
+def test_the_other_table_is_not_changed_and_its_order_does_not_matter(tables):
+    before = (tables / "old.parquet").read_bytes()
+    _, first, _ = run(tables)
+    assert (tables / "old.parquet").read_bytes() == before
+    table = pa.parquet.read_table(tables / "old.parquet")
+    shuffled = table.take(np.random.default_rng(0).permutation(30))
+    pa.parquet.write_table(shuffled, tables / "old.parquet")
+    _, second, _ = run(tables, overwrite=True)
+    assert second.equals(first)
+
+
+def test_a_copy_of_a_table_has_all_of_it_and_the_table_itself_is_refused(tables):
+    shutil.copy(tables / "new.parquet", tables / "copy.parquet")
+    result = dedup_table(tables / "new.parquet", against=tables / "copy.parquet", dry_run=True)
+    assert (result.n_leaks, result.kept) == (30, 0)
+    (tables / "link.parquet").symlink_to(tables / "new.parquet")
+    for same in ("new.parquet", "link.parquet"):
+        with pytest.raises(InputError, match="itself, which has every row already; name another table"):
+            dedup_table(tables / "new.parquet", against=tables / same, dry_run=True)
+
+
+def test_report_only_needs_another_table(tables):
+    with pytest.raises(InputError, match="name that with --against"):
+        dedup_table(tables / "new.parquet", dry_run=True, report_only=True)
+
+
+def test_the_other_table_needs_the_columns_that_are_compared(tables):
+    write_table(tables / "bare.parquet", {"sha256": ["a"]})
+    with pytest.raises(InputError, match=r"bare.parquet has no column 'signature'"):
+        dedup_table(tables / "new.parquet", against=tables / "bare.parquet", dry_run=True)

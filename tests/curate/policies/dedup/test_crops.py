@@ -1,0 +1,185 @@
+"""The finder ``crop``: symmetric, bounded where groups are dense, and told in words."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from made import cut, jittered, plain_rows, random_signatures, signed, soft_pictures, write_table
+from PIL import Image, ImageOps
+
+from curate.policies.dedup.finders import crops as cropping
+from curate.policies.dedup.finders.crops import PartOf
+from curate.policies.dedup.finders.looks import in_words, look_codes
+from curate.policies.dedup.grouping.stars import find_stars
+from curate.policies.dedup.policy import dedup_table
+from scoring.errors import InputError
+from scoring.images.signature import signature
+from scoring.images.views import views
+
+PHOTOS = sorted((Path(__file__).parents[4] / "examples" / "photos").glob("*.jpg"))
+SAME = 0.985
+NAMES = [view.name for view in views(mirrored=True, rotated=True)]
+
+
+def small(image):
+    return signature(np.asarray(image.convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)))
+
+
+@pytest.fixture(scope="module")
+def copies():
+    """Two photographs, a crop and a bordered copy of each, and a mirrored crop; keys tell which is which."""
+    rows = {}
+    for name in ("flower", "retina"):
+        photo = Image.open(next(path for path in PHOTOS if path.stem == name)).convert("RGB")
+        width, height = photo.size
+        crop = photo.crop((0, 0, round(0.88 * width), round(0.9 * height)))
+        bordered = ImageOps.expand(photo, (round(0.08 * width), round(0.08 * height)), fill="black")
+        made = {"photo": photo, "crop": crop, "border": bordered, "mirrored": ImageOps.mirror(crop)}
+        rows |= {f"{name} {kind}": small(image) for kind, image in made.items()}
+    return rows
+
+
+def links_of(signatures, looks, threshold=SAME):
+    search = PartOf(signatures, threshold, looks)
+    n = len(signatures)
+    found = search.links(np.arange(n), np.ones(n, bool))
+    return {(q, r): s for q, r, s in zip(found.query.tolist(), found.row.tolist(), found.similarity, strict=True)}
+
+
+def test_a_crop_a_border_and_the_photograph_are_the_same_both_ways_round(copies):
+    keys = list(copies)
+    found = links_of(np.stack(list(copies.values())), views(mirrored=True), 0.97)
+    for name in ("flower", "retina"):
+        photo, crop, border, mirrored = (
+            keys.index(f"{name} {kind}") for kind in ("photo", "crop", "border", "mirrored")
+        )
+        for a, b in ((photo, crop), (photo, border), (photo, mirrored), (crop, mirrored)):
+            assert found[a, b] == pytest.approx(found[b, a], abs=1e-6)
+    assert all(keys[a].split()[0] == keys[b].split()[0] for a, b in found)
+
+
+def test_without_the_view_a_mirrored_crop_is_another_picture(copies):
+    keys = list(copies)
+    found = links_of(np.stack(list(copies.values())), views(), 0.97)
+    assert (keys.index("flower photo"), keys.index("flower mirrored")) not in found
+    assert (keys.index("flower photo"), keys.index("flower crop")) in found
+
+
+def test_turned_crops_are_found_in_either_order_and_as_alike():
+    generator = np.random.default_rng(0)
+    looks = views(mirrored=True, rotated=True)
+    (picture,) = soft_pictures(generator, 1)
+    whole, part = signature(cut(generator, picture, 1)), signature(cut(generator, picture, 0.85))
+    for look in looks:
+        found = links_of(np.concatenate([whole[None], look.apply(part[None])]), looks)
+        assert sorted(found) == [(0, 1), (1, 0)]
+        assert found[0, 1] == pytest.approx(found[1, 0], abs=2e-3)
+
+
+def test_pictures_of_nothing_are_a_part_of_nothing():
+    generator = np.random.default_rng(0)
+    signatures = np.concatenate([np.zeros((2, 255), np.int8), random_signatures(generator, 2)])
+    assert not links_of(signatures, views())
+    search = PartOf(signatures, SAME, views())
+    assert search.measure(np.array([0, 0, 2]), np.array([1, 2, 2])).similarity.tolist() == [0, 0, 1]
+    assert not len(search.foreign(plain_rows(signature=signatures[:2]), np.ones(4, bool)))
+
+
+def test_copies_of_one_picture_are_never_refined_one_with_another(monkeypatch):
+    generator = np.random.default_rng(0)
+    (one,) = soft_pictures(generator, 1)
+    n = 600
+    signatures = jittered(generator, signature(cut(generator, one, 1)), n, 0.5)
+    refined = []
+    monkeypatch.setattr(cropping, "BLOCK", 200)
+    plain = cropping.refine
+    monkeypatch.setattr(
+        cropping, "refine", lambda whole, *rest, **how: refined.append(len(whole)) or plain(whole, *rest, **how)
+    )
+    stars = find_stars(np.arange(n), {"crop": PartOf(signatures, SAME, views())}, np.ones(n, bool))
+    assert (stars.owner == 0).all()
+    assert sum(refined) == 0
+
+
+def test_a_dense_group_of_crops_gives_one_link_a_row():
+    generator = np.random.default_rng(1)
+    (one,) = soft_pictures(generator, 1)
+    parts = np.stack([signature(cut(generator, one, 0.9)) for _ in range(150)])
+    signatures = np.concatenate([signature(cut(generator, one, 1))[None], parts])
+    search = PartOf(signatures, SAME, views())
+    found = search.first(np.arange(3), np.ones(len(signatures), bool))
+    assert len(found) == len(set(found.row.tolist())) >= 0.9 * len(parts)
+    assert (found.query[found.row >= 3] == 0).mean() > 0.9
+
+
+def test_fewer_rows_ask_at_a_time_where_many_pairs_are_found(monkeypatch):
+    generator = np.random.default_rng(2)
+    base = soft_pictures(generator, 20)
+    signatures = np.stack([signature(cut(generator, base[i % 20], (1, 0.9)[i % 3 == 0])) for i in range(60)])
+    search = PartOf(signatures, SAME, views())
+    order, everybody = generator.permutation(60), np.ones(60, bool)
+    plain = find_stars(order, {"crop": search}, everybody.copy())
+    for name, value in (("MANY", 1), ("FIRST_ASKED", 8), ("FEWEST_ASKED", 1), ("BLOCK", 16), ("AT_ONCE", 3)):
+        monkeypatch.setattr(cropping, name, value)
+    spread = find_stars(order, {"crop": search}, everybody.copy())
+    assert plain.owner.tolist() == spread.owner.tolist()
+    assert plain.view.tolist() == spread.view.tolist()
+    assert (plain.finder >= 0).sum() > 10
+
+
+@pytest.mark.parametrize(
+    ("edges", "words"),
+    [
+        ((0, 256, 0, 256), "a part of it: nearly all"),
+        ((0, 230, 0, 256), "a part of it: 90% of the height, at the top"),
+        ((0, 256, 51, 256), "a part of it: 80% of the width, at the right"),
+        ((13, 243, 13, 243), "a part of it: 90% of the width, 90% of the height, in the middle"),
+        ((76, 256, 10, 236), "a part of it: 88% of the width, 70% of the height, at the bottom"),
+        ((90, 256, 0, 166), "a part of it: 65% of the width, 65% of the height, at the bottom left"),
+    ],
+)
+def test_a_part_is_told_in_words(edges, words):
+    for view, name in enumerate(NAMES):
+        held, holds = (look_codes(view, np.array([edges]), holds=way) for way in (False, True))
+        assert held.dtype == np.int32
+        before = "" if view == 0 else f"{name}, "
+        assert in_words(int(held[0]), NAMES) == before + words
+        assert in_words(int(holds[0]), NAMES) == before + words.replace("a part of it", "holds it")
+        assert in_words(view, NAMES) == ("" if view == 0 else name)
+
+
+def test_cropped_adds_the_finder_and_the_decisions_name_the_part(copies, tmp_path):
+    keys = list(copies)
+    table = write_table(
+        tmp_path / "scores.parquet",
+        {
+            "key": keys,
+            "sha256": [f"{at:064d}" for at in range(len(keys))],
+            "signature": signed(np.stack(list(copies.values()))),
+            "rank": [float("mirrored" not in key) + ("photo" in key) for key in keys],
+        },
+        signature="x",
+    )
+    out = tmp_path / "unique.parquet"
+    result = dedup_table(table, out, cropped=True, mirrored=True, keep="max:rank")
+    kept = pq.read_table(out)["key"].to_pylist()
+    assert {"flower photo", "retina photo"} <= set(kept)
+    assert result.dropped_by["crop >= 0.985"] >= 4
+    rows = {row["key"]: row for row in pq.read_table(result.decisions).to_pylist()}
+    assert rows["flower crop"]["rule"] == "crop >= 0.985"
+    assert "the same as flower photo by crop (cosine 0.9" in rows["flower crop"]["reason"]
+    assert ", a part of it: 88% of the width, 90% of the height, at the top left)" in rows["flower crop"]["reason"]
+    assert ", mirrored, a part of it: 88% of the width, 90%" in rows["flower mirrored"]["reason"]
+    without = dedup_table(table, tmp_path / "other.parquet", mirrored=True)
+    assert not any(name.startswith("crop") for name in without.dropped_by)
+    copy = shutil.copy(table, tmp_path / "copy.parquet")
+    against = dedup_table(table, tmp_path / "third.parquet", {"crop": None}, against=copy, report_only=True)
+    assert against.n_leaks == len(keys)
+
+
+def test_cropped_without_signatures_says_what_is_missing(tmp_path):
+    table = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "b"]})
+    with pytest.raises(InputError, match="the finder crop needs the column signature"):
+        dedup_table(table, None, cropped=True, dry_run=True)

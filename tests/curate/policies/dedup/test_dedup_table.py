@@ -1,0 +1,415 @@
+"""A deduplication as a whole: what it reads, decides and leaves behind."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from made import embedded, jittered, random_signatures, signed, write_table
+from test_stars import by_definition, cosines
+
+from curate.policies.dedup.decide import decide_duplicates
+from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
+from curate.policies.dedup.policy import dedup_table
+from curate.policies.verify import verify
+from curate.tables.dedup_rows import Needs, read_rows
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+FINDERS = {"bytes": None, "hash": 2, "signature": 0.93, "embedding": 0.95}
+N = 200
+
+
+def columns(generator):
+    """Two hundred rows of about seventy pictures: equal, near by one finder or another, failed."""
+    home = generator.integers(0, 70, N)
+    base = random_signatures(generator, 70)
+    codes = generator.integers(0, 2**62, 70).astype(np.uint64)[home]
+    far = generator.random(N) < 0.5
+    codes = np.where(far, generator.integers(0, 2**62, N).astype(np.uint64), codes ^ np.uint64(1 << 9))
+    means = generator.normal(size=(70, 12))
+    return {
+        "key": [f"k{i}" for i in range(N)],
+        "sha256": [f"s{home[i]}" if generator.random() < 0.2 else f"own{i}" for i in range(N)],
+        "phash": pa.array([None if i % 11 == 0 else int(code) for i, code in enumerate(codes)], pa.uint64()),
+        "signature": signed(np.concatenate([jittered(generator, base[[at]], 1, 12.0) for at in home])),
+        "embedding": embedded((means[home] + generator.normal(0, 0.25, (N, 12))).astype("f4").tolist()),
+        "status": ["broken" if i % 17 == 0 else "ok" for i in range(N)],
+        "error": ["it is broken" if i % 17 == 0 else None for i in range(N)],
+        "width": pa.array(generator.integers(10, 13, N), pa.int32()),
+        "height": pa.array(generator.integers(10, 13, N), pa.int32()),
+        "n_bytes": pa.array(generator.integers(100, 120, N), pa.int64()),
+        "kappa_a": pa.array(generator.uniform(1, 9, N), pa.float32()),
+        "label": [None if i % 5 == 0 else f"l{home[i] % 9}" for i in range(N)],
+        "mine": pa.array([[i, i + 1] for i in range(N)]),
+    }
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dedup")
+    path = write_table(folder / "scores.parquet", columns(np.random.default_rng(0)), model="a" * 64, signature="x")
+    before = path.read_bytes()
+    result = dedup_table(path, folder / "out.parquet", FINDERS)
+    assert path.read_bytes() == before
+    return folder, result
+
+
+def linked_by(table):
+    """What each finder links, from all pairs."""
+    ok = np.array([status == "ok" for status in table["status"]])
+    text = np.array(table["sha256"])
+    codes = [None if code is None else int(code) for code in table["phash"]]
+    bits = np.array([[99 if None in (a, b) else (a ^ b).bit_count() for a in codes] for b in codes])
+    signatures = np.frombuffer(b"".join(table["signature"]), np.int8).reshape(N, 255)
+    near = cosines(signatures), cosines(np.array(table["embedding"].to_list()))
+    parts = [text == text[:, None], bits <= 2, near[0] >= 0.93, near[1] >= 0.95]
+    return [part & ok & ok[:, None] & ~np.eye(N, dtype=bool) for part in parts], ok, (bits, *near)
+
+
+def test_every_decision_is_the_one_of_the_definition(made):
+    folder, result = made
+    table = pl.read_parquet(folder / "scores.parquet")
+    decisions = pl.read_parquet(folder / "out.decisions.parquet")
+    parts, ok, measured = linked_by(table)
+    opened = open_table(folder / "scores.parquet")
+    criteria = parse_keep(DEFAULT, opened, label="label")
+    numbers = tuple(dict.fromkeys(name for each in criteria for name in each.numbers))
+    order = keep_order(read_rows(opened, Needs(frozenset(), numbers, ("label",))), criteria)
+    owner = by_definition(order, np.any(parts, axis=0), ok, np.zeros(N, bool))
+    keys = table["key"].to_list()
+    assert decisions["key"].to_list() == keys
+    names = list(FINDERS)
+    for row, told in enumerate(decisions.iter_rows(named=True)):
+        if not ok[row]:
+            assert (told["decision"], told["reason"]) == ("failed", "not scored: broken (it is broken)")
+            continue
+        assert told["decision"] == ("keep" if owner[row] == row else "drop")
+        if owner[row] == row:
+            assert (told["kept_key"], told["rule"], told["score"], told["margin"]) == (None, None, None, None)
+            continue
+        assert told["kept_key"] == keys[owner[row]]
+        number = next(i for i, part in enumerate(parts) if part[owner[row], row])
+        score = 1.0 if not number else measured[number - 1][owner[row], row]
+        assert told["rule"].split()[0] == names[number]
+        assert told["score"] == pytest.approx(score, abs=2e-6)
+        threshold = FINDERS[names[number]] or 1.0
+        assert told["threshold"] == threshold
+        assert told["margin"] == pytest.approx((threshold - score) if number == 1 else (score - threshold), abs=2e-6)
+        assert told["margin"] >= 0
+        assert f"the same as {keys[owner[row]]} by {names[number]}" in told["reason"]
+    by = {name: int(sum(decisions["rule"].drop_nulls().str.starts_with(name))) for name in names}
+    assert {name.split()[0]: n for name, n in result.dropped_by.items()} == by
+    assert min(by.values()) > 0
+
+
+def test_the_sums_are_those_of_the_rows(made):
+    folder, result = made
+    decisions = pl.read_parquet(folder / "out.decisions.parquet")
+    counts = dict(decisions["decision"].value_counts().iter_rows())
+    assert (result.kept, result.dropped, result.failed) == (counts["keep"], counts["drop"], counts["failed"])
+    assert result.kept + result.dropped + result.failed == result.n_rows == N
+    assert sum(result.dropped_by.values()) == result.dropped
+    assert result.failed_by == {"broken": result.failed}
+    receipt = json.loads((folder / "out.receipt.json").read_text())
+    assert receipt["policy"][0]["thresholds"] == {**FINDERS, "bytes": 1.0}
+
+
+def test_the_subset_holds_the_kept_rows_with_all_columns_in_their_order(made):
+    folder, _ = made
+    table, subset = pq.read_table(folder / "scores.parquet"), pq.read_table(folder / "out.parquet")
+    decisions = pl.read_parquet(folder / "out.decisions.parquet")
+    assert subset.equals(table.filter(pa.array((decisions["decision"] == "keep").to_list())))
+    metadata = json.loads(subset.schema.metadata[b"curate"])
+    assert metadata["kind"] == "subset"
+    assert metadata["model"]["digest"] == "a" * 64
+    assert metadata["policy"][-1]["rule"] == "dedup"
+
+
+def test_nothing_that_was_kept_is_the_same_as_another(made):
+    folder, _ = made
+    again = dedup_table(folder / "out.parquet", finders=FINDERS, dry_run=True)
+    assert (again.dropped, again.n_groups) == (0, 0)
+
+
+def test_the_same_run_writes_the_same_bytes(made, tmp_path):
+    folder, _ = made
+    dedup_table(folder / "scores.parquet", tmp_path / "out.parquet", FINDERS)
+    for name in ("out.parquet", "out.decisions.parquet", "out.groups.parquet"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_folder_of_parts_gives_the_tables_of_the_one_file(made, tmp_path):
+    folder, _ = made
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    table = pq.read_table(folder / "scores.parquet")
+    for number, (start, stop) in enumerate([(0, 1), (1, 1), (1, 150), (150, N)]):
+        pq.write_table(table.slice(start, stop - start), parts / f"part-{number}.parquet")
+    dedup_table(parts, tmp_path / "out.parquet", FINDERS)
+    for name in ("out.decisions.parquet", "out.groups.parquet", "out.parquet"):
+        assert pq.read_table(tmp_path / name).equals(pq.read_table(folder / name))
+
+
+@pytest.mark.parametrize("groups", ["star", "chain"])
+def test_shuffled_rows_are_decided_alike(made, tmp_path, groups):
+    folder, _ = made
+    table = pq.read_table(folder / "scores.parquet")
+    pq.write_table(table.take(np.random.default_rng(0).permutation(N)), tmp_path / "shuffled.parquet")
+    told, digests = [], []
+    for number, path in enumerate((folder / "scores.parquet", tmp_path / "shuffled.parquet")):
+        result = dedup_table(path, tmp_path / f"{number}.parquet", FINDERS, groups=groups)
+        digests.append(result.input_digest)
+        groups_table = pl.read_parquet(tmp_path / f"{number}.groups.parquet")
+        told.append((pl.read_parquet(tmp_path / f"{number}.decisions.parquet").sort("key"), groups_table))
+    assert told[0][0].equals(told[1][0])
+    assert told[0][1].equals(told[1][1])
+    assert digests[0] == digests[1]
+
+
+def test_a_chain_says_so_where_its_end_does_not_reach_the_threshold(tmp_path):
+    angle = np.deg2rad(np.arange(6) * 8.0)
+    vectors = np.stack([np.cos(angle), np.sin(angle)], 1).astype("f4").tolist()
+    path = write_table(tmp_path / "scores.parquet", {"embedding": embedded(vectors), "rank": list(range(6))})
+    asked = {"finders": {"embedding": 0.985}, "keep": "min:rank"}
+    dedup_table(path, tmp_path / "chain.parquet", groups="chain", **asked)
+    decisions = pl.read_parquet(tmp_path / "chain.decisions.parquet")
+    assert decisions["decision"].to_list() == ["keep"] + ["drop"] * 5
+    margins = decisions["margin"].to_list()[1:]
+    assert margins == pytest.approx((np.cos(angle[1:]) - 0.985).tolist(), abs=1e-6)
+    assert ["joined by a chain" in reason for reason in decisions["reason"]] == [False, False, *[True] * 4]
+    assert pl.read_parquet(tmp_path / "chain.groups.parquet")["margin"].item() < 0
+    dedup_table(path, tmp_path / "star.parquet", **asked)
+    stars = pl.read_parquet(tmp_path / "star.decisions.parquet")
+    assert stars["kept_key"].to_list() == [None, "k0", None, "k2", None, "k4"]
+
+
+def test_the_best_row_stays_and_a_protected_one_too(tmp_path):
+    same = {"sha256": ["a"] * 4, "kappa_a": pa.array([1.0, 3.0, 2.0, None]), "year": [1, 2, 3, 4]}
+    path = write_table(tmp_path / "scores.parquet", same)
+    for asked, kept in (
+        ({}, ["k1"]),
+        ({"keep": "min:kappa_a"}, ["k0"]),
+        ({"keep": "max:year"}, ["k3"]),
+        ({"protect": "year = 1"}, ["k0"]),
+        ({"protect": "year <= 2", "keep": "max:year"}, ["k0", "k1"]),
+        ({"protect": "year > 0"}, ["k0", "k1", "k2", "k3"]),
+    ):
+        dedup_table(path, tmp_path / "out.parquet", ["bytes"], overwrite=True, **asked)
+        assert pl.read_parquet(tmp_path / "out.parquet")["key"].to_list() == kept
+        decisions = pl.read_parquet(tmp_path / "out.decisions.parquet")
+        assert set(decisions["kept_key"].drop_nulls()) <= set(kept)
+
+
+# tables that are small, empty or odd
+
+
+def everything(n, *, same=False):
+    generator = np.random.default_rng(0)
+    one = random_signatures(generator, 1)
+    return {
+        "key": pa.array([f"k{i}" for i in range(n)], pa.string()),
+        "sha256": pa.array(["a" if same else f"s{i}" for i in range(n)], pa.string()),
+        "phash": pa.array([7 if same else i * 0x0F0F0F0F for i in range(n)], pa.uint64()),
+        "signature": signed(np.repeat(one, n, 0) if same else random_signatures(generator, n)),
+        "embedding": pa.array([[1.0, 0.0] if same else [1.0, float(i)] for i in range(n)], pa.list_(pa.float32(), 2)),
+    }
+
+
+@pytest.mark.parametrize("groups", ["star", "chain"])
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_tables_of_no_row_one_row_and_two(tmp_path, n, groups):
+    path = write_table(tmp_path / "scores.parquet", everything(n))
+    result = dedup_table(path, tmp_path / "out.parquet", list(FINDERS), groups=groups)
+    assert (result.n_rows, result.kept, result.n_groups) == (n, n, 0)
+    for name, rows in (("out", n), ("out.decisions", n), ("out.groups", 0)):
+        assert pq.read_metadata(tmp_path / f"{name}.parquet").num_rows == rows
+    copy = shutil.copy(path, path.with_name("copy.parquet"))
+    against = dedup_table(path, finders=list(FINDERS), against=copy, groups=groups, dry_run=True)
+    assert against.n_leaks == n
+
+
+@pytest.mark.parametrize("groups", ["star", "chain"])
+@pytest.mark.parametrize("finder", FINDERS)
+def test_rows_that_are_all_identical_leave_one(tmp_path, finder, groups):
+    path = write_table(tmp_path / "scores.parquet", everything(1500, same=True))
+    result = dedup_table(path, finders=[finder], groups=groups, dry_run=True, mirrored=finder == "signature")
+    assert (result.kept, result.dropped, result.n_groups, result.largest) == (1, 1499, 1, 1500)
+
+
+def test_zero_nan_and_missing_embeddings_are_counted_and_compared_with_nothing(tmp_path):
+    rows = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0], None, [2.0, 0.0]]
+    path = write_table(tmp_path / "scores.parquet", {"embedding": embedded(rows)})
+    result = dedup_table(path, tmp_path / "out.parquet", ["embedding"])
+    assert (result.kept, result.dropped) == (6, 1)
+    assert "3 rows have an embedding that is missing, NaN or infinite: not compared by embedding" in result.notes
+    assert "2 rows have an embedding of zeros: not compared by embedding" in result.notes
+
+
+def test_a_table_of_zeros_alone_keeps_everything(tmp_path):
+    for number, rows in enumerate(([[0.0, 0.0]] * 3, [[float("nan")] * 2] * 3)):
+        path = write_table(tmp_path / f"{number}.parquet", {"embedding": embedded(rows)})
+        assert dedup_table(path, finders=["embedding"], dry_run=True).kept == 3
+    path = tmp_path / "null.parquet"
+    pq.write_table(pa.table({"key": ["a", "b"], "embedding": pa.array([None, None], pa.list_(pa.float32()))}), path)
+    assert dedup_table(path, finders=["embedding"], dry_run=True).kept == 2
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_embeddings_that_others_wrote_are_read(tmp_path, kind):
+    rows = np.array([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0]]).astype(kind.to_pandas_dtype())
+    lists = pa.array([None, *rows.tolist()], pa.list_(pa.float64())).cast(pa.list_(kind))
+    pq.write_table(pa.table({"key": [0, 1, 2, 3], "embedding": lists}), tmp_path / "user.parquet", row_group_size=1)
+    result = dedup_table(tmp_path / "user.parquet", tmp_path / "out.parquet")
+    assert (result.kept, result.dropped) == (3, 1)
+    assert any("only embeddings are compared" in note for note in result.notes)
+
+
+def test_lengths_beyond_the_range_of_float32_do_not_matter(tmp_path):
+    rows = pa.array([[1e300, 2e300], [1e-300, 2e-300], [-1.0, 1.0]], pa.list_(pa.float64()))
+    pq.write_table(pa.table({"key": ["a", "b", "c"], "embedding": rows}), tmp_path / "user.parquet")
+    assert dedup_table(tmp_path / "user.parquet", dry_run=True).dropped == 1
+
+
+def test_the_other_table_may_hold_its_embeddings_in_another_type_but_not_of_another_length(tmp_path):
+    for name, kind, rows in (
+        ("mine", pa.float16(), [[1.0, 0.0], [0.0, 1.0]]),
+        ("theirs", pa.float32(), [[3e9, 0.0]]),
+        ("longer", pa.float32(), [[1.0, 0.0, 0.0]]),
+    ):
+        lists = pa.array(rows, pa.list_(pa.float64())).cast(pa.list_(kind))
+        pq.write_table(
+            pa.table({"key": [f"k{i}" for i in range(len(rows))], "embedding": lists}), tmp_path / f"{name}.parquet"
+        )
+    assert dedup_table(tmp_path / "mine.parquet", against=tmp_path / "theirs.parquet", dry_run=True).n_leaks == 1
+    with pytest.raises(InputError, match=r"2 numbers in the embedding column of both tables, got 3 in the other"):
+        dedup_table(tmp_path / "mine.parquet", against=tmp_path / "longer.parquet", dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("label", "asked"),
+    [(pa.array([[1], [2]]), None), (pa.array([b"\xff", b"a"]), None), (pa.array([{"a": 1}] * 2), None)],
+    ids=["lists", "bytes", "structs"],
+)
+def test_a_label_column_that_is_no_text_is_left_alone_unless_it_is_named(tmp_path, label, asked):
+    path = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "a"], "label": label})
+    assert dedup_table(path, finders=["bytes"], dry_run=True).kept == 1
+    with pytest.raises(InputError, match=r"expected text in column 'label' .* name another column"):
+        dedup_table(path, finders=["bytes"], label="label", dry_run=True)
+
+
+def test_a_key_that_comes_twice_or_not_at_all_is_named(tmp_path):
+    for keys, words in (
+        (["a", "b", "a"], "such as 'a'"),
+        (["a", None, "b"], ".parquet, got none in row 1 (from 0); give it one"),
+    ):
+        path = write_table(tmp_path / f"{len(words)}.parquet", {"key": keys, "sha256": ["x"] * 3})
+        with pytest.raises(InputError) as caught:
+            dedup_table(path, dry_run=True)
+        assert words in str(caught.value)
+
+
+def test_a_run_that_fails_leaves_no_file(tmp_path, monkeypatch):
+    path = write_table(tmp_path / "scores.parquet", everything(4))
+
+    def refuse(*args, **kwargs):
+        raise InputError("no more room")
+
+    monkeypatch.setattr("curate.policies.outputs.commit_together", refuse)
+    with pytest.raises(InputError, match="no more room"):
+        dedup_table(path, tmp_path / "out.parquet", ["bytes"])
+    assert [each.name for each in tmp_path.iterdir()] == ["scores.parquet"]
+
+
+def test_large_vectors_live_in_a_file_that_is_gone_afterwards(made, monkeypatch):
+    folder, result = made
+    monkeypatch.setattr("curate.tables.vectors.IN_MEMORY", 100)
+    again = dedup_table(folder / "scores.parquet", finders=FINDERS, dry_run=True)
+    assert (again.kept, again.dropped_by) == (result.kept, result.dropped_by)
+
+
+@pytest.fixture
+def done(tmp_path):
+    """A deduplication of five rows against a table of two."""
+    for name, texts in (("new", ["a", "a", "b", "c", "d"]), ("old", ["d", "e"])):
+        write_table(tmp_path / f"{name}.parquet", {"sha256": texts, "phash": pa.array([1] * len(texts), pa.uint64())})
+    dedup_table(tmp_path / "new.parquet", tmp_path / "out.parquet", {"bytes": None}, against=tmp_path / "old.parquet")
+    assert verify(tmp_path / "out.receipt.json").identical
+    return tmp_path
+
+
+def test_verify_sees_a_groups_table_that_changed_or_went(done):
+    groups = pq.read_table(done / "out.groups.parquet")
+    pq.write_table(groups.slice(1), done / "out.groups.parquet")
+    changed = verify(done / "out.receipt.json")
+    assert not changed.identical
+    assert any("out.groups.parquet is not the file that was written" in note for note in changed.notes)
+    (done / "out.groups.parquet").unlink()
+    gone = verify(done / "out.receipt.json")
+    assert not gone.identical
+    assert any("out.groups.parquet is no longer there" in note for note in gone.notes)
+
+
+def test_verify_sees_that_the_other_table_changed(done):
+    write_table(done / "other.parquet", {"sha256": ["d", "f"], "phash": pa.array([1, 1], pa.uint64())})
+    (done / "other.parquet").replace(done / "old.parquet")
+    changed = verify(done / "out.receipt.json")
+    assert not changed.identical
+    assert any("old.parquet is not the one that was read then" in note for note in changed.notes)
+
+
+def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory):
+    moved = tmp_path_factory.mktemp("moved")
+    for path in done.glob("out.*"):
+        path.replace(moved / path.name)
+    (done / "old.parquet").replace(moved / "old.parquet")
+    assert verify(moved / "out.receipt.json").identical
+    (moved / "old.parquet").unlink()
+    with pytest.raises(InputError, match=r"old.parquet is no longer there; put it back, or beside the receipt"):
+        verify(moved / "out.receipt.json")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"keep": 5},
+        {"protect": 7},
+        {"label": ["a"]},
+        {"mirrored": "yes"},
+        {"groups": "heap"},
+        {"groups": []},
+        {"similarity": "sine"},
+        {"source_options": [1]},
+        {"source_options": {"limit": "1"}},
+        {"against": {}},
+        {"against": {"path": 5}},
+        {"against": "old.parquet"},
+        {"thresholds": {"hash": "x"}},
+        {"thresholds": {"hash": True}},
+    ],
+)
+def test_a_receipt_that_lies_is_refused_in_one_line(done, lie):
+    receipt = json.loads((done / "out.receipt.json").read_text())
+    receipt["policy"][0].update(lie)
+    (done / "out.receipt.json").write_text(json.dumps(receipt))
+    with pytest.raises(InputError, match="take a copy") as error:
+        verify(done / "out.receipt.json")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_a_table_that_is_replaced_meanwhile_is_told_and_nothing_is_written(done, monkeypatch, name):
+    def replaced(*args, **how):
+        found = decide_duplicates(*args, **how)
+        write_table(done / "short.parquet", {"sha256": ["x"], "phash": pa.array([1], pa.uint64())})
+        (done / "short.parquet").replace(done / f"{name}.parquet")
+        return found
+
+    monkeypatch.setattr("curate.policies.dedup.policy.decide_duplicates", replaced)
+    before = sorted(path.name for path in done.iterdir())
+    with pytest.raises(InputError, match=rf"{name}.parquet changed while it was being read"):
+        dedup_table(done / "new.parquet", done / "2.parquet", {"bytes": None}, against=done / "old.parquet")
+    assert sorted(path.name for path in done.iterdir()) == before

@@ -1,0 +1,147 @@
+"""Who stays of several that are the same."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from made import write_table
+
+from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
+from curate.tables.dedup_rows import Needs, read_rows
+from curate.tables.digests import tie_breaks
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+COLUMNS = {
+    "label": pa.array(["cat", None, "dog", None, "cat", None]),
+    "width": pa.array([10, 20, 20, None, 5, 10], pa.int32()),
+    "height": pa.array([10, 10, 10, 10, 5, 10], pa.int32()),
+    "n_bytes": pa.array([300, 800, 100, 400, 900, 300], pa.int64()),
+    "kappa_a": pa.array([5.0, 7.0, float("nan"), 9.0, None, 5.0], pa.float32()),
+    "unc_b": pa.array([0.5, 0.1, 0.9, None, 0.2, 0.5], pa.float32()),
+    "year": pa.array([2001, 2003, 2002, 2003, None, 2001], pa.int16()),
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    return open_table(write_table(tmp_path / "scores.parquet", COLUMNS))
+
+
+def order_of(table, text, *, label="label", protect=None):
+    criteria = parse_keep(text, table, label=label)
+    numbers = tuple(dict.fromkeys(name for each in criteria for name in each.numbers))
+    present = tuple(dict.fromkeys(name for each in criteria for name in each.present))
+    rows = read_rows(table, Needs(frozenset(), numbers, present, protect=protect))
+    return keep_order(rows, criteria).tolist()
+
+
+def hashed(*rows):
+    """Rows by the hash of their keys, lowest first."""
+    ties = tie_breaks([f"k{row}".encode() for row in rows])
+    return [rows[at] for at in np.argsort(ties)]
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("labelled", [(0, 2, 4), (1, 3, 5)]),
+        ("largest", [(1, 2), (0, 5), (4,), (3,)]),
+        ("least-compressed", [(4,), (1,), (0, 5), (2,), (3,)]),  # 36, 4, 3, 0.5 bytes a pixel, none
+        ("certain", [(3,), (1,), (0, 5), (2, 4)]),  # NaN and null are last
+        ("max:year", [(1, 3), (2,), (0, 5), (4,)]),
+        ("min:year", [(0, 5), (2,), (1, 3), (4,)]),
+        ("max:unc_b", [(2,), (0, 5), (4,), (1,), (3,)]),
+        ("min:unc_b", [(1,), (4,), (0, 5), (2,), (3,)]),
+        ("labelled,largest", [(2,), (0,), (4,), (1,), (5,), (3,)]),
+        ("largest,labelled", [(2,), (1,), (0,), (5,), (4,), (3,)]),
+        ("max:year, least-compressed", [(1,), (3,), (2,), (0, 5), (4,)]),
+    ],
+)
+def test_each_criterion_puts_the_best_first_rows_without_a_value_last_and_ties_by_the_hash(table, text, groups):
+    expected = [row for group in groups for row in hashed(*group)]
+    assert order_of(table, text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " , ", ","])
+def test_an_empty_list_of_criteria_is_refused(table, text):
+    with pytest.raises(InputError, match=r"--keep takes .* got none; leave it out"):
+        order_of(table, text)
+
+
+def test_certain_by_an_uncertainty_puts_the_lowest_first(tmp_path):
+    columns = {name: COLUMNS[name] for name in ("unc_b",)}
+    table = open_table(write_table(tmp_path / "unc.parquet", columns))
+    assert order_of(table, "certain") == [1, 4, *hashed(0, 5), 2, 3]
+    assert parse_keep("certain", table, label=None)[0].typed == "certain (unc_b)"
+
+
+def test_the_default_is_labelled_largest_least_compressed_certain(table):
+    criteria = parse_keep(DEFAULT, table, label="label")
+    assert [each.typed.split()[0] for each in criteria] == ["labelled", "largest", "certain", "least-compressed"]
+    assert order_of(table, DEFAULT) == [2, 0, 4, 1, 5, 3]
+
+
+def test_the_default_takes_only_what_the_table_has_columns_for(tmp_path):
+    for names, expected in (
+        ((), []),
+        (("label",), ["labelled"]),
+        (("width", "height"), ["largest"]),
+        (("width", "n_bytes"), []),
+        (("unc_b",), ["certain (unc_b)"]),
+        (("height", "n_bytes", "width"), ["largest", "least-compressed"]),
+    ):
+        columns = {"other": pa.array(range(6))} | {name: COLUMNS[name] for name in names}
+        table = open_table(write_table(tmp_path / f"{len(names)}{'-'.join(names)}.parquet", columns))
+        label = "label" if "label" in names else None
+        assert [each.typed for each in parse_keep(DEFAULT, table, label=label)] == expected
+
+
+def test_protected_rows_come_first_in_the_order_of_the_criteria(table):
+    order = order_of(table, "largest", protect="year = 2001 or width = 5")
+    assert order == [*hashed(0, 5), 4, *hashed(1, 2), 3]
+
+
+def test_a_row_whose_condition_is_unknown_is_not_protected(table):
+    assert order_of(table, "largest", protect="year > 2002")[:2] == [1, 3]
+    assert order_of(table, "largest", protect="year > 2002")[-1] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("larges", "--keep takes certain, largest, least-compressed, labelled, max:COLUMN, min:COLUMN"),
+        ("larges", "did you mean 'largest'"),
+        ("max:yaer", "did you mean 'year'"),
+        ("min:", "has no column ''"),
+        ("largest,,oldest", "got 'oldest'"),
+    ],
+)
+def test_an_unknown_criterion_or_column_is_named(table, text, words):
+    with pytest.raises(InputError) as caught:
+        parse_keep(text, table, label=None)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_criterion_asked_for_needs_its_columns(tmp_path):
+    table = open_table(write_table(tmp_path / "bare.parquet", {"text": pa.array(["a", "b"])}))
+    for text, words in (
+        ("largest", "width"),
+        ("labelled", "name it with --label"),
+        ("certain", "got none; name a column with max:"),
+    ):
+        with pytest.raises(InputError, match=words):
+            parse_keep(text, table, label=None)
+
+
+def test_several_scores_leave_certain_out_of_the_default_and_are_named_when_it_is_asked_for(tmp_path):
+    columns = {"kappa_a": COLUMNS["kappa_a"], "kappa_b": COLUMNS["kappa_a"]}
+    table = open_table(write_table(tmp_path / "two.parquet", columns))
+    assert parse_keep(DEFAULT, table, label=None) == []
+    with pytest.raises(InputError, match=r"got kappa_a, kappa_b; name a column with max:COLUMN"):
+        parse_keep("certain", table, label=None)
+
+
+def test_a_criterion_on_text_is_refused_with_its_type(table):
+    with pytest.raises(InputError, match=r"expected numbers in column 'label' .* got string"):
+        order_of(table, "max:label")

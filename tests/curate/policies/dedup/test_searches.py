@@ -1,0 +1,296 @@
+"""What each finder finds, asked in every way, against all pairs."""
+
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from made import cut, jittered, part_similarities, plain_rows, random_signatures, soft_pictures
+from test_stars import cosines
+
+from curate.policies.dedup.finders.crops import PartOf
+from curate.policies.dedup.finders.links import Links, best_of, first_of
+from curate.policies.dedup.finders.neighboured import NearGraph
+from curate.policies.dedup.finders.searches import NearDistribution, NearHash, NearVector, SameText
+from curate.policies.dedup.finders.table import FINDERS, threshold_of
+from curate.tables.graph import Stored
+from scoring.errors import InputError
+from scoring.images.phash import perceptual_hash
+from scoring.images.signature import signature
+from scoring.images.views import views
+from scoring.search.graph import knn_graph
+
+N, M = 70, 50
+PART = 0.985
+
+
+def texts(generator, n):
+    values = [None if generator.random() < 0.1 else f"t{generator.integers(0, 20)}" for _ in range(n)]
+    return pa.chunked_array([values[:30], values[30:]], pa.large_string())
+
+
+def same_text(generator):
+    rows, theirs = plain_rows(n=N), plain_rows(n=M)
+    for each in (rows, theirs):
+        each.texts["sha256"] = texts(generator, len(each))
+    mine, others = rows.texts["sha256"].to_pylist(), theirs.texts["sha256"].to_pylist()
+    measured = [np.array([[float(a is not None and a == b) for b in mine] for a in side]) for side in (mine, others)]
+    return SameText(rows.texts["sha256"]), theirs, measured, [m == 1 for m in measured]
+
+
+def near_hash(generator):
+    base = generator.integers(0, 2**63, 15).astype(np.uint64)
+    codes = [
+        base[generator.integers(0, 15, n)] ^ (np.uint64(1) << generator.integers(0, 64, n).astype(np.uint64))
+        for n in (N, M)
+    ]
+    rows, theirs = (plain_rows(phash=code, has_phash=generator.random(len(code)) < 0.9) for code in codes)
+    rows.ok[:3] = theirs.ok[:3] = False
+    there = [each.has_phash & each.ok for each in (rows, theirs)]
+    bits = [
+        np.array([[(a ^ b).bit_count() for b in codes[0].tolist()] for a in side.tolist()], float) for side in codes
+    ]
+    return NearHash(rows, 2), theirs, bits, [(b <= 2) & there[0] & t[:, None] for b, t in zip(bits, there, strict=True)]
+
+
+def seen(looks, mine, others):
+    """The largest cosine of each pair over the views of the row that is asked about."""
+    both = [cosines(np.concatenate([look.apply(others), mine]))[: len(others), len(others) :] for look in looks]
+    return np.max(both, axis=0)
+
+
+def near_signature(generator):
+    looks = views(mirrored=True, rotated=True)
+    base = np.rint(random_signatures(generator, 10) / (1 + np.arange(255) % 16)).astype(np.int8)
+    mine, others = (jittered(generator, base[generator.integers(0, 10, n)], n, 0.5) for n in (N, M))
+    mine[:25] = looks[6].apply(mine[:25])
+    others[:20] = looks[1].apply(others[:20])
+    mine[40] = others[41] = 0
+    theirs = plain_rows(n=M, signature=others)
+    measured = [seen(looks, mine, side) for side in (mine, others)]
+    return NearVector(mine, 0.93, "signature", looks), theirs, measured, [m >= 0.93 for m in measured]
+
+
+@cache
+def parts_of_pictures():
+    """Soft pictures, parts of them, and both mirrored, with the definition; made once, for it takes a while."""
+    generator, looks = np.random.default_rng(3), views(mirrored=True)
+    base = soft_pictures(generator, 12)
+
+    def side(n):
+        made = [cut(generator, base[generator.integers(0, 12)], generator.choice([1, 0.9, 0.8])) for _ in range(n)]
+        return np.stack([signature(picture[:, ::-1] if generator.random() < 0.3 else picture) for picture in made])
+
+    mine, others = side(N), side(M)
+    mine[40] = others[41] = 0
+    pairs = [part_similarities(asked, mine, PART, looks) for asked in (mine, others)]
+    measured, found = [p[0] for p in pairs], [p[1] for p in pairs]
+    return PartOf(mine, PART, looks), plain_rows(n=M, signature=others), measured, found
+
+
+def part_of(_generator):
+    return parts_of_pictures()
+
+
+def near_embedding(generator):
+    base = generator.normal(size=(12, 16))
+    mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.2, (n, 16))).astype(np.float16) for n in (N, M))
+    mine[0] = others[3] = 0
+    cosine = [cosines(np.concatenate([side, mine]))[: len(side), len(side) :] for side in (mine, others)]
+    theirs = plain_rows(n=M, embedding=others)
+    return NearVector(mine, 0.95, "embedding"), theirs, cosine, [c >= 0.95 for c in cosine]
+
+
+def near_graph(generator):
+    """Groups of 3 to 11 rows and a graph of 5 neighbours: some rows have more links than it lists, some have not."""
+    base = generator.normal(size=(12, 16))
+    sizes = np.repeat(range(12), [3, 3, 4, 4, 5, 5, 5, 6, 6, 8, 10, 11])
+    mine, others = (
+        (base[group] + generator.normal(0, 0.2, (len(group), 16))).astype(np.float32)
+        for group in (generator.permutation(sizes)[:N], np.arange(M) % 12)
+    )
+    mine[[0, 40]] = others[3] = 0
+    rows = plain_rows(n=N, embedding=mine)
+    rows.ok[7] = False
+    at = rows.compared()
+    whole = knn_graph(mine[at], 5)
+    search = NearGraph(mine, 0.95, Stored(whole, whole.cosine[:, -1], "g.parquet", "", ()), at, rows.ties)
+    assert 10 < len(search.many) < 60
+    assert search.notes == (
+        f"{len(search.many)} rows may have more links than g.parquet lists neighbours: pairs of two such rows are "
+        "searched for",
+    )
+    cosine = [cosines(np.concatenate([side, mine]))[: len(side), len(side) :] for side in (mine, others)]
+    linked = [c >= 0.95 for c in cosine]
+    linked[0][7] = linked[0][:, 7] = False
+    theirs = plain_rows(n=M, embedding=others)
+    return search, theirs, cosine, linked
+
+
+def near_distribution(generator):
+    base = generator.normal(size=(12, 16))
+    mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.1, (n, 16))).astype(np.float32) for n in (N, M))
+    kappas = [generator.uniform(200, 400, n) for n in (N, M)]
+    rows = plain_rows(embedding=mine, numbers={"kappa_a": kappas[0]})
+    theirs = plain_rows(n=M, embedding=others, numbers={"kappa_a": kappas[1]})
+    search = NearDistribution(rows, 0.97, "kappa_a")
+    alike = []
+    for side, kappa in zip((mine, others), kappas, strict=True):
+        cosine = cosines(np.concatenate([side, mine]))[: len(side), len(side) :]
+        pairs = np.repeat(kappa, N), np.tile(kappas[0], len(side))
+        alike.append(search.radius.similarity(cosine.ravel(), *pairs).reshape(cosine.shape))
+    return search, theirs, alike, [a >= 0.97 for a in alike]
+
+
+KINDS = [same_text, near_hash, near_signature, part_of, near_embedding, near_graph, near_distribution]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+def case(request):
+    search, theirs, measured, linked = request.param(np.random.default_rng(3))
+    linked = [linked[0] & ~np.eye(N, dtype=bool), linked[1]]
+    assert linked[0].sum() > 20
+    assert linked[1].sum() > 20
+    return search, theirs, measured, linked
+
+
+def as_pairs(found):
+    pairs = list(zip(found.query.tolist(), found.row.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    return set(pairs)
+
+
+def test_every_pair_of_some_rows_among_others_is_found_and_no_other(case):
+    search, _, measured, (linked, _) = case
+    generator = np.random.default_rng(0)
+    rows, among = generator.permutation(N)[:40], generator.random(N) < 0.7
+    found = search.links(rows, among)
+    assert as_pairs(found) == {(q, r) for q in rows.tolist() for r in range(N) if linked[q, r] and among[r]}
+    assert found.similarity.tolist() == pytest.approx(measured[0][found.query, found.row].tolist(), abs=2e-6)
+
+
+def test_the_first_match_of_a_row_is_the_first_of_those_that_ask(case):
+    search, _, measured, (linked, _) = case
+    generator = np.random.default_rng(0)
+    shuffled = generator.permutation(N)
+    asking, among = shuffled[:40], np.zeros(N, bool)
+    among[shuffled[40:]] = True
+    found = search.first(asking, among)
+    expected = {}
+    for row in np.flatnonzero(among).tolist():
+        hits = [q for q in asking.tolist() if linked[q, row]]
+        if hits:
+            expected[row] = hits[0]
+    assert dict(zip(found.row.tolist(), found.query.tolist(), strict=True)) == expected
+    assert len(found) == len(expected) > 3
+    assert found.similarity.tolist() == pytest.approx(measured[0][found.query, found.row].tolist(), abs=2e-6)
+
+
+def test_rows_that_ask_for_themselves_get_one_before_them_where_there_is_one(case):
+    search, _, _, (linked, _) = case
+    order = np.random.default_rng(1).permutation(N)
+    place = np.argsort(order)
+    found = search.first(order, np.ones(N, bool))
+    before = found.take(place[found.query] < place[found.row])
+    expected = {}
+    for at, row in enumerate(order.tolist()):
+        hits = [q for q in order[:at].tolist() if linked[q, row]]
+        if hits:
+            expected[row] = hits[0]
+    assert dict(zip(before.row.tolist(), before.query.tolist(), strict=True)) == expected
+
+
+def test_rows_of_another_table_find_every_pair(case):
+    search, theirs, measured, (_, linked) = case
+    generator = np.random.default_rng(0)
+    among, some = generator.random(N) < 0.7, generator.permutation(M)[:30]
+    found = search.foreign(theirs, among, some)
+    assert as_pairs(found) == {(q, r) for q in some.tolist() for r in range(N) if linked[q, r] and among[r]}
+    assert found.similarity.tolist() == pytest.approx(measured[1][found.query, found.row].tolist(), abs=2e-6)
+    everything = search.foreign(theirs, np.ones(N, bool))
+    assert as_pairs(everything) == {(q, r) for q, r in np.argwhere(linked).tolist()}
+
+
+def test_pairs_are_measured_whether_or_not_they_reach_the_threshold(case):
+    search, _, measured, (linked, _) = case
+    generator = np.random.default_rng(0)
+    there = np.flatnonzero(linked.any(0))
+    query, row = generator.choice(there, 60), generator.choice(there, 60)
+    query, row = query[query != row], row[query != row]
+    found = search.measure(query, row)
+    assert found.similarity.tolist() == pytest.approx(measured[0][query, row].tolist(), abs=2e-6)
+
+
+def test_asking_about_nothing_finds_nothing(case):
+    search, theirs, _, _ = case
+    nothing, nobody = np.zeros(0, np.int64), np.zeros(N, bool)
+    for found in (
+        search.links(nothing, ~nobody),
+        search.links(np.arange(N), nobody),
+        search.first(nothing, ~nobody),
+        search.first(np.arange(N), nobody),
+        search.foreign(theirs, nobody),
+        search.foreign(theirs, ~nobody, nothing),
+    ):
+        assert len(found) == 0
+
+
+def test_pictures_of_one_colour_are_not_the_same_by_their_hash():
+    white, grey = (perceptual_hash(np.full((32, 32, 3), level, np.uint8)) for level in (255, 40))
+    assert white == grey
+    codes = np.array([white, grey, 5, 5], np.uint64)
+    rows = plain_rows(phash=codes, has_phash=np.ones(4, bool))
+    search = NearHash(rows, 2)
+    assert as_pairs(search.links(np.arange(4), np.ones(4, bool))) == {(2, 3), (3, 2)}
+    assert as_pairs(search.foreign(rows, np.ones(4, bool))) == {(2, 3), (3, 2), (2, 2), (3, 3)}
+    assert search.notes == ("2 rows of one flat colour: not compared by hash",)
+
+
+def links(*pairs):
+    columns = list(zip(*pairs, strict=True))
+    kinds = (np.int64, np.int64, np.float32, np.int8)
+    return Links(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+
+
+def test_the_best_view_of_a_pair_counts_and_the_first_query_of_a_row():
+    first, second = links((0, 1, 0.5, 0), (3, 1, 0.9, 0)), links((0, 1, 0.7, 1), (2, 4, 0.6, 1))
+    best = best_of([first, second])
+    told = [best.query.tolist(), best.row.tolist(), best.view.tolist()]
+    assert told == [[0, 2, 3], [1, 4, 1], [1, 1, 0]]
+    leading = first_of([first, second])
+    assert [leading.row.tolist(), leading.query.tolist(), leading.view.tolist()] == [[1, 4], [0, 2], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("hash", 21, "a whole number of bits between 0 and 20, got 21"),
+        ("hash", 2.5, "a whole number of bits between 0 and 20, got 2.5"),
+        ("hash", -1, "got -1"),
+        ("signature", 1.01, "a cosine between 0.5 and 1, got 1.01"),
+        ("embedding", float("nan"), "a cosine between 0.5 and 1, got nan"),
+        ("embedding", 0.4999, "got 0.4999"),
+        ("bytes", 1.0, "the finder bytes has no threshold, got 1"),
+        ("hashh", None, "did you mean 'hash'"),
+    ],
+)
+def test_a_threshold_out_of_range_names_the_range(name, value, words):
+    with pytest.raises(InputError) as caught:
+        threshold_of(name, value)
+    assert words in str(caught.value)
+
+
+def test_a_threshold_at_either_end_of_its_range_is_taken():
+    for name, finder in FINDERS.items():
+        if finder.threshold is not None:
+            for end in (finder.lowest, finder.highest):
+                assert threshold_of(name, end) == end
+        assert threshold_of(name, None) == (1.0 if finder.threshold is None else finder.threshold)
+
+
+def test_room_is_0_at_the_threshold_and_1_where_equal():
+    for name, equal in (("hash", 0.0), ("signature", 1.0)):
+        finder = FINDERS[name]
+        room = finder.room(np.array([finder.threshold, equal]), finder.threshold)
+        assert room.tolist() == pytest.approx([0, 1])
+        assert finder.holds(np.array([finder.threshold, equal], np.float32), finder.threshold).all()

@@ -1,0 +1,143 @@
+"""`curate verify` on a choice: identical, or what differs."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from choosing import columns_of, csv, write
+
+from curate.policies.select.policy import choose_table
+from curate.policies.verify import verify
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A table, its columns, and a choice from it."""
+    columns = columns_of(60)
+    source = write(tmp_path / "s.parquet", columns)
+    labels = csv(tmp_path / "l.csv", [(f"img/{i:03}.png", f"c{i % 3}") for i in range(9)])
+    result = choose_table(source, tmp_path / "b.parquet", budget=10, labelled=labels, noise_guard=True)
+    return columns, source, labels, result
+
+
+def rewrite(path, change):
+    whole = pq.read_table(path)
+    pq.write_table(change(whole), path)
+
+
+def replaced(table, name, values):
+    return table.set_column(table.schema.names.index(name), table.schema.field(name), pa.array(values))
+
+
+def test_an_untouched_choice_is_identical_also_from_a_shuffled_table(made):
+    columns, source, _, result = made
+    assert verify(result.receipt).identical
+    write(source, columns, np.random.default_rng(1).permutation(60))
+    found = verify(result.receipt)
+    assert found.identical
+    assert found.n_rows == 60
+
+
+def test_other_labels_are_another_choice(made):
+    _, _, labels, result = made
+    csv(labels, [(f"img/{i:03}.png", f"c{i % 2}") for i in range(9)])
+    found = verify(result.receipt)
+    assert not found.identical
+    assert any("l.csv is not the one that was read then" in note for note in found.notes)
+
+
+def test_labels_that_moved_to_the_receipt_are_found(made, tmp_path):
+    _, _, labels, result = made
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for path in [*result.paths().values(), labels]:
+        path.rename(elsewhere / path.name)
+    assert verify(elsewhere / result.receipt.name).identical
+
+
+def test_another_score_in_the_table_is_named_by_row(made):
+    columns, source, _, result = made
+    first = pq.read_table(result.subset)["key"][0].as_py()
+    row = columns["key"].index(first)
+    columns["kappa_mcinfonce"][row] = 0.001  # the worst of all: the gate leaves it out now
+    write(source, columns)
+    found = verify(result.receipt)
+    assert any(f"{first}: now drop, then keep" in line for line in found.different)
+    assert any("the input is not the one that was read then" in note for note in found.notes)
+
+
+def test_a_column_that_the_choice_did_not_read_is_compared_too(made):
+    columns, source, _, result = made
+    key = pq.read_table(result.subset)["key"][3].as_py()
+    columns["aesthetic"][columns["key"].index(key)] += 1
+    write(source, columns)
+    found = verify(result.receipt)
+    assert found.different == [f"{key}: column 'aesthetic' differs from the batch"]
+    assert found.n_different == 1
+
+
+def test_ranks_that_were_swapped_are_named(made):
+    _, _, _, result = made
+    order = [1, 0, *range(2, 10)]
+    rewrite(result.subset, lambda table: table.take(pa.array(order)))
+    found = verify(result.receipt)
+    assert any("bytes differ from the receipt" in note for note in found.notes)
+    keys = pq.read_table(result.subset)["key"].to_pylist()
+    assert f"{keys[0]}: now number 2, then number 1" in found.different
+
+
+def test_gains_that_were_changed_are_named(made):
+    _, _, _, result = made
+    rewrite(result.subset, lambda table: replaced(table, "gain", [9.0, *table["gain"].to_pylist()[1:]]))
+    found = verify(result.receipt)
+    key = pq.read_table(result.subset)["key"][0].as_py()
+    assert f"{key}: column 'gain' differs from the batch" in found.different
+
+
+def test_a_column_taken_out_of_the_batch_is_told(made):
+    _, _, _, result = made
+    rewrite(result.subset, lambda table: table.drop_columns(["predicted"]))
+    found = verify(result.receipt)
+    assert any("the batch has other columns or types" in note for note in found.notes)
+
+
+def test_a_batch_without_rows_names_those_that_are_missing(made):
+    _, _, _, result = made
+    keys = pq.read_table(result.subset)["key"].to_pylist()
+    rewrite(result.subset, lambda table: table.slice(0, 0))
+    found = verify(result.receipt)
+    assert sorted(found.different) == sorted(f"{key}: kept, but not in the subset" for key in keys)
+
+
+def test_a_row_that_is_missing_or_there_twice_is_no_other_column(made):
+    _, _, _, result = made
+    whole = pq.read_table(result.subset)
+    keys = whole["key"].to_pylist()
+    pq.write_table(whole.slice(0, 9), result.subset)
+    found = verify(result.receipt)
+    assert found.different == [f"{keys[9]}: kept, but not in the subset"]
+    pq.write_table(pa.concat_tables([whole, whole.slice(9)]), result.subset)
+    found = verify(result.receipt)
+    assert found.different == [f"{keys[9]}: now number 10, then number 11"]
+    assert "the subset holds some rows more than once" in found.notes
+
+
+def test_a_receipt_that_was_tampered_with_is_one_line(made):
+    from scoring.errors import InputError
+
+    _, _, _, result = made
+    whole = json.loads(result.receipt.read_text())
+    for change, said in (
+        ({"settings": "x"}, "expected the rule of a choice"),
+        ({"strategy": "nothing"}, "unknown strategy 'nothing'"),
+        ({"budget": "many"}, "--budget takes"),
+        ({"gate": "x"}, "expected the rule of a choice in the receipt"),
+        ({"seed": None}, "expected the rule of a choice in the receipt"),
+    ):
+        other = json.loads(json.dumps(whole))
+        other["policy"][0].update(change)
+        result.receipt.write_text(json.dumps(other))
+        with pytest.raises(InputError, match=said):
+            verify(result.receipt)

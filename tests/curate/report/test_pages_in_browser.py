@@ -1,0 +1,311 @@
+"""The pages in a real browser: their scripts run, their policy holds, and what is saved is what came, filled in."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deduplicated import HOSTILE, dropped, fact, kept, write
+from PIL import Image
+
+from curate.report.audit_page import pair_page
+from curate.report.groups import group_sheet
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight", "answer")
+with_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on this machine")
+
+# The browser reads messages from descriptor 3 and writes them to 4.
+WRAPPER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Browser:
+    """Chromium without a window, spoken to through its debugging pipe: JSON with a NUL byte after each message."""
+
+    def __init__(self, profile, downloads):
+        from_us, to_browser = os.pipe()
+        from_browser, to_us = os.pipe()
+        high = [fcntl.fcntl(handle, fcntl.F_DUPFD, 10) for handle in (from_us, to_us)]
+        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe"]
+        command = [sys.executable, "-c", WRAPPER, *map(str, high), BROWSER, *arguments, f"--user-data-dir={profile}"]
+        with (profile / "log").open("wb") as log:
+            self.process = subprocess.Popen(command, pass_fds=high, stdout=log, stderr=log)
+        for handle in high:
+            os.close(handle)
+        os.close(from_us)
+        os.close(to_us)
+        self.to, self.of = to_browser, os.fdopen(from_browser, "rb", 0)
+        self.number, self.waiting, self.events = 0, b"", []
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.session = None
+        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.ask("Page.enable")
+        self.ask("Log.enable")
+        self.ask("Runtime.enable")
+        self.ask("Network.enable")
+        session, self.session = self.session, None
+        self.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads), eventsEnabled=True)
+        self.session = session
+
+    def ask(self, method, **params):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": params}
+        if getattr(self, "session", None):
+            message["sessionId"] = self.session
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        while True:
+            reply = self._next()
+            if reply.get("id") == self.number:
+                if "error" in reply:
+                    raise RuntimeError(reply["error"])
+                return reply["result"]
+            self.events.append(reply)
+
+    def _next(self):
+        """The next message; a question whether to leave a page is answered with yes."""
+        while b"\0" not in self.waiting:
+            if not select.select([self.of], [], [], 60)[0]:
+                raise RuntimeError("the browser says nothing")
+            piece = self.of.read(65536)
+            if not piece:
+                raise RuntimeError("the browser went away")
+            self.waiting += piece
+        message, self.waiting = self.waiting.split(b"\0", 1)
+        message = json.loads(message)
+        if message.get("method") == "Page.javascriptDialogOpening":
+            answer = {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}}
+            os.write(self.to, json.dumps(answer | {"sessionId": message["sessionId"]}).encode() + b"\0")
+        return message
+
+    def open(self, path):
+        self.events.clear()
+        self.ask("Page.navigate", url=path.as_uri())
+        self.until("document.readyState === 'complete'")
+
+    def run(self, code):
+        result = self.ask("Runtime.evaluate", expression=code, returnByValue=True)
+        if "exceptionDetails" in result:
+            raise RuntimeError(result["exceptionDetails"])
+        return result["result"].get("value")
+
+    def until(self, code):
+        for _ in range(200):
+            if self.run(code):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"never came: {code}")
+
+    def press(self, key):
+        for kind in ("keyDown", "keyUp"):
+            self.ask("Input.dispatchKeyEvent", type=kind, key=key)
+
+    def problems(self):
+        """What the console, the policy and the script complained about, and every request that left the page."""
+        self.run("0")
+        named = ("Log.entryAdded", "Runtime.exceptionThrown", "Page.javascriptDialogOpening")
+        seen = [event for event in self.events if event.get("method") in named]
+        sent = [
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event.get("method") == "Network.requestWillBeSent"
+        ]
+        return seen, [url for url in sent if not url.startswith(("file:", "data:", "blob:"))]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    profile = tmp_path_factory.mktemp("profile")
+    opened = Browser(profile, tmp_path_factory.mktemp("downloads"))
+    opened.downloads = profile.parent / next(path.name for path in profile.parent.iterdir() if "downloads" in path.name)
+    yield opened
+    opened.process.terminate()
+    opened.process.wait(20)
+
+
+def grey(key):
+    """A picture for every key but one."""
+    return None if key == "lost" else np.full((20, 40, 3), 128, np.uint8)
+
+
+def pairs(keys, answers=()):
+    given = dict(enumerate(answers))
+    return [
+        {
+            "pair": f"{at + 1} of {len(keys) - 1}",
+            "key_a": a,
+            "key_b": b,
+            "similarity": repr(0.9 + at / 1000),
+            "stratum": "signature: near 1, 0.9 to 0.95",
+            "weight": "12.5",
+            "answer": given.get(at, ""),
+        }
+        for at, (a, b) in enumerate(pairwise(keys))
+    ]
+
+
+# Without a browser
+
+
+def test_a_page_of_pairs_shows_both_pictures_and_where_the_pair_comes_from():
+    text = pair_page(pairs(["a", "b", "lost"]), grey, name="k.audit.csv")
+    assert text.count("data:image/jpeg;base64,") == 3
+    assert text.count("not readable") == 1
+    assert "1 of 2 · similarity 0.9 · <bdi>signature: near 1, 0.9 to 0.95</bdi>" in text
+    assert 'data-name="k.audit.csv"' in text
+
+
+def test_the_second_picture_can_come_from_another_table():
+    asked = []
+    pair_page(
+        pairs(["a", "b"]), lambda key: asked.append(("new", key)), read_other=lambda key: asked.append(("old", key))
+    )
+    assert asked == [("new", "a"), ("old", "b")]
+
+
+def test_pairs_without_a_needed_column_are_the_callers_mistake():
+    with pytest.raises(ValueError, match="every pair needs the columns key_a, key_b, similarity, stratum"):
+        pair_page([{"key_a": "a", "key_b": "b"}], grey)
+
+
+def test_more_pairs_than_anyone_could_judge_are_refused_before_any_is_read():
+    read = []
+    with pytest.raises(InputError, match=r"at most 2000 pictures, got 2002; ask for fewer"):
+        pair_page(pairs([str(at) for at in range(1002)]), read.append)
+    assert read == []
+
+
+# With a browser
+
+
+@with_browser
+def test_keys_and_buttons_answer_and_the_saved_csv_is_the_one_that_came_filled_in(browser, tmp_path):
+    keys = [*HOSTILE, "plain, with a comma", " spaces ", '=1+"1"']
+    came = pairs(keys, ["", "same", "yes"])
+    name = f"saved{time.time_ns()}"
+    (tmp_path / f"{name}.html").write_text(pair_page(came, grey, name=f"{name}.csv"), "utf-8")
+    browser.open(tmp_path / f"{name}.html")
+    count = "document.getElementById('count').textContent"
+    assert browser.run(count) == f"2 of {len(came)} pairs answered"
+    current = "Array.from(document.querySelectorAll('section')).findIndex((s) => s.classList.contains('current'))"
+    assert browser.run(current) == 0
+    browser.press("n")
+    assert browser.run(current) == 1
+    browser.press("y")  # was the same already: taken back
+    browser.press("ArrowDown")
+    browser.press("ArrowDown")
+    assert browser.run(current) == 3
+    browser.press("u")
+    browser.press("Y")
+    browser.run("document.querySelectorAll('section')[6].querySelector('button[value=different]').click()")
+    pressed = "document.querySelectorAll('section')[6].querySelectorAll('[aria-pressed=true]').length"
+    assert browser.run(pressed) == 1
+    browser.run("document.getElementById('save').click()")
+    saved = browser.downloads / f"{name}.csv"
+    for _ in range(100):
+        if saved.exists() and saved.stat().st_size:
+            break
+        time.sleep(0.05)
+    expected = {0: "different", 1: "", 2: "yes", 3: "unsure", 4: "same", 6: "different"}
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([row | {"answer": expected.get(at, "")} for at, row in enumerate(came)])
+    assert saved.read_bytes() == text.getvalue().encode()
+    assert browser.problems() == ([], [])
+
+
+@with_browser
+def test_answers_outlive_the_page_until_other_pairs_come(browser, tmp_path):
+    (tmp_path / "one.html").write_text(pair_page(pairs(["a", "b", f"{time.time_ns()}"]), grey), "utf-8")
+    browser.open(tmp_path / "one.html")
+    browser.press("y")
+    browser.open(tmp_path / "one.html")
+    assert [event["method"] for event in browser.problems()[0]] == ["Page.javascriptDialogOpening"]  # not saved yet
+    assert browser.run("document.getElementById('count').textContent") == "1 of 2 pairs answered"
+    (tmp_path / "two.html").write_text(pair_page(pairs(["a", "b", "other"]), grey), "utf-8")
+    browser.open(tmp_path / "two.html")
+    assert browser.run("document.getElementById('count').textContent") == "0 of 2 pairs answered"
+
+
+@with_browser
+def test_a_page_without_pairs_says_so(browser, tmp_path):
+    (tmp_path / "none.html").write_text(pair_page([], grey), "utf-8")
+    browser.open(tmp_path / "none.html")
+    browser.press("y")
+    assert browser.run("document.getElementById('count').textContent") == "0 of 0 pairs answered"
+    assert browser.problems() == ([], [])
+
+
+@pytest.fixture
+def groups_page(tmp_path):
+    """Two groups, hostile in every word; the second carries different labels."""
+    keys = [*HOSTILE, "harmless"]
+    Image.new("RGB", (30, 30)).save(tmp_path / "i.png")
+    table = pa.table({"key": keys, "uri": [str(tmp_path / "i.png")] * len(keys), "label": keys})
+    pq.write_table(table, tmp_path / "t.parquet")
+    rows = [kept(keys[0], 1), *(dropped(key, keys[0], 1, 0.95, reason=key) for key in keys[1:-2])]
+    rows += [kept("harmless", 2), dropped(keys[-2], "harmless", 2, 0.99)]
+    facts = [fact(1, keys[0], 2, 0.9, labels=["cat"], margin=0.1)]
+    facts += [fact(2, "harmless", 2, 0.9, finders=keys, labels=keys, conflict=True)]
+    group_sheet(open_table(tmp_path / "t.parquet"), *write(tmp_path, rows, facts), tmp_path / "p.html", label="label")
+    return tmp_path / "p.html"
+
+
+SHOWN = "Array.from(document.querySelectorAll('section')).map((section) => section.offsetHeight > 0)"
+
+
+@with_browser
+def test_groups_are_filtered_by_text_and_by_conflict(browser, groups_page):
+    browser.open(groups_page)
+    assert browser.run(SHOWN) == [True, True]
+
+    def filter_by(text):
+        browser.run(f"filter.value = {json.dumps(text)}; filter.dispatchEvent(new Event('input')); 0")
+        return browser.run(SHOWN), browser.run("count.textContent")
+
+    assert filter_by("HARMLESS") == ([False, True], "1 of 2 groups")
+    assert filter_by("<script>") == ([True, True], "2 of 2 groups")
+    assert filter_by("nowhere") == ([False, False], "0 of 2 groups")
+    filter_by("")
+    browser.run("conflicts.click()")
+    assert browser.run(SHOWN) == [False, True]
+    assert browser.problems() == ([], [])
+
+
+@with_browser
+def test_the_policy_lets_pictures_show_and_nothing_else_run_or_leave(browser, groups_page):
+    browser.open(groups_page)
+    assert browser.run("Array.from(document.images).every((image) => image.complete && image.naturalWidth > 0)")
+    assert browser.problems() == ([], [])
+    for attack in (
+        "document.body.insertAdjacentHTML('beforeend', `<img src='http://127.0.0.1:9/x'>`)",
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.broken = 1'}))",
+        "document.body.insertAdjacentHTML('beforeend', `<img src='data:,' onerror='window.broken = 1'>`)",
+    ):
+        browser.events.clear()
+        browser.run(attack + "; 0")
+        for _ in range(40):
+            seen, _ = browser.problems()
+            if seen:
+                break
+            time.sleep(0.05)
+        assert any("Content Security Policy" in json.dumps(event) for event in seen), attack
+    assert browser.run("window.broken === undefined")

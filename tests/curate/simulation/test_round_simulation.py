@@ -1,0 +1,183 @@
+"""Replays of a labelled table, and the pictures of curves."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from rounds_table import CLASSES, answer, table
+
+from curate.report.chart import COLOURS, Curve, draw_chart, ticks
+from curate.rounds.import_labels import import_labels
+from curate.rounds.init import start
+from curate.rounds.next import next_round
+from curate.rounds.plot import plot, read_replay
+from curate.simulation.curves import lift
+from curate.simulation.run import simulate, typed_budgets, write_simulation
+from scoring.errors import InputError
+
+
+@pytest.fixture
+def truth(tmp_path):
+    return table(tmp_path / "t.parquet", 150)
+
+
+def test_a_replay_has_random_beside_the_strategies_and_compares_seed_by_seed(tmp_path, truth):
+    found = simulate(tmp_path / "t.parquet", "truth", ["margin", "typiclust"], [6, 12, 30], seeds=3)
+    assert list(found.curves) == ["margin", "typiclust", "random"]
+    assert list(found.lifts) == ["margin", "typiclust"]
+    assert found.facts["rows"] == {"to_label": 120, "to_measure": 30, "left_out": 0}
+    for curves in found.curves.values():
+        assert curves.accuracy.shape == (3, 3)
+        assert np.isin(np.round(curves.accuracy * 30), np.arange(31)).all()
+    again = lift(found.curves["margin"], found.curves["random"])
+    assert found.to_json()["over_random"]["margin"]["area"] == again.area
+    assert found.curves["margin"].accuracy[:, 0].tolist() == found.curves["random"].accuracy[:, 0].tolist()
+
+
+def test_annotators_who_err_teach_less_and_are_measured_against_the_truth(tmp_path):
+    truth = table(tmp_path / "t.parquet", 150, noise=0.4)
+    generator = np.random.default_rng(0)
+    wrong = [CLASSES[(CLASSES.index(label) + (generator.random() < 0.45)) % 3] for label in truth.values()]
+    table(tmp_path / "n.parquet", 150, noise=0.4, noisy=pa.array(wrong))
+    good = simulate(tmp_path / "n.parquet", "truth", ["random"], [30], seeds=3)
+    bad = simulate(tmp_path / "n.parquet", "truth", ["random"], [30], seeds=3, noisy_label="noisy")
+    assert bad.curves["random"].mean[0] < good.curves["random"].mean[0]
+    assert bad.facts["wrong_labels"] == pytest.approx(0.45, abs=0.1)
+    assert good.curves["random"].picks.tolist() == bad.curves["random"].picks.tolist()
+
+
+def test_rows_without_a_label_are_left_out_and_the_order_of_the_table_does_not_matter(tmp_path):
+    truth = table(tmp_path / "t.parquet", 150)
+    labels = [None if i % 10 == 0 else label for i, label in enumerate(truth.values())]
+    table(tmp_path / "a.parquet", 150, label=pa.array(labels))
+    table(tmp_path / "b.parquet", 150, label=pa.array(labels), order=list(reversed(range(150))))
+    a, b = (simulate(tmp_path / f"{name}.parquet", "label", ["margin"], [10, 20], seeds=2) for name in "ab")
+    assert a.facts["rows"]["left_out"] == 15
+    assert a.facts["digest"] == b.facts["digest"]
+    assert a.to_json()["strategies"] == b.to_json()["strategies"]
+
+
+def test_what_is_written_is_what_was_found(tmp_path, truth):
+    found = simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=1)
+    paths = write_simulation(found, tmp_path / "r.json")
+    assert [path.name for path in paths] == ["r.json", "r.csv"]
+    value = json.loads(paths[0].read_text())
+    assert value["strategies"]["margin"]["error"] == [None, None]
+    assert value["strategies"]["random"]["mean"] == found.curves["random"].mean.tolist()
+    with paths[1].open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["strategy"], row["labels"]) for row in rows] == [
+        ("margin", "6"), ("margin", "12"), ("random", "6"), ("random", "12"),
+    ]  # fmt: skip
+    assert [float(row["accuracy"]) for row in rows[:2]] == found.curves["margin"].accuracy[0].tolist()
+    with pytest.raises(InputError, match=r"r\.json exists already"):
+        write_simulation(found, tmp_path / "r.json")
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"label": "truht"}, "no column 'truht'; did you mean 'truth'"),
+        ({"strategies": ["margins"]}, "unknown strategy 'margins'"),
+        ({"strategies": ["score"]}, "goes by a column, which a replay has not"),
+        ({"strategies": []}, "at least one strategy"),
+        ({"budgets": [10, 5]}, "budgets must ascend"),
+        ({"budgets": [500]}, "at most the 120 rows with a label"),
+        ({"seeds": 0}, "at least 1 seed"),
+        ({"test": 1.0}, r"in \(0, 1\), got 1"),
+        ({"label": "status"}, "at least two classes"),
+    ],
+)
+def test_a_replay_that_cannot_be_is_refused(tmp_path, truth, asked, text):
+    given = {"label": "truth", "strategies": ["margin"], "budgets": [5], "seeds": 1} | asked
+    with pytest.raises(InputError, match=text):
+        simulate(tmp_path / "t.parquet", given.pop("label"), given.pop("strategies"), given.pop("budgets"), **given)
+
+
+def test_budgets_that_are_no_numbers_are_refused():
+    with pytest.raises(InputError, match="--budget takes numbers of labels such as 10,20,50, got 'ten'"):
+        typed_budgets(["ten"])
+
+
+def colours(picture):
+    return {colour for _, colour in picture.getcolors(1 << 20)}
+
+
+def place_of(picture, colour):
+    """Mean place of the pixels of a colour, left of the legend."""
+    pixels = np.asarray(picture)[64:534, 79:700]
+    where = np.argwhere((pixels == colour).all(2))
+    return where.mean(0)
+
+
+def test_a_chart_has_a_line_of_each_colour_and_higher_values_are_higher():
+    x = [0, 1, 2]
+    picture = draw_chart([Curve("low", x, [0.1] * 3), Curve("high", x, [0.8] * 3)], title="t", x="x", y="y")
+    assert picture.size == (960, 600)
+    low, high = (place_of(picture, colour) for colour in COLOURS[:2])
+    assert high[0] < low[0] - 300
+
+
+def test_a_chart_draws_its_band_between_low_and_high():
+    plain = draw_chart([Curve("a", [0, 1], [0.5, 0.5])], title="", x="", y="")
+    banded = draw_chart([Curve("a", [0, 1], [0.5, 0.5], [0.2, 0.2], [0.8, 0.8])], title="", x="", y="")
+    tint = tuple(round(255 + (c - 255) * 46 / 255) for c in COLOURS[0])
+
+    def near(picture):
+        pixels = np.asarray(picture).astype(int)
+        return (np.abs(pixels - tint).max(2) <= 2).mean()
+
+    assert near(plain) < 0.001
+    assert 0.4 < near(banded) < 0.8
+
+
+def test_a_chart_of_one_point_or_of_gaps_can_be_drawn():
+    draw_chart([Curve("one", [5], [0.5], [0.4], [0.6])], title="", x="", y="")
+    draw_chart([Curve("gap", [1, 2, 3], [0.5, math.nan, 0.6], [math.nan] * 3, [math.nan] * 3)], title="", x="", y="")
+    with pytest.raises(InputError, match="at least one point"):
+        draw_chart([Curve("none", [1], [math.nan])], title="", x="", y="")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 7), (1e-4, 3e-4), (0, 123456), (5, 5)])
+def test_ticks_are_round_numbers_inside(low, high):
+    found = ticks(low, high)
+    assert 1 <= len(found) <= 8
+    assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
+    steps = np.diff(found)
+    assert np.allclose(steps, steps[0]) if len(steps) else found == [low]
+
+
+def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
+    write_simulation(simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=2), tmp_path / "r.json")
+    plot(tmp_path / "r.json", tmp_path / "r.png")
+    start(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=12, control=0.5, holdout="20")
+    with pytest.raises(InputError, match="expected a round that was measured"):
+        plot(tmp_path / "f", tmp_path / "f.png")
+    for number in range(3):
+        import_labels(tmp_path / "f", answer(next_round(tmp_path / "f"), truth, tmp_path / f"{number}.csv"))
+    plot(tmp_path / "f", tmp_path / "f.png")
+    with Image.open(tmp_path / "f.png") as picture:
+        assert {COLOURS[0], COLOURS[1], COLOURS[2]} <= colours(picture.convert("RGB"))
+    with pytest.raises(InputError, match=r"f\.png exists already"):
+        plot(tmp_path / "f", tmp_path / "f.png")
+    with pytest.raises(InputError, match=r"a PNG file: expected a name like curve\.png"):
+        plot(tmp_path / "f", tmp_path / "f.jpg")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"kind": "replay"}',
+        '{"kind": "replay", "budgets": [1], "strategies": {"a": {"mean": [], "error": []}}}',
+    ],
+)
+def test_a_file_that_is_no_replay_is_refused(tmp_path, text):
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(InputError, match=r"(is not JSON|is no replay); expected what `curate round simulate` wrote"):
+        read_replay(tmp_path / "r.json")

@@ -1,0 +1,400 @@
+"""The graph of neighbours in a file: the same picks with it as without, and no graph of another table."""
+
+import hashlib
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from choosing import columns_of, csv, write
+
+from curate.policies.select.policy import choose_table
+from curate.policies.verify import verify
+from curate.selectors import SELECTORS, Pool
+from curate.selectors.graphs import Neighboured, computes_graph, neighbours, uses_graph
+from curate.selectors.mixing import Gated
+from curate.tables.graph import stored_graph
+from curate.tables.vectors import vector_hashes
+from scoring.errors import InputError
+from scoring.search.graph import Graph, knn_graph
+
+SPARSE = {
+    "prob-cover": {"exact_rows": "1", "neighbours": "6"},
+    "facility-location": {"exact_rows": "1", "neighbours": "6"},
+    "facility-location-stochastic": {"exact_rows": "1", "neighbours": "6"},
+    "pairwise": {"neighbours": "6"},
+    "typiclust": {"most_clusters": "4"},
+}
+
+
+def keys(result):
+    return pq.read_table(result.subset)["key"].to_pylist()
+
+
+@pytest.fixture
+def scores(tmp_path):
+    return write(tmp_path / "s.parquet", columns_of(80))
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_picks_with_the_file_are_those_without(scores, tmp_path, name):
+    plain = choose_table(scores, tmp_path / "a.parquet", name, 12, settings=SPARSE[name])
+    graph = tmp_path / "g.parquet"
+    first = choose_table(scores, tmp_path / "b.parquet", name, 12, settings=SPARSE[name], graph=graph)
+    before = graph.read_bytes()
+    again = choose_table(scores, tmp_path / "c.parquet", name, 12, settings=SPARSE[name], graph=graph)
+    assert keys(plain) == keys(first) == keys(again)
+    assert graph.read_bytes() == before
+    assert any("is used again" in note for note in again.notes)
+    assert verify(again.receipt).identical
+
+
+def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
+    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=tmp_path / "g.parquet")
+    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    monkeypatch.setattr("scoring.search.graph.knn_graph", None)
+    for name in SPARSE:
+        found = choose_table(
+            scores, tmp_path / "b.parquet", name, 5, settings=SPARSE[name], graph=tmp_path / "g.parquet", overwrite=True
+        )
+        assert any("is used again" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("flag", ["per", "balance"])
+def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path, monkeypatch, flag):
+    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    with pytest.raises(InputError, match=f"--graph is of all rows, and --{flag} picks in each group by itself"):
+        choose_table(
+            scores, dry_run=True, strategy="pairwise", budget=5, graph=tmp_path / "g.parquet", **{flag: "photographer"}
+        )
+
+
+@pytest.mark.parametrize("name", ["prob-cover", "facility-location", "facility-location-stochastic"])
+def test_few_rows_are_compared_all_with_all_and_it_is_said_that_the_graph_is_not_looked_at(scores, tmp_path, name):
+    told = "the graph is not looked at: 80 rows are few enough to be compared all with all"
+    exact = choose_table(scores, dry_run=True, strategy=name, budget=5, graph=tmp_path / "g.parquet")
+    assert told in exact.notes
+    for settings, graph in (({"exact_rows": "79"}, tmp_path / "g.parquet"), ({}, None)):
+        other = choose_table(scores, dry_run=True, strategy=name, budget=5, settings=settings, graph=graph)
+        assert told not in other.notes
+
+
+def test_a_shuffled_table_uses_the_same_graph(scores, tmp_path):
+    one = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    write(scores, columns_of(80), np.random.default_rng(5).permutation(80))
+    two = choose_table(scores, tmp_path / "b.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    assert keys(one) == keys(two)
+
+
+def test_left_out_rows_are_nobodys_neighbours(scores, tmp_path):
+    out = csv(tmp_path / "x.csv", [(f"img/{i:03}.png",) for i in range(40)], header="key")
+    result = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet", exclude=out)
+    plain = choose_table(scores, tmp_path / "b.parquet", "pairwise", 9, exclude=out)
+    assert keys(result) == keys(plain)  # 64 neighbours of 79 leave 10 among the 40 that are left
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_graph_among_some_rows_is_their_own_graph_while_it_reaches(seed):
+    generator = np.random.default_rng(seed)
+    vectors = generator.standard_normal((50, 6)).astype(np.float32)
+    whole = knn_graph(vectors, 49)
+    rows = np.sort(generator.choice(50, 30, replace=False))
+    pool = Neighboured(rows[:20], rows[20:], vectors, graph=whole)
+    at, found, notes = neighbours(pool, 7, 0)
+    own = knn_graph(vectors[rows], 7)
+    assert at.tolist() == rows.tolist()
+    assert np.array_equal(found.index, own.index)
+    assert np.allclose(found.cosine, own.cosine, atol=1e-6)
+    assert notes == ()
+
+
+def test_neighbours_that_a_short_graph_lacks_are_missing_and_told():
+    vectors = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
+    pool = Neighboured(np.arange(0, 50, 2), vectors=vectors, graph=knn_graph(vectors, 8))
+    _, found, notes = neighbours(pool, 8, 0)
+    assert (found.index < 0).any()
+    assert np.isneginf(found.cosine[found.index < 0]).all()
+    share = (found.index < 0).mean()
+    assert notes == (f"approximate: {share:.2%} of the neighbours that the graph names are left out rows",)
+    longer = neighbours(pool, 9, 0)[1]  # more than it has: computed anew
+    assert (longer.index >= 0).all()
+
+
+def test_a_graph_that_knows_little_of_the_rows_that_are_left_is_computed_anew():
+    vectors = np.random.default_rng(0).standard_normal((200, 6)).astype(np.float32)
+    pool = Neighboured(np.arange(0, 200, 10), vectors=vectors, graph=knn_graph(vectors, 8))
+    _, found, notes = neighbours(pool, 8, 0)
+    assert np.array_equal(found.index, knn_graph(vectors[::10], 8).index)
+    assert len(notes) == 1
+    assert notes[0].endswith("are left out rows: a graph of the 20 others is computed")
+    lost = 1 - np.isin(knn_graph(vectors, 8).index[::10], np.arange(0, 200, 10)).mean()
+    assert notes[0].startswith(f"{lost:.2%} of the neighbours")
+
+
+def test_a_pool_with_a_graph_is_a_pool_for_every_other_strategy():
+    vectors = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
+    plain = Pool(np.arange(30), vectors=vectors)
+    with_graph = Neighboured(np.arange(30), vectors=vectors, graph=knn_graph(vectors, 5))
+    for name in ("auto", "k-center", "random", "k-means"):
+        assert SELECTORS[name]()(with_graph, 6).rows.tolist() == SELECTORS[name]()(plain, 6).rows.tolist()
+    assert isinstance(with_graph.graph, Graph)
+
+
+def hashed(n, seed=0):
+    return np.random.default_rng(seed).integers(0, 2**64, n, np.uint64)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_the_graph_of_more_rows_serves_some_of_them_in_any_order(tmp_path, dtype):
+    generator = np.random.default_rng(3)
+    vectors, keys = generator.standard_normal((120, 7)).astype(dtype), hashed(120)
+    whole = stored_graph(tmp_path / "g.parquet", keys, vectors, "m", write=True)
+    assert np.array_equal(whole.graph.index, knn_graph(vectors, 64).index)
+    some = generator.permutation(120)[:50]
+    part = stored_graph(tmp_path / "g.parquet", keys[some], vectors[some], "m", write=False)
+    cosine = exact_cosines(vectors)
+    for at, row in enumerate(some.tolist()):
+        near = [r for r in np.argsort(-cosine[row], kind="stable").tolist() if r != row][:64]
+        assert some[part.graph.index[at][part.graph.index[at] >= 0]].tolist() == [r for r in near if r in some]
+        assert part.reach[at] == pytest.approx(cosine[row][near[-1]], abs=1e-6)
+    named = 120 * 64
+    kept = sum(len(set(whole.graph.index[row].tolist()) & set(some.tolist())) for row in some.tolist())
+    assert f"the graph of 120 rows is used again, for 50 of them: {1 - kept / (50 * 64):.2%} of" in part.notes[0]
+    assert (whole.graph.index >= 0).sum() == named
+    assert part.digest == whole.digest == hashlib.sha256((tmp_path / "g.parquet").read_bytes()).hexdigest()
+
+
+def exact_cosines(vectors):
+    unit = vectors.astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def test_the_graph_does_not_depend_on_the_order_of_the_rows(tmp_path):
+    vectors, keys = np.random.default_rng(3).standard_normal((90, 7)).astype(np.float32), hashed(90)
+    order = np.random.default_rng(4).permutation(90)
+    for name, some in (("a", np.arange(90)), ("b", order)):
+        stored_graph(tmp_path / f"{name}.parquet", keys[some], vectors[some], "m", write=True)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    read = stored_graph(tmp_path / "a.parquet", keys[order], vectors[order], "m", write=False)
+    made = stored_graph(tmp_path / "c.parquet", keys[order], vectors[order], "m", write=False)
+    assert np.array_equal(read.graph.index, made.graph.index)
+    assert np.array_equal(read.reach, made.reach)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 65, 66])
+def test_a_graph_that_has_all_other_rows_reaches_everywhere(tmp_path, n):
+    vectors = np.random.default_rng(1).standard_normal((n, 3)).astype(np.float32)
+    stored = stored_graph(tmp_path / "g.parquet", hashed(n), vectors, "m", write=True)
+    again = stored_graph(tmp_path / "g.parquet", hashed(n), vectors, "m", write=False)
+    for each in (stored, again):
+        assert np.isneginf(each.reach).all() == (n <= 65)
+        assert (each.graph.index >= 0).sum(1).tolist() == [min(n - 1, 64)] * n
+
+
+def test_a_graph_without_a_folder_to_lie_in_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    rows = np.ones((3, 2), np.float32)
+    with pytest.raises(InputError, match=r"cannot write .*none/g.parquet: its folder does not exist"):
+        stored_graph(tmp_path / "none" / "g.parquet", hashed(3), rows, "m", write=True)
+    with pytest.raises(InputError, match=r"expected a name like graph.parquet, got .*g.txt"):
+        stored_graph(tmp_path / "g.txt", hashed(3), rows, "m", write=True)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [(np.float16, 5), (np.float16, 8), (np.float32, 3)])
+def test_vector_hashes_are_sums_of_words_times_odd_numbers(dtype, width):
+    rows = np.random.default_rng(0).standard_normal((9000, width)).astype(dtype)
+    mask, kept = (1 << 64) - 1, []
+    n_words = -(-width * rows.itemsize // 4)
+    for i in range(1, n_words + 3):
+        z = i * 0x9E3779B97F4A7C15 & mask
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        kept.append(z ^ (z >> 31) | 1)
+    found = vector_hashes(rows)
+    for row in (0, 1, 8191, 8192, 8999):
+        data = rows[row].tobytes() + b"\0" * 3
+        words = [int.from_bytes(data[4 * i : 4 * i + 4], "little") for i in range(n_words)]
+        value = sum(w * c for w, c in zip(words, kept, strict=False)) + rows.itemsize * kept[-2] + width * kept[-1]
+        assert int(found[row]) == value & mask
+    assert len(set(found.tolist())) == len({row.tobytes() for row in rows})
+
+
+def test_vectors_of_other_types_signs_or_widths_have_other_hashes():
+    rows = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
+    swapped, negated, two = rows[:, [1, 0, 2, 3, 4, 5]], -rows, rows.copy()
+    two[:, [1, 3]] *= -1
+    others = [swapped, negated, two, rows.astype(np.float16), np.pad(rows, ((0, 0), (0, 2))), rows[:, :5]]
+    for other in others:
+        assert not (vector_hashes(rows) == vector_hashes(other)).any()
+
+
+def test_what_uses_a_graph_and_what_computes_one_of_its_own():
+    def of(name, n):
+        selector = SELECTORS[name]()
+        return uses_graph(name, selector), computes_graph(selector, n)
+
+    assert {name for name in SELECTORS if of(name, 1)[0]} == set(SPARSE)
+    assert {name for name in SELECTORS if of(name, 5_000)[1]} == {"pairwise"}
+    assert {name for name in SELECTORS if of(name, 5_001)[1]} == set(SPARSE) - {"typiclust"}
+    assert computes_graph(Gated(SELECTORS["pairwise"](), 0.2), 1)
+    assert uses_graph("mixed", SELECTORS["mixed"](coverage="typiclust"))
+
+
+def changed(path, tell=None, **metadata):
+    whole = pq.read_table(path)
+    told = json.loads(whole.schema.metadata[b"curate"])
+    told.update(metadata)
+    if tell:
+        tell(told)
+    pq.write_table(whole.replace_schema_metadata({"curate": json.dumps(told)}), path)
+
+
+def test_the_graph_of_another_table_is_refused_with_the_difference(scores, tmp_path):
+    graph = tmp_path / "g.parquet"
+    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    more = write(tmp_path / "t.parquet", columns_of(90))
+    with pytest.raises(InputError, match="hold the 90 rows that are compared, got 80 rows without 10 of these; name"):
+        choose_table(more, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+    renamed = columns_of(80)
+    renamed["key"][3] = "other.png"
+    with pytest.raises(InputError, match="got 80 rows without 1 of these; name another file"):
+        choose_table(write(tmp_path / "t.parquet", renamed), dry_run=True, strategy="pairwise", budget=5, graph=graph)
+    moved = columns_of(80)
+    moved["embedding"][3] = moved["embedding"][4]
+    with pytest.raises(InputError, match="it has other embeddings of 1 of the same 80 keys"):
+        choose_table(write(tmp_path / "t.parquet", moved), dry_run=True, strategy="pairwise", budget=5, graph=graph)
+    changed(graph, lambda told: told["graph"].update(model_digest="another"))
+    with pytest.raises(InputError, match="it has embeddings of another model"):
+        choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+
+
+def flipped(data):
+    """A file with one byte of its first pages changed."""
+    return data[:2000] + bytes([data[2000] ^ 1]) + data[2001:]
+
+
+def test_a_damaged_graph_is_one_line(scores, tmp_path):
+    graph = tmp_path / "g.parquet"
+    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    whole = graph.read_bytes()
+
+    def refused(said):
+        with pytest.raises(InputError, match=said):
+            choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+        graph.write_bytes(whole)
+
+    changed(graph, lambda told: told["graph"].pop("format"))
+    refused("was made by another version of curate; delete it, and it is made again")
+    changed(graph, kind="scores")
+    refused("is not a graph of neighbours")
+    changed(graph, recall={"estimate": "x"})
+    refused("nothing says what it finds")
+    changed(graph, recall={"estimate": 1, "low": 1, "high": 1, "n_pairs": np.inf, "exact": True})
+    refused("nothing says what it finds")
+    table = pq.read_table(graph)
+    width = table.schema.field("neighbours").type.list_size
+
+    def lists(values):
+        return pa.FixedSizeListArray.from_arrays(pa.array(values), width)
+
+    pq.write_table(table.set_column(2, "neighbours", lists(np.full(80 * width, 80, np.int32))), graph)
+    refused("it names rows that it has not")
+    some = pa.array([None, *range(1, width), *np.concatenate(table["neighbours"].to_pylist()[1:]).tolist()], pa.int32())
+    holes = pa.FixedSizeListArray.from_arrays(some, width)
+    pq.write_table(table.set_column(2, "neighbours", holes), graph)
+    refused("some rows have no neighbours at all")
+    cosines = np.stack(table["cosine"].to_pylist()).astype(np.float32)
+    pq.write_table(table.set_column(3, "cosine", lists(cosines[:, ::-1].ravel())), graph)
+    refused("its neighbours are not in order")
+    cosines[3, 5] = np.nan
+    pq.write_table(table.set_column(3, "cosine", lists(cosines.ravel())), graph)
+    refused("its neighbours are not in order")
+    pq.write_table(table.set_column(3, "cosine", table["cosine"].cast(pa.list_(pa.float32()))), graph)
+    refused("its column 'cosine' is list")
+    pq.write_table(table.take(pa.array(np.arange(80)[::-1])), graph)
+    refused("its rows are not in order")
+    pq.write_table(table.slice(0, 40), graph)
+    refused("it has 40 rows, not all of its own")
+    graph.write_bytes(flipped(whole))
+    refused("is damaged or cannot be read")
+    pq.write_table(pq.read_table(scores), graph)
+    refused("is not a graph of neighbours; name another file")
+    pq.write_table(table.drop_columns(["hash"]), graph)
+    refused("has no column 'hash'")
+
+
+def test_a_dry_run_and_a_verification_write_no_graph(scores, tmp_path):
+    graph = tmp_path / "g.parquet"
+    choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+    assert not graph.exists()
+    result = choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    graph.unlink()
+    found = verify(result.receipt)
+    assert not graph.exists()
+    assert found.identical
+    assert found.notes == [f"{graph} is no longer there: it was computed again, and nothing was written"]
+
+
+def test_a_folder_or_a_link_to_nothing_is_no_graph(scores, tmp_path, monkeypatch):
+    graph = tmp_path / "g.parquet"
+    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    monkeypatch.setattr("curate.tables.graph.knn_graph", None)  # refused before the work
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "part-00000.parquet").write_bytes(graph.read_bytes())
+    with pytest.raises(InputError, match=r"expected a graph of neighbours at .*parts, which is a folder; name another"):
+        choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=folder)
+    (tmp_path / "l.parquet").symlink_to(tmp_path / "nowhere.parquet")
+    with pytest.raises(InputError, match=r"at .*l.parquet, which is a link to nothing; name another"):
+        choose_table(scores, tmp_path / "b.parquet", "pairwise", 5, graph=tmp_path / "l.parquet")
+    assert not (tmp_path / "b.parquet").exists()
+    assert not (tmp_path / "nowhere.parquet").exists()
+
+
+def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_path, monkeypatch):
+    plain = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    other = tmp_path / "h.parquet"
+
+    def slow(*given):
+        other.write_bytes((tmp_path / "g.parquet").read_bytes())
+        return knn_graph(*given)
+
+    monkeypatch.setattr("curate.tables.graph.knn_graph", slow)
+    late = choose_table(scores, tmp_path / "b.parquet", "pairwise", 9, graph=other)
+    assert keys(late) == keys(plain)
+    assert f"{other}: the graph of 80 rows is used again" in late.notes
+    assert verify(late.receipt).identical
+    foreign = tmp_path / "i.parquet"
+
+    def slower(*given):
+        changed(tmp_path / "g.parquet", lambda told: told["graph"].update(model_digest="another"))
+        foreign.write_bytes((tmp_path / "g.parquet").read_bytes())
+        return knn_graph(*given)
+
+    monkeypatch.setattr("curate.tables.graph.knn_graph", slower)
+    with pytest.raises(InputError, match=r"i.parquet is the graph of another table: it has embeddings of another"):
+        choose_table(scores, tmp_path / "c.parquet", "pairwise", 9, graph=foreign)
+
+
+def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.tables.graph.knn_graph", None)
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    with pytest.raises(InputError, match=r"cannot write .*g.parquet: permission denied; choose a folder"):
+        stored_graph(tmp_path / "g.parquet", hashed(3), np.eye(3, dtype=np.float32), "m", write=True)
+
+
+def test_the_graph_of_one_row_is_told_in_the_singular(tmp_path):
+    for said in ("the graph of 1 row, to be used again", "the graph of 1 row is used again"):
+        made = stored_graph(tmp_path / "g.parquet", hashed(1), np.ones((1, 3), np.float32), "m", write=True)
+        assert made.notes == (f"{tmp_path / 'g.parquet'}: {said}",)
+
+
+def test_a_graph_that_cannot_be_written_is_told_as_the_place_tells_it(tmp_path, monkeypatch):
+    def full(*_given):
+        raise InputError("cannot write g.parquet: the disk is full")
+
+    monkeypatch.setattr("curate.tables.graph.write_graph", full)
+    with pytest.raises(InputError, match="the disk is full"):
+        stored_graph(tmp_path / "g.parquet", hashed(3), np.eye(3, dtype=np.float32), "m", write=True)

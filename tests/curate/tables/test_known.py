@@ -1,0 +1,128 @@
+"""Files of keys and labels, in every form they come in."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from choosing import csv, table
+
+from curate.tables.known import known, read_known, refuse_strangers
+from curate.tables.rows import Needs, read_rows
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+ROWS = [("a.png", "cat"), ("b.png", ""), ("c.png", "dog")]
+
+
+def as_parquet(path, rows=ROWS):
+    keys, labels = zip(*rows, strict=True)
+    pq.write_table(pa.table({"key": list(keys), "label": [label or None for label in labels]}), path)
+    return path
+
+
+def as_jsonl(path):
+    path.write_text("\n".join(f'{{"key": "{key}", "label": "{label}"}}' for key, label in ROWS))
+    return path
+
+
+def as_tsv(path):
+    path.write_text("key\tlabel\n" + "".join(f"{key}\t{label}\n" for key, label in ROWS))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("l.csv", lambda path: csv(path, ROWS)),
+        ("l.tsv", as_tsv),
+        ("l.jsonl", as_jsonl),
+        ("l.parquet", as_parquet),
+    ],
+)
+def test_every_format_says_the_same_and_has_the_same_digest(tmp_path, name, make):
+    found = read_known(make(tmp_path / name))
+    assert found.keys == [b"a.png", b"b.png", b"c.png"]
+    assert found.labels == ["cat", None, "dog"]
+    assert found.digest == known("elsewhere", ["c.png", "a.png", "b.png"], ["dog", "cat", None]).digest
+    assert found.digest != known("elsewhere", ["c.png", "a.png", "b.png"], ["cat", "cat", None]).digest
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_sheet_as_spreadsheets_save_it_is_read(tmp_path, separator, encoding):
+    lines = ["key;label;note", '"a;b,c.png";Bär;x', "d.png;;y"]
+    text = "\r\n".join(lines).replace(";", separator) + "\r\n"
+    (tmp_path / "l.csv").write_bytes(text.encode(encoding))
+    found = read_known(tmp_path / "l.csv")
+    assert [key.decode() for key in found.keys] == [
+        f"a{separator}b,c.png" if separator != "," else "a,b,c.png",
+        "d.png",
+    ]
+    assert found.labels == ["Bär", None]
+
+
+def test_numbers_as_keys_and_labels_stay_as_they_are_written(tmp_path):
+    found = read_known(csv(tmp_path / "l.csv", [("007", "1"), ("8", "02")]))
+    assert found.keys == [b"007", b"8"]
+    assert found.labels == ["1", "02"]
+    whole = read_known(csv(tmp_path / "m.csv", [("7", "1"), ("8", "2")]))
+    assert (whole.keys, whole.labels) == ([b"7", b"8"], ["1", "2"])
+
+
+def test_a_label_column_by_another_name_or_none_at_all(tmp_path):
+    path = csv(tmp_path / "l.csv", [("a", "x")], header="key,species")
+    assert read_known(path).labels is None
+    assert read_known(path, "species").labels == ["x"]
+    assert read_known(path, "species", labels=False).labels is None
+
+
+def test_a_key_given_twice_counts_once_unless_its_labels_differ(tmp_path):
+    path = csv(tmp_path / "l.csv", [("a", "x"), ("b", "y"), ("a", "x")])
+    assert read_known(path).keys == [b"a", b"b"]
+    path = csv(tmp_path / "m.csv", [("a", "x"), ("a", "y")])
+    with pytest.raises(InputError, match=r"expected one label a key in .*m.csv, got 'x' and 'y' for 'a'"):
+        read_known(path)
+    assert read_known(path, labels=False).keys == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("no.csv", None, "does not exist"),
+        ("l.csv", "id,label\na,b\n", "has no column 'key'"),
+        ("l.csv", "key,label\na\n", "expected CSV with a header"),
+        ("l.jsonl", '[{"key": 1}]', "one JSON object a line"),
+        ("l.parquet", "key,label\n", "is not a Parquet file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line(tmp_path, name, text, said):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_known(tmp_path / name)
+
+
+def test_a_null_key_is_refused(tmp_path):
+    path = as_parquet(tmp_path / "l.parquet", [("a", "x"), (None, "y")])
+    with pytest.raises(InputError, match=r"expected a key in every row of .*, got none in row"):
+        read_known(path)
+
+
+def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_path):
+    rows = read_rows(open_table(table(tmp_path / "s.parquet", 20)), Needs())
+    some = known("labels.csv", ["img/003.png", "img/999.png", "img/000.png", "IMG/001.png"])
+    found = some.rows(rows)
+    keys = [f"img/{place:03}.png" for place in rows.place[found[found >= 0]]]
+    assert keys == ["img/003.png", "img/000.png"]
+    with pytest.raises(
+        InputError, match=r"keys of labels.csv in .*, got 2 of 4 .* such as 'img/999.png', 'IMG/001.png'"
+    ):
+        refuse_strangers(some, found, "s.parquet")
+    refuse_strangers(some, np.abs(found), "s.parquet")
+
+
+def test_keys_that_a_spreadsheet_marked_are_found(tmp_path):
+    path = table(tmp_path / "s.parquet", 3, key=["=a.png", "b.png", "-c.png"])
+    rows = read_rows(open_table(path), Needs())
+    found = known("l.csv", ["'=a.png", "b.png", "-c.png"]).rows(rows)
+    assert rows.place[found].tolist() == [0, 1, 2]

@@ -1,0 +1,431 @@
+"""Parquet in and out: checked, bounded, whole or not at all."""
+
+import errno
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curate.tables import table as table_module
+from curate.tables.table import embedding_field, embedding_matrix, open_table
+from curate.tables.writer import TableWriter
+from scoring.atomic import AtomicFile, commit_together
+from scoring.errors import InputError
+
+WIDTH = 4
+SCHEMA = pa.schema([("key", pa.string()), ("kappa_a", pa.float32()), embedding_field(WIDTH)])
+META = {"kind": "scores", "model": {"name": "m"}}
+
+
+def rows(n, seed=0):
+    values = np.random.default_rng(seed).standard_normal((n, WIDTH)).astype(np.float16)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=SCHEMA.field("embedding").type)
+    kappa = pa.array(np.arange(n, dtype=np.float32))
+    return pa.table([[f"k{i}" for i in range(n)], kappa, lists], schema=SCHEMA)
+
+
+def written(path, table, metadata=META, **options):
+    with TableWriter(path, table.schema, metadata, **options) as writer:
+        writer.write(table)
+    return path
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_table_comes_back_as_it_was_written(tmp_path):
+    table = rows(1000)
+    opened = open_table(written(tmp_path / "a.parquet", table), require=["key"])
+    assert opened.n_rows == 1000
+    assert opened.read().equals(table)
+    assert pq.read_table(tmp_path / "a.parquet").equals(table)  # and any other reader sees the same
+
+
+def test_metadata_names_kind_version_and_columns(tmp_path):
+    metadata = open_table(written(tmp_path / "a.parquet", rows(1))).metadata
+    assert metadata["kind"] == "scores"
+    assert metadata["model"] == {"name": "m"}
+    assert metadata["columns"]["kappa_a"]["higher"] == "more certain"
+    assert set(metadata["columns"]) == {"key", "kappa_a", "embedding"}
+    assert metadata["curate"]
+
+
+def test_equal_rows_give_equal_bytes_however_they_are_split(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_module, "ROW_GROUP_ROWS", 64)
+    table = rows(1000)
+    written(tmp_path / "whole.parquet", table)
+    with TableWriter(tmp_path / "pieces.parquet", SCHEMA, META) as writer:
+        start = 0
+        for n in (1, 63, 64, 65, 500, 7, 300):
+            writer.write(table.slice(start, n))
+            start += n
+    assert start == 1000
+    assert (tmp_path / "pieces.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert pq.ParquetFile(tmp_path / "whole.parquet").num_row_groups == 16
+
+
+def test_the_writer_knows_the_digest_of_its_file(tmp_path):
+    with TableWriter(tmp_path / "a.parquet", SCHEMA, META) as writer:
+        writer.write(rows(10))
+    assert writer.file.sha256 == hashlib.sha256((tmp_path / "a.parquet").read_bytes()).hexdigest()
+    assert writer.file.n_bytes == (tmp_path / "a.parquet").stat().st_size
+
+
+def test_every_changed_byte_is_noticed(tmp_path):
+    table = rows(500)
+    good = written(tmp_path / "a.parquet", table).read_bytes()
+    generator = np.random.default_rng(0)
+    silent = 0
+    for _ in range(150):
+        data = bytearray(good)
+        data[int(generator.integers(len(data)))] ^= int(generator.integers(1, 256))
+        (tmp_path / "b.parquet").write_bytes(data)
+        with suppress(InputError):  # noticed
+            silent += not open_table(tmp_path / "b.parquet").read().equals(table)
+    # Pages carry checksums; the footer has none, and a renamed column or changed statistic is the footer's.
+    assert silent <= 3
+
+
+def test_a_damaged_footer_never_takes_the_process_down(tmp_path):
+    table = rows(100).append_column("label", pa.array(["cat", "dog"] * 50))
+    written(tmp_path / "good.parquet", table)
+    code = (
+        "import sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from curate.tables.table import open_table\n"
+        "from scoring.errors import InputError\n"
+        "folder = Path(sys.argv[1])\n"
+        "good = (folder / 'good.parquet').read_bytes()\n"
+        "footer = len(good) - 8 - int.from_bytes(good[-8:-4], 'little')\n"
+        "generator, refused = np.random.default_rng(1), 0\n"
+        "for _ in range(1500):\n"
+        "    data = bytearray(good)\n"
+        "    for _ in range(int(generator.integers(1, 4))):\n"
+        "        data[int(generator.integers(footer, len(good)))] = int(generator.integers(256))\n"
+        "    (folder / 'bad.parquet').write_bytes(data)\n"
+        "    try:\n        open_table(folder / 'bad.parquet').read()\n"
+        "    except InputError as error:\n        refused += '\\n' not in str(error)\n"
+        "print(refused)\n"
+    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 500
+
+
+def test_a_page_that_was_damaged_is_named(tmp_path):
+    path = written(tmp_path / "a.parquet", rows(5000))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1  # in the middle of the embeddings
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"a\.parquet is damaged"):
+        open_table(path).read()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PAR1", b"\x80\x04pickle" * 50])
+def test_a_file_that_is_not_parquet_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.parquet") as caught:
+        open_table(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = written(tmp_path / "a.parquet", rows(500))
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(InputError, match=r"a\.parquet"):
+        open_table(path)
+
+
+def test_a_missing_path_and_an_empty_folder_say_what_was_expected(tmp_path):
+    with pytest.raises(InputError, match="does not exist; give a Parquet file or a folder"):
+        open_table(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match=r"expected part-\*.parquet in the folder .*, found none"):
+        open_table(tmp_path)
+
+
+def test_an_unknown_column_names_the_closest_one(tmp_path):
+    path = written(tmp_path / "a.parquet", rows(3))
+    with pytest.raises(InputError, match="no column 'kapa_a'; did you mean 'kappa_a'"):
+        list(open_table(path).batches(["kapa_a"]))
+    with pytest.raises(InputError, match="no column 'label'"):
+        open_table(path, require=["key", "label"])
+
+
+def test_a_folder_of_parts_reads_in_order_of_names(tmp_path):
+    table = rows(30)
+    for index in (2, 0, 1):
+        written(tmp_path / f"part-{index}.parquet", table.slice(10 * index, 10))
+    (tmp_path / "other.txt").write_text("not a part")
+    opened = open_table(tmp_path)
+    assert [file.name for file in opened.files] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert opened.read().equals(table)
+    assert opened.n_rows == 30
+
+
+def test_parts_of_another_schema_are_refused(tmp_path):
+    written(tmp_path / "part-0.parquet", rows(2))
+    written(tmp_path / "part-1.parquet", rows(2).drop_columns("kappa_a"))
+    with pytest.raises(InputError, match=r"part-1\.parquet has other columns or types than part-0\.parquet"):
+        open_table(tmp_path)
+
+
+def test_a_repeated_column_name_is_refused(tmp_path):
+    pq.write_table(pa.table([[1], [2]], names=["a", "a"]), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="several columns named 'a'"):
+        open_table(tmp_path / "a.parquet")
+
+
+def test_batches_have_at_most_the_rows_asked_for_and_the_columns_in_order(tmp_path):
+    path = written(tmp_path / "a.parquet", rows(100))
+    batches = list(open_table(path).batches(["kappa_a", "key"], rows=30))
+    assert max(b.num_rows for b in batches) <= 30
+    assert all(b.schema.names == ["kappa_a", "key"] for b in batches)
+    assert np.concatenate([b.column(0).to_numpy() for b in batches]).tolist() == list(range(100))
+
+
+def test_no_columns_still_give_the_number_of_rows(tmp_path):
+    path = written(tmp_path / "a.parquet", rows(100))
+    assert sum(b.num_rows for b in open_table(path).batches([], rows=30)) == 100
+
+
+def test_a_table_without_rows_reads_and_writes(tmp_path):
+    opened = open_table(written(tmp_path / "a.parquet", rows(0)))
+    assert opened.n_rows == 0
+    assert opened.read().equals(rows(0))
+
+
+def test_text_repeated_by_a_dictionary_unfolds_in_bounded_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_module, "BATCH_BYTES", 1 << 20)
+    values = ["x" * 100_000, None, "y"] * 1000  # 100 MB when written out, a few kB in the file
+    pq.write_table(pa.table({"key": values}), tmp_path / "a.parquet")
+    batches = list(open_table(tmp_path / "a.parquet").batches())
+    assert max(b.nbytes for b in batches) < 2 << 20
+    assert [v for b in batches for v in b.column(0).to_pylist()] == values
+    assert batches[0].schema.field(0).type == pa.string()
+
+
+def test_types_of_other_writers_come_through(tmp_path):
+    table = pa.table(
+        {
+            "key": pa.array(["a", "b"], pa.large_string()),
+            "tags": pa.array([["x"], None]),
+            "box": pa.array([{"x": 1, "y": [1.0]}, None]),
+            "label": pa.array(["cat", None]).dictionary_encode(),
+            "when": pa.array([0, 1], pa.timestamp("ms", "UTC")),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    opened = open_table(tmp_path / "a.parquet")
+    assert opened.read().to_pylist() == table.to_pylist()
+    written(tmp_path / "b.parquet", opened.read())
+    assert open_table(tmp_path / "b.parquet").read().to_pylist() == table.to_pylist()
+
+
+def test_file_metadata_of_others_is_kept_but_not_the_index_of_pandas(tmp_path):
+    schema = pa.schema([("key", pa.string())], {b"huggingface": b"{}", b"pandas": b"{}"})
+    with TableWriter(tmp_path / "a.parquet", schema, META) as writer:
+        writer.write(pa.table([["a"]], schema=schema))
+    stored = pq.read_schema(tmp_path / "a.parquet").metadata
+    assert b"huggingface" in stored
+    assert b"pandas" not in stored
+
+
+def test_an_existing_file_is_refused_unless_told_and_then_replaced_at_the_end(tmp_path):
+    path = written(tmp_path / "a.parquet", rows(3))
+    with pytest.raises(InputError, match=r"a\.parquet exists already.*--overwrite"):
+        TableWriter(path, SCHEMA, META)
+    with TableWriter(path, SCHEMA, META, overwrite=True) as writer:
+        writer.write(rows(5))
+        assert open_table(path).n_rows == 3  # until the very end
+    assert open_table(path).n_rows == 5
+
+
+def test_an_exception_leaves_nothing_behind_and_the_old_file_as_it_was(tmp_path):
+    path = written(tmp_path / "a.parquet", rows(3))
+    before = path.read_bytes()
+    with pytest.raises(ZeroDivisionError), TableWriter(path, SCHEMA, META, overwrite=True) as writer:
+        writer.write(rows(5 // (writer.n_rows or 0)))
+    assert path.read_bytes() == before
+    assert names_in(tmp_path) == ["a.parquet"]
+
+
+def test_a_name_taken_while_writing_is_not_replaced(tmp_path):
+    path = tmp_path / "a.parquet"
+    with pytest.raises(InputError, match="appeared while it was being written"), TableWriter(path, SCHEMA, META):
+        path.write_text("somebody else's")
+    assert path.read_text() == "somebody else's"
+    assert names_in(tmp_path) == ["a.parquet"]
+
+
+def test_rows_of_another_schema_are_a_bug_of_the_caller(tmp_path):
+    with pytest.raises(ValueError, match="expected"), TableWriter(tmp_path / "a.parquet", SCHEMA, META) as writer:
+        writer.write(pa.table({"key": ["a"]}))
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("place", ["none/a.parquet", "file/a.parquet", "folder.parquet"])
+def test_a_place_that_cannot_be_written_is_named_in_one_line(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(InputError, match=r"cannot write .*parquet: ") as caught:
+        TableWriter(tmp_path / place, SCHEMA, META)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_named(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o555)
+    with pytest.raises(InputError, match="permission denied"):
+        TableWriter(tmp_path / "locked" / "a.parquet", SCHEMA, META)
+
+
+class FullDisk:
+    """A file that has room for ``room`` bytes."""
+
+    def __init__(self, file, room):
+        self.file, self.room = file, room
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def write(self, data):
+        self.room -= len(data)
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.file.write(data)
+
+
+@pytest.mark.parametrize("room", [0, 3, 4, 1000, 4000, 20_000])
+def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch, room):
+    monkeypatch.setattr(table_module, "ROW_GROUP_ROWS", 100)
+    real = os.fdopen
+    monkeypatch.setattr("scoring.atomic.os.fdopen", lambda *args: FullDisk(real(*args), room))
+    with pytest.raises(InputError, match=r"cannot write .*a\.parquet: the disk is full"):
+        written(tmp_path / "a.parquet", rows(2000))
+    assert names_in(tmp_path) == []
+
+
+def test_a_limit_on_file_size_by_the_system_is_one_line(tmp_path):
+    code = (
+        "import resource, sys\n"
+        "from tests.curate.tables.test_table import rows, written\n"
+        "from scoring.errors import InputError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "try:\n    written(sys.argv[1], rows(20_000))\n"
+        "except InputError as error:\n    print(error)\n"
+    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.parquet")], cwd=root, capture_output=True, text=True
+    )
+    assert "larger than the system allows" in done.stdout, done.stderr
+    assert done.stderr == ""
+    assert names_in(tmp_path) == []
+
+
+def test_a_kill_at_any_moment_leaves_only_whole_files(tmp_path):
+    code = (
+        "import sys\n"
+        "from tests.curate.tables.test_table import rows, written\n"
+        "table = rows(3000)\n"
+        "print('ready', flush=True)\n"
+        "for i in range(10**6):\n    written(f'{sys.argv[1]}/{i}.parquet', table)\n"
+    )
+    root = Path(__file__).parents[3]
+    generator = np.random.default_rng(0)
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        process = subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=root, stdout=subprocess.PIPE)
+        process.stdout.readline()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(float(generator.uniform(0.05, 0.4)))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        whole = sorted(folder.glob("[0-9]*.parquet"))
+        assert all(open_table(path).read().num_rows == 3000 for path in whole)
+        assert len(list(folder.glob(".*.tmp.*"))) <= 1
+
+
+def test_files_that_belong_together_get_their_names_together(tmp_path):
+    files = [AtomicFile(tmp_path / name) for name in ("a", "b", "c")]
+    for file in files:
+        file.write(b"text")
+    (tmp_path / "c").write_text("taken")
+    with pytest.raises(InputError, match="appeared"):
+        commit_together(files)
+    assert names_in(tmp_path) == ["c"]
+    files = [AtomicFile(tmp_path / name) for name in ("a", "b")]
+    commit_together(files)
+    assert names_in(tmp_path) == ["a", "b", "c"]
+
+
+def test_new_files_have_the_usual_permissions(tmp_path):
+    mask = os.umask(0o027)
+    try:
+        path = written(tmp_path / "a.parquet", rows(1))
+    finally:
+        os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_an_embedding_column_becomes_a_matrix(dtype):
+    values = np.random.default_rng(0).standard_normal((7, 3)).astype(dtype)
+    kind = embedding_field(3, dtype).type
+    array = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=kind)
+    matrix = embedding_matrix(array)
+    assert matrix.dtype == np.dtype(dtype)
+    assert (matrix == values).all()
+    assert matrix.__array_interface__["data"][0] == array.values.buffers()[1].address  # not a copy
+    assert (embedding_matrix(array.slice(2, 4)) == values[2:6]).all()
+    assert (embedding_matrix(pa.chunked_array([array.slice(0, 2), array.slice(2)])) == values).all()
+    assert embedding_matrix(array.slice(0, 0)).shape == (0, 3)
+
+
+def test_a_null_embedding_becomes_nan_and_only_that():
+    array = pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    matrix = embedding_matrix(array)
+    assert matrix[[0, 2]].tolist() == [[1, 2], [3, 4]]
+    assert np.isnan(matrix[1]).all()
+
+
+def test_lists_of_one_length_are_a_matrix_and_others_are_refused():
+    assert embedding_matrix(pa.array([[1.0, 2.0], [3.0, 4.0]])).tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(InputError, match="one length, got lengths"):
+        embedding_matrix(pa.array([[1.0, 2.0], [3.0]]))
+    with pytest.raises(InputError, match="expected an embedding column"):
+        embedding_matrix(pa.array(["text"]))
+
+
+def test_reading_one_huge_row_group_takes_little_memory(tmp_path):
+    n, width = 60_000, 512
+    values = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(n * width, np.float32)), width)
+    pq.write_table(
+        pa.table({"e": values}), tmp_path / "a.parquet", row_group_size=n, use_dictionary=False, compression=None
+    )
+    code = (
+        "import resource, sys\nfrom curate.tables.table import open_table\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "n = sum(b.num_rows for b in open_table(sys.argv[1]).batches(rows=1000))\n"
+        "print(n, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
+    )
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.parquet")], cwd=root, capture_output=True, text=True, check=True
+    )
+    n_read, grown = done.stdout.split()
+    assert int(n_read) == n
+    assert float(grown) < 60  # MB, of a row group of 123 MB

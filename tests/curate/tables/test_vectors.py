@@ -1,0 +1,88 @@
+"""Embeddings of a table as one array."""
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from curate.tables import vectors
+from curate.tables.vectors import Embeddings, space
+from scoring.errors import InputError
+
+LISTS = pa.list_(pa.float32())
+
+
+def taken(*batches, kind=LISTS):
+    n = sum(len(batch) for batch in batches)
+    made, start = Embeddings(n, Path("t.parquet")), 0
+    for batch in batches:
+        made.add(pa.array(batch, kind), slice(start, start + len(batch)))
+        start += len(batch)
+    return made.done(np.ones(n, bool))
+
+
+def test_batches_without_an_embedding_before_and_after_are_zeros_and_counted():
+    matrix, odd = taken([None, None], [[1.0, 2.0], None], [None])
+    assert matrix.tolist() == [[0, 0], [0, 0], [1, 2], [0, 0], [0, 0]]
+    assert odd == {"an embedding that is missing, NaN or infinite": 4}
+
+
+def test_no_embedding_at_all_is_a_column_of_zeros():
+    matrix, odd = taken([None], [None, None])
+    assert matrix.tolist() == [[0], [0], [0]]
+    assert odd == {"an embedding that is missing, NaN or infinite": 3}
+    assert taken()[0].shape == (0, 1)
+
+
+def test_lengths_that_differ_are_refused_within_a_batch_and_between_two():
+    with pytest.raises(InputError, match=r"one length, got lengths \[1, 2\]"):
+        taken([[1.0], [1.0, 2.0]])
+    with pytest.raises(InputError, match=r"one length in t.parquet, got 2 and 3"):
+        taken([[1.0, 2.0]], [[1.0, 2.0, 3.0]])
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32()])
+def test_stored_numbers_are_kept_as_they_are(kind):
+    rows = np.array([[0.1, -3.0], [7.5, 1e-3]], kind.to_pandas_dtype())
+    matrix, odd = taken(rows.tolist(), kind=pa.list_(kind, 2))
+    assert matrix.dtype == rows.dtype
+    assert np.array_equal(matrix, rows)
+    assert odd == {}
+
+
+def test_doubles_keep_their_direction_whatever_their_length():
+    rows = [[3e300, 4e300], [3e-300, -4e-300], [0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]]
+    matrix, odd = taken(rows, kind=pa.list_(pa.float64()))
+    assert matrix.dtype == np.float32
+    assert matrix[:2].tolist() == [[0.75, 1.0], [0.75, -1.0]]
+    assert not matrix[2:].any()
+    assert sum(odd.values()) == 3
+
+
+def test_rows_that_failed_are_not_counted():
+    made = Embeddings(3, Path("t.parquet"))
+    made.add(pa.array([None, [1.0, 0.0], [0.0, 0.0]], LISTS), slice(0, 3))
+    assert made.done(np.array([False, True, True]))[1] == {"an embedding of zeros": 1}
+
+
+def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path):
+    monkeypatch.setattr(vectors.tempfile, "tempdir", str(tmp_path))
+    assert type(space(10, 4, np.dtype(np.int8))) is np.ndarray
+    monkeypatch.setattr(vectors, "IN_MEMORY", 39)
+    large = space(10, 4, np.dtype(np.int8))
+    large[:] = 3
+    assert isinstance(large, np.memmap)
+    assert large.sum() == 120
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(monkeypatch):
+    def full(_handle, _start, _size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(vectors, "IN_MEMORY", 7)
+    monkeypatch.setattr(vectors.os, "posix_fallocate", full)
+    with pytest.raises(InputError, match=r"no room for 0.0 GB of vectors \(No space left on device\).*TMPDIR"):
+        space(2, 1, np.dtype(np.float32))

@@ -1,0 +1,146 @@
+"""Conditions: three-valued logic against Python's, types, and what cannot be understood."""
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+from curate.tables.where import parse_condition
+from scoring.errors import InputError
+
+NAN = float("nan")
+ROWS = pa.record_batch(
+    {
+        "label": ["cat", "dog", None, "it's"],
+        "width": pa.array([1, 200, 300, None], pa.int32()),
+        "kappa": pa.array([0.1, NAN, None, 2.0], pa.float32()),
+        "half": pa.array([0.1, 1, 2, None], pa.float16()),
+        "good": [True, False, None, True],
+        "phash": pa.array([2**64 - 1, 0, 1, 5], pa.uint64()),
+        "tags": [[1], [2], None, [3]],
+        "day": pa.array([0, 1, 2, None], pa.date32()),
+        "kind": pa.array(["a", "b", None, "a"]).dictionary_encode(),
+        "or else": [1, 2, 3, 4],
+    }
+)
+
+
+def ask(text):
+    return parse_condition(text, ROWS.schema)(ROWS).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('label == "cat"', [True, False, None, False]),
+        ("label = 'cat'", [True, False, None, False]),
+        ("label != 'cat'", [False, True, None, True]),
+        ("label <> 'cat'", [False, True, None, True]),
+        (r"label == 'it\'s'", [False, False, None, True]),
+        ('label == "it\'s"', [False, False, None, True]),
+        ("label in ('cat', \"dog\")", [True, True, None, False]),
+        ("label not in ('cat')", [False, True, None, True]),
+        ("label like '%t%'", [True, False, None, True]),
+        ("label not like 'c_t'", [False, True, None, True]),
+        ("label is null", [False, False, True, False]),
+        ("label IS NOT NULL", [True, True, False, True]),
+        ("width >= 200", [False, True, True, None]),
+        ("200 <= width", [False, True, True, None]),
+        ("width > 199.5", [False, True, True, None]),
+        ("width < 1e400", [True, True, True, None]),
+        ("width > -99999999999999999999", [True, True, True, None]),
+        ("kappa == 0.1", [True, None, None, False]),
+        ("half <= 0.1", [True, False, False, None]),
+        ("kappa is null", [False, True, True, False]),
+        ("good", [True, False, None, True]),
+        ("not good", [False, True, None, False]),
+        ("good == false", [False, True, None, False]),
+        ("phash == 18446744073709551615", [True, False, False, False]),
+        ("phash > -1", [True, True, True, True]),
+        ("tags is null", [False, False, True, False]),
+        ("day >= '1970-01-02'", [False, True, True, None]),
+        ("kind == 'a'", [True, False, None, True]),
+        ("`or else` >= 3", [False, False, True, True]),
+        ("width > kappa", [True, None, None, None]),
+        ("label == 'cat' or width > 250", [True, False, True, None]),
+        ("not (label == 'cat' or width > 250)", [False, True, False, None]),
+    ],
+)
+def test_conditions_answer_true_false_or_nothing(text, expected):
+    assert ask(text) == expected
+
+
+def test_and_binds_before_or_and_not_before_both():
+    names = ("a", "b", "c")
+    table = list(itertools.product([True, False], repeat=3))
+    batch = pa.record_batch({name: [row[i] for row in table] for i, name in enumerate(names)})
+
+    def answers(text):
+        return parse_condition(text, batch.schema)(batch).to_pylist()
+
+    assert answers("a or b and not c") == [a or (b and not c) for a, b, c in table]
+    assert answers("not a and b or c") == [((not a) and b) or c for a, b, c in table]
+    assert answers("(a or b) and c") == [(a or b) and c for a, b, c in table]
+
+
+def test_logic_with_missing_values_is_sqls():
+    values = [True, False, None]
+    table = list(itertools.product(values, repeat=2))
+    batch = pa.record_batch({"a": pa.array([a for a, _ in table]), "b": pa.array([b for _, b in table])})
+    both = [False if False in (a, b) else None if None in (a, b) else True for a, b in table]
+    either = [True if True in (a, b) else None if None in (a, b) else False for a, b in table]
+    assert parse_condition("a and b", batch.schema)(batch).to_pylist() == both
+    assert parse_condition("a or b", batch.schema)(batch).to_pylist() == either
+
+
+def test_a_condition_knows_the_columns_it_reads():
+    condition = parse_condition("width > 1 and (label == 'x' or width < 9)", ROWS.schema)
+    assert condition.columns == ("width", "label")
+    assert parse_condition("`or else` == 1", ROWS.schema).columns == ("or else",)
+
+
+def test_a_long_chain_of_conditions_does_not_overflow_the_stack():
+    text = " or ".join(["width == 200"] * 600)
+    assert ask(text) == [False, True, False, None]
+
+
+def test_no_rows_give_no_answers():
+    empty = ROWS.slice(0, 0)
+    assert parse_condition("width > 1", ROWS.schema)(empty).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("labl == 'cat'", "column 'labl' .*did you mean 'label'"),
+        ("label == cat", "column 'cat' that the table does not have .*text is written in quotes"),
+        ("label == 3", "'label' is string, which does not compare with 3"),
+        ("width == 'cat'", "'width' is int32, which does not compare with 'cat'"),
+        ("width in (1, 'cat')", "does not compare with 'cat'"),
+        ("width in ()", "expected a column or a value, got '\\)'"),
+        ("width >", "got 'the end'"),
+        ("", "got 'the end'"),
+        ("(width > 1", "expected '\\)'"),
+        ("width > 1 2", "expected 'and', 'or' or the end, got '2'"),
+        ("width > 1; drop", "unexpected '; drop' at character 10"),
+        ("width == null", "'is null' or 'is not null'"),
+        ("tags == 3", "can only be asked 'is null'"),
+        ("day > 'soon'", "'soon' is not a value of column 'day'"),
+        ("'a' == 'b'", "both values"),
+        ("width", "expected a comparison after 'width'"),
+        ("not", "got 'the end'"),
+        ("label == __import__('os')", "column '__import__'"),
+        ("label.__class__ == 'x'", "unexpected .*__class__"),
+        ("width == 0x10", "unexpected '0x10'"),
+        ("width is 3", "expected 'null'"),
+        ("'x' is null", "needs a column on its left"),
+        ("width like 'a%'", "'like' takes a text column"),
+        ("label == 'open", "unexpected"),
+        ("(" * 60 + "width > 1" + ")" * 60, "more than 50 nested"),
+        ("width > 1 or " * 1000 + "good", "at most 10,000 characters"),
+    ],
+)
+def test_what_cannot_be_understood_is_said_in_one_line(text, words):
+    with pytest.raises(InputError, match=words) as caught:
+        parse_condition(text, ROWS.schema)
+    assert "\n" not in str(caught.value)
