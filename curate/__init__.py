@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import choose_table as select
 
 
-
 _LAZY = {
     "score": ("curate.engines.local", "score"),
     "filter": ("curate.policies.filter.policy", "filter_table"),

@@ -12,7 +12,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from curate.version import __version__
 from curate.commands import (
     audit,
     cache,
@@ -32,6 +31,7 @@ from curate.commands import filter as filter_command
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
 from curate.commands.report import say
+from curate.version import __version__
 from scoring.errors import InputError
 
 EXIT_MISTAKE = 1

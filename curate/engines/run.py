@@ -10,13 +10,13 @@ import PIL
 import pyarrow as pa
 import torch
 
-from curate.version import __version__
 from curate.columns import OK
 from curate.engines.journal import Committed, WorkFolder
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Decoded, Span, score_schema, spans, start_shard
 from curate.manifest import Manifest
 from curate.tables.writer import TableWriter
+from curate.version import __version__
 from scoring.images import DecodedImage
 from scoring.images.signature import KIND as SIGNATURE_KIND
 from scoring.runner import Runner

@@ -18,8 +18,8 @@ from curate.export.batch import Item
 from curate.export.contract import Going, ImageReader
 from curate.export.names import file_name, with_suffix
 from curate.manifest.contract import ReadError
-from curate.manifest.uris import read_uri
 from curate.manifest.local import read_local
+from curate.manifest.uris import read_uri
 from scoring.atomic import SETTLED, place_error, sync_folder
 from scoring.errors import InputError
 from scoring.images.sniff import sniff

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from curate.manifest.contract import Reader, ReadError, check_range
-from curate.manifest.uris import read_uri
 from curate.manifest.keys import UniqueCheck
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
+from curate.manifest.uris import read_uri
 
 _BLOCK = 4096  # rows turned into Python objects at a time
 Versions = Callable[[int, int], Iterable[tuple[int, int]]]

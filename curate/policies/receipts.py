@@ -7,9 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.version import __version__
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
+from curate.version import __version__
 from scoring.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.version import __version__
 from curate.columns import KEY
 from curate.manifest.keys import check_text, first_true
 from curate.policies.select.plan import Plan
@@ -22,6 +21,7 @@ from curate.tables.digests import plain
 from curate.tables.known import read_known, refuse_strangers
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
+from curate.version import __version__
 from scoring.atomic import place_error
 from scoring.errors import InputError
 from scoring.lock import LOCK, HeldFolder

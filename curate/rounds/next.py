@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.version import __version__
 from curate.columns import KEY, URI
 from curate.counted import counted
 from curate.export import FORMATS, Going, ImageReader, uri_reader, write_batch
@@ -30,6 +29,7 @@ from curate.rounds.state.standing import Progress, Stand, class_counts, progress
 from curate.rounds.worth.coverage import coverage, sample_of
 from curate.rounds.worth.stopping import compared
 from curate.tables.writer import TableWriter
+from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 

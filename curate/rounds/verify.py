@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.version import __version__
 from curate.counted import counted
 from curate.export.labels import shown
 from curate.policies.select.compare import compare_batches
@@ -31,6 +30,7 @@ from curate.rounds.state.derived import Derived, derive
 from curate.rounds.state.graph import GraphsThen, PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import Progress, held_out_keys, stand
+from curate.version import __version__
 from scoring.errors import InputError
 
 N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON

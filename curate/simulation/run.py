@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.version import __version__
 from curate.columns import KEY
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
@@ -20,6 +19,7 @@ from curate.simulation.curves import Curves, Lift, lift
 from curate.simulation.replay import Replay, compare
 from curate.tables.rows import Needs, read_rows
 from curate.tables.table import Table, open_table
+from curate.version import __version__
 from scoring.atomic import AtomicFile, commit_together, require_folder
 from scoring.errors import InputError
 

@@ -9,8 +9,9 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.version import __version__, columns
+from curate import columns
 from curate.tables.table import BATCH_BYTES, METADATA_KEY, PLAIN_COLUMNS, ROW_GROUP_ROWS, _is_text
+from curate.version import __version__
 from scoring.atomic import AtomicFile
 
 
