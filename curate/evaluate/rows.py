@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, STATUS, is_less_certain
 from curate.tables.digests import is_text, key_bytes, plain
-from curate.tables.rows import is_ok
+from curate.tables.gather import is_ok
 from curate.tables.table import Table, embedding_matrix
 from scoring.errors import InputError
 from scoring.metrics import rank_average

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
 from curate.tables.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
+from curate.tables.gather import is_ok
 from curate.tables.provenance import model_of, signature_of
-from curate.tables.rows import is_ok
 from curate.tables.signatures import signature_matrix
 from curate.tables.table import Table
 from curate.tables.vectors import BLOCK, Embeddings, space

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.columns import KEY, STATUS
+from curate.columns import KEY, OK, STATUS
 from curate.policies.filter.rules import Rule, Scores, Where
 from curate.tables.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
-from curate.tables.rows import is_ok
 from curate.tables.table import Table
 from curate.tables.where import Condition, parse_condition
 from scoring.errors import InputError
@@ -172,3 +171,8 @@ def check_unique(table: Table, hashes: np.ndarray) -> None:
         raise InputError(
             f"expected unique keys in {table.path}, got some more than once, such as {names}; make them differ"
         )
+
+
+def is_ok(status: pa.Array) -> np.ndarray:
+    """Return which statuses are ``ok``, shape (N,) bool; null is not."""
+    return np.asarray(pc.fill_null(pc.equal(status, OK), False).to_numpy(zero_copy_only=False), bool)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, KEY, OK, STATUS
+from curate.columns import EMBEDDING, KEY, STATUS
 from curate.tables.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
-from curate.tables.gather import check_unique
+from curate.tables.gather import check_unique, is_ok
 from curate.tables.provenance import model_of
 from curate.tables.table import Table, embedding_matrix
 from curate.tables.vectors import shortened, space
@@ -212,8 +212,3 @@ def _add_vectors(table: Table, rows: Rows, to: NDArray[np.int64], column: pa.Arr
     if wild.any():
         matrix = np.where(wild[:, None], 0, matrix)
     rows.vectors[to] = matrix if matrix.itemsize < 8 else shortened(matrix)
-
-
-def is_ok(status: pa.Array) -> np.ndarray:
-    """Return which statuses are ``ok``, shape (N,) bool; null is not."""
-    return np.asarray(pc.fill_null(pc.equal(status, OK), False).to_numpy(zero_copy_only=False), bool)
