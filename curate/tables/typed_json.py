@@ -1,0 +1,113 @@
+"""From JSON to a dataclass: one reader, by the types of the fields."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from curate.columns import closest
+from scoring.errors import InputError
+
+T = TypeVar("T")
+WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "nothing"}
+
+
+def from_json(kind: type[T], value: object, *, what: str, ignored: Collection[str] = (), whole: bool = False) -> T:
+    """Return the dataclass that a JSON object holds the fields of.
+
+    Every field is checked by its type hint: ``str``, ``int``, ``float`` (which takes whole numbers too), ``bool``,
+    ``None``, ``Literal``, ``list``, ``tuple[..., ...]`` (written as a list), ``dict`` by text, another dataclass,
+    ``Any`` and unions of these. The dataclass checks ranges itself.
+
+    Args:
+        kind: the dataclass.
+        value: what JSON gave.
+        what: what it is, and of what, for messages: "the rule of the receipt".
+        ignored: names that may stand in the object and are no fields.
+        whole: whether fields with a default must be there too.
+
+    Raises:
+        InputError: if it is no object, or a field is missing, unknown or of another type; the text names it.
+    """
+    if not isinstance(value, Mapping):
+        raise InputError(f"expected {what} as a JSON object, got {_short(value)}; take a copy")
+    hints, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
+    names = [each.name for each in known]
+    for name in sorted(map(str, set(value) - {*names, *ignored})):
+        raise InputError(
+            f"{what} has {name!r}, which this version does not know{closest(name, names)}; "
+            "take a copy, or use the version that wrote it"
+        )
+    given = {}
+    for each in known:
+        if each.init and each.name in value:
+            given[each.name] = read_value(value[each.name], hints[each.name], what=f"{each.name} of {what}")
+        elif each.init and (whole or (each.default is MISSING and each.default_factory is MISSING)):
+            raise InputError(f"{what} has no {each.name!r}; take a copy, or use the version that wrote it")
+    return kind(**given)
+
+
+def read_value(value: object, hint: Any, *, what: str) -> Any:
+    """Return a value that JSON gave as the type that a hint asks for; see ``from_json``.
+
+    Raises:
+        InputError: if it is of another type.
+
+    >>> read_value([1, 2], tuple[float, ...], what="budgets of the replay")
+    (1.0, 2.0)
+    """
+    kind = next((each for each in _alternatives(hint) if _fits(value, each)), None)
+    if kind is None:
+        raise InputError(f"expected {_words(hint)} as {what}, got {_short(value)}; take a copy")
+    origin, args = get_origin(kind) or kind, get_args(kind)
+    if origin in (list, tuple) and args:
+        return origin(read_value(one, args[0], what=what) for one in value)  # type: ignore[attr-defined]
+    if origin is dict and args:
+        return {name: read_value(one, args[1], what=f"{name} in {what}") for name, one in value.items()}  # type: ignore[attr-defined]
+    if is_dataclass(kind):
+        return from_json(kind, value, what=what)  # type: ignore[arg-type]
+    return float(value) if kind is float else value  # type: ignore[arg-type]
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a value is of the outer type of a hint that is no union."""
+    origin = get_origin(kind) or kind
+    if origin is Any:
+        return True
+    if origin is Literal:
+        return value in get_args(kind)
+    if origin is float:
+        return isinstance(value, float) or (type(value) is int and abs(value) < 1 << 1023)
+    if origin is int:
+        return type(value) is int
+    if origin is tuple:
+        return isinstance(value, list | tuple)
+    if is_dataclass(origin):
+        return isinstance(value, Mapping)
+    if origin is dict:
+        return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+    return isinstance(value, origin)
+
+
+def _words(hint: Any) -> str:
+    """A type in words.
+
+    >>> _words(float | None), _words(list[str])
+    ('a number or nothing', 'a list')
+    """
+    words = []
+    for kind in _alternatives(hint):
+        origin = get_origin(kind) or kind
+        if origin is Literal:
+            words += [repr(each) for each in get_args(kind)]
+        else:
+            words.append(WORDS.get(origin, "a list" if origin in (list, tuple) else "a JSON object"))
+    return " or ".join(words)
+
+
+def _short(value: object) -> str:
+    return repr(value)[:60]
