@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 
 KEY = "key"
 URI = "uri"
@@ -68,13 +67,3 @@ def is_less_certain(name: str) -> bool:
     (True, False, False)
     """
     return describe(name).higher == "less certain"
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for a mistyped column, or an empty text.
-
-    >>> closest("labl", ["key", "label"])
-    "; did you mean 'label'?"
-    """
-    close = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

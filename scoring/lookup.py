@@ -1,6 +1,6 @@
 """Names that users type, looked up in a literal table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -20,6 +20,14 @@ def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
     """
     if name in table:
         return table[name]
-    close = get_close_matches(name, table, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise InputError(f"unknown {kind} {name!r}{hint} (known: {', '.join(sorted(table))})")
+    raise InputError(f"unknown {kind} {name!r}{closest(name, table)} (known: {', '.join(sorted(table))})")
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for a mistyped name, or an empty text.
+
+    >>> closest("labl", ["key", "label"])
+    "; did you mean 'label'?"
+    """
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

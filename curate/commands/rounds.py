@@ -109,8 +109,9 @@ def init(
     \b
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
     """
-    from curate.rounds.files.settings import class_names, typed_settings
+    from curate.rounds.files.settings import class_names
     from curate.rounds.init import start
+    from scoring.settings import parse_settings
 
     asked = {} if skip is None else {"skip": tuple(skip)}
     opened = start(
@@ -122,7 +123,7 @@ def init(
         guard={"score": score, "quality": quality, "gate": gate, "discount": discount, "noise_guard": noise_guard},
         batch=batch,
         strategy=strategy,
-        parameters=typed_settings(settings or ()),
+        parameters=parse_settings(settings or ()),
         control=control,
         format=format_,
         link=link,

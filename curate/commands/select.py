@@ -154,6 +154,7 @@ def run(
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
     from curate.policies.select.policy import choose_table
+    from scoring.settings import parse_settings
 
     if plot is not None:
         _refuse_plot(plot, dry_run, overwrite)
@@ -162,7 +163,7 @@ def run(
         out,
         strategy,
         budget,
-        settings=_settings(set_ or []),
+        settings=parse_settings(set_ or []),
         labelled=labelled,
         labelled_where=labelled_where,
         label=label,
@@ -188,21 +189,6 @@ def run(
         emit(result.to_json())
     elif not quiet:
         _report(result, dry_run, plot)
-
-
-def _settings(typed: list[str]) -> dict[str, object]:
-    """Parameters as typed; a name given twice, or no name, is a mistake."""
-    from scoring.errors import InputError
-
-    found: dict[str, object] = {}
-    for text in typed:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise InputError(f"--set takes NAME=VALUE, such as bandwidth=0.5, got {text!r}")
-        if name in found:
-            raise InputError(f"--set {name} was given twice; give it once")
-        found[name] = value
-    return found
 
 
 def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import KEY, closest
+from curate.columns import KEY
 from curate.manifest.text_tables import read_csv
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 KEY_NAMES = (KEY, "id")  # of the file that is joined; the first that is there
 MOST_CSV_BYTES = 1 << 30

@@ -5,13 +5,14 @@ import io
 import re
 from pathlib import Path
 
-from curate.columns import KEY, URI, closest
+from curate.columns import KEY, URI
 from curate.export.batch import Batch
 from curate.export.contract import Format, Going, Written
 from curate.export.labels import Collector, Labels, Round
 from curate.export.text import read_text
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 LABEL = "label"
 ANNOTATOR = "annotator"

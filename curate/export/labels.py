@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.columns import closest
 from curate.manifest.names import some
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 N_CLASSES = 10  # named where a label is none of them
 N_EXAMPLES = 3

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY, closest
+from curate.columns import KEY
 from curate.counted import counted
 from curate.export.csv_file import unguarded
 from curate.export.text import read_text
@@ -17,6 +17,7 @@ from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 LABEL = "label"
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")

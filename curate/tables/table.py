@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate import columns
-from curate.columns import closest as closest_hint
 from scoring.errors import InputError
+from scoring.lookup import closest as closest_hint
 
 METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"

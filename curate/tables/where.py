@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.columns import closest
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 MAX_LENGTH = 10_000  # characters of a condition
 MAX_DEPTH = 50  # nested brackets and nots

@@ -1,23 +1,18 @@
 """A strategy as typed, a name and its own parameters -> a selector, guarded by quality where that is asked."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from curate.columns import closest
 from curate.selectors import SELECTORS, Pool, Selector
 from curate.selectors.mixing import Discounted, gate
 from curate.selectors.scores import SCORES
 from scoring.errors import InputError
 from scoring.lookup import lookup
+from scoring.settings import with_settings
 
 WEIGHS = ("auto", "pairwise", "badge")  # strategies in which a row counts its quality
 HEEDS = ("auto", "pairwise", "prob-cover")  # strategies that use class probabilities where there are any
 SAFE_GATE = 0.2  # of the noise guard
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def make_selector(name: str, settings: Mapping[str, object] | None = None) -> Selector:
@@ -30,41 +25,13 @@ def make_selector(name: str, settings: Mapping[str, object] | None = None) -> Se
     Raises:
         InputError: for an unknown strategy or parameter, or a value that is not of its type or range.
     """
-    kind: Any = lookup(SELECTORS, name, kind="strategy")
-    known = [field.name for field in fields(kind)]
-    hints = get_type_hints(kind)
-    values: dict[str, object] = {}
-    for setting, value in (settings or {}).items():
-        if setting not in known:
-            raise InputError(
-                f"the strategy {name} has no parameter {setting!r}{closest(setting, known)} "
-                f"(its parameters: {', '.join(known) or 'none'})"
-            )
-        values[setting] = _value(f"{name}'s {setting}", value, hints[setting])
-    made: Selector = kind(**values)
-    return made
+    kind: type[Selector] = lookup(SELECTORS, name, kind="strategy")
+    return with_settings(kind, settings, name=name, what="strategy")
 
 
 def settings_of(selector: Selector) -> dict[str, object]:
     """Return all parameters of a selector, defaults too, as plain JSON."""
     return {field.name: getattr(selector, field.name) for field in fields(selector)}  # type: ignore[arg-type]
-
-
-def _value(what: str, value: object, hint: Any) -> object:
-    """Return a value as the type that a parameter has; text is read."""
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    text = str(value)
-    if type(None) in kinds and (value is None or text == "none"):
-        return None
-    if bool in kinds and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if str in kinds and value is not None:
-        return text
-    for kind, pattern in ((int, _WHOLE), (float, _NUMBER)):
-        if kind in kinds and pattern.fullmatch(text):
-            return kind(text)
-    words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none", str: "text"}
-    raise InputError(f"{what} takes {' or '.join(words[kind] for kind in kinds)}, got {value!r}")
 
 
 def can_discount(name: str, selector: Selector) -> bool:

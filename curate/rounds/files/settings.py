@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from curate.columns import closest
 from curate.export import FORMATS
 from scoring.errors import InputError
-from scoring.lookup import lookup
+from scoring.lookup import closest, lookup
 
 KIND = "rounds"
 PROBES = ("linear", "knn")
@@ -151,21 +150,3 @@ def class_names(given: Iterable[str]) -> tuple[str, ...] | None:
     if len(names) < 2:
         raise InputError(f"expected at least two classes, got {names[0]!r} alone; name all of them")
     return tuple(names)
-
-
-def typed_settings(given: Iterable[str]) -> dict[str, str]:
-    """Return the parameters of a strategy that were typed as NAME=VALUE.
-
-    Raises:
-        InputError: for one without `=`, or a name that comes twice.
-
-    >>> typed_settings(["bandwidth=0.4"])
-    {'bandwidth': '0.4'}
-    """
-    found: dict[str, str] = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip() or name.strip() in found:
-            raise InputError(f"--set takes NAME=VALUE, each name once, got {text!r}; such as --set bandwidth=0.4")
-        found[name.strip()] = value.strip()
-    return found

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import closest, is_less_certain
+from curate.columns import is_less_certain
 from curate.tables.dedup_rows import Rows
 from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 DEFAULT = "labelled,largest,certain,least-compressed"
 MAX, MIN = "max:", "min:"

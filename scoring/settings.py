@@ -1,0 +1,82 @@
+"""Parameters that users type as NAME=VALUE, and dataclasses made from them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+T = TypeVar("T")
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none", str: "text"}
+
+
+def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = "bandwidth=0.4") -> dict[str, str]:
+    """Return what was typed as NAME=VALUE, by name, without the spaces around either.
+
+    Args:
+        texts: one setting each.
+        flag: the option that took them, for messages.
+        example: a setting that would do, for messages.
+
+    Raises:
+        InputError: for a text without ``=`` or without a name, or a name that comes twice.
+
+    >>> parse_settings(["bandwidth=0.4", "start = a=b"])
+    {'bandwidth': '0.4', 'start': 'a=b'}
+    """
+    settings: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
+            raise InputError(f"{flag} takes NAME=VALUE, such as {example}, got {text!r}")
+        if name in settings:
+            raise InputError(f"{flag} {name} was given twice; give it once")
+        settings[name] = value
+    return settings
+
+
+def with_settings(kind: type[T], settings: Mapping[str, object] | None = None, *, name: str, what: str) -> T:
+    """Return a dataclass with some of its fields set, the others at their defaults.
+
+    Args:
+        kind: a dataclass whose fields are of type int, float, bool, str or one of these or None.
+        settings: field -> value, or its text as typed.
+        name: what the user calls this kind, for messages: "herding".
+        what: and what it is one of: "strategy".
+
+    Raises:
+        InputError: for a name that is no field, or a value that is not of its type; or as ``kind`` itself refuses.
+    """
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    values: dict[str, object] = {}
+    for setting, value in (settings or {}).items():
+        if setting not in known:
+            raise InputError(
+                f"the {what} {name} has no parameter {setting!r}{closest(setting, known)} "
+                f"(its parameters: {', '.join(known) or 'none'})"
+            )
+        values[setting] = _typed(f"{name}'s {setting}", value, hints[setting])
+    return kind(**values)
+
+
+def _typed(what: str, value: object, hint: Any) -> object:
+    """Return a value as the type that a field has; text is read."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    text = str(value)
+    if type(None) in kinds and (value is None or text == "none"):
+        return None
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if str in kinds and value is not None:
+        return text
+    for kind, pattern in ((int, _WHOLE), (float, _NUMBER)):
+        if kind in kinds and pattern.fullmatch(text):
+            return kind(text)
+    raise InputError(f"{what} takes {' or '.join(_KINDS[kind] for kind in kinds)}, got {value!r}")
