@@ -5,8 +5,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from curate.columns import closest
 from scoring.errors import InputError
+from scoring.lookup import closest
 
 T = TypeVar("T")
 WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "nothing"}
