@@ -4,8 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+# A process for each core; one that is done takes over tests of another, in runs that keep a module's fixtures together.
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: demo test fmt lint types docs wheel clean
+.PHONY: demo test studies fmt lint types docs wheel clean
 
 # The mark is written last, so an installation that was interrupted is picked up again. A new pyproject.toml makes the
 # mark stale. An environment without a working pip (cut off while it was made, or its Python is gone) is made anew.
@@ -23,7 +25,10 @@ demo: $(READY)  ## score, deduplicate and filter the photographs in examples/, d
 	$(BIN)/python examples/demo.py
 
 test: lint types  ## lint, type-check and run the suite
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+studies: $(READY)  ## run the tests of benchmarks, examples and published numbers
+	$(PYTEST) -m 'study and not slow'
 
 fmt: $(READY)  ## bring the code into shape
 	$(BIN)/ruff format .

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests are many small things; threads would only get in their way
+for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):  # tests are many small things, and a process runs on each core
+    os.environ.setdefault(name, "1")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

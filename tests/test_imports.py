@@ -3,6 +3,8 @@
 import ast
 import subprocess
 import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("scoring", "trainers", "curate")
 MODULES = sorted(path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+SCRIPTS = sorted(
+    path.relative_to(ROOT) for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("*.py")
+)
 HEAVY = {"torch", "torchvision", "timm", "polars", "pyarrow", "numpy", "PIL", "safetensors", "simplejpeg", "scipy"}
 LEAVES = {
     Path("scoring/errors.py"),
@@ -19,16 +24,43 @@ LEAVES = {
     Path("curate/version.py"),
 }
 COMMAND_LINE = [path for path in MODULES if path.parts[:2] == ("curate", "commands") or path.name == "cli.py"]
+FLOORS = (  # of curate, from below: what stands on one imports what stands on it or below
+    {"columns", "counted", "version"},
+    {"manifest"},
+    {"tables"},
+    {"selectors", "probes"},
+    {"policies", "engines", "report", "evaluate", "export", "info"},
+    {"rounds", "simulation"},
+    {"training"},
+    {"commands"},
+    {"cli", "__init__"},
+    {"__main__"},
+)
+FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
+UPWARD = {  # imports that still run upward or close a circle: take out what is gone
+    ("curate.tables.gather", "curate.policies.filter.rules"),
+    ("curate.tables.known", "curate.export.csv_file"),
+    ("curate.tables.known", "curate.export.text"),
+    ("curate.tables.round_pictures", "curate.export.__init__"),
+    ("curate.policies.dedup.request", "curate.policies.dedup.grouping.keep"),
+    ("curate.selectors.mixed", "curate.selectors.__init__"),
+}
 
 
 def is_for_types_only(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
+@cache
+def parsed(path):
+    return ast.parse((ROOT / path).read_text())
+
+
+@cache
 def imports(path, *, at_import=False):
     """Every module that a file names in an import; with ``at_import`` only those that importing it loads."""
     found = set()
-    waiting = list(ast.parse((ROOT / path).read_text()).body)
+    waiting = list(parsed(path).body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):
@@ -44,6 +76,46 @@ def imports(path, *, at_import=False):
 
 def packages(names):
     return {name.split(".")[0] for name in names}
+
+
+@cache
+def arrows():
+    """Every import of a module of ours by another, inside functions and for types included, as dotted names."""
+    modules = {".".join(path.with_suffix("").parts): path for path in MODULES}
+
+    def module_of(name):
+        starts = [name.rsplit(".", cut)[0] for cut in range(name.count(".") + 1)]
+        return next((one for start in starts for one in (start, f"{start}.__init__") if one in modules), None)
+
+    return {(one, module_of(name)) for one, path in modules.items() for name in imports(path)} - {
+        (one, other) for one in modules for other in (one, None)
+    }
+
+
+def neighbours(pairs):
+    """Package -> what lies directly in it -> what else there it imports, a package inside counting as one."""
+    graphs = {}
+    for importer, imported in pairs:
+        one, other = importer.split("."), imported.split(".")
+        shared = next(i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+        graph = graphs.setdefault(".".join(one[:shared]), {})
+        graph.setdefault(one[shared], set()).add(other[shared])
+    return graphs
+
+
+def circle(graph):
+    """Names that import each other in a ring, or None."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def upward(pairs):
+    """The imports inside curate that run to a higher floor."""
+    inside = [(one, other) for one, other in pairs if one.startswith("curate.") and other.startswith("curate.")]
+    return {(one, other) for one, other in inside if FLOOR[one.split(".")[1]] < FLOOR[other.split(".")[1]]}
 
 
 def test_the_import_reader_sees_functions_conditions_and_both_forms(tmp_path):
@@ -71,6 +143,30 @@ def test_imports_run_from_curate_over_trainers_to_scoring_and_never_back(path):
     assert used & set(PACKAGES) <= allowed
 
 
+def test_a_circle_is_found_between_packages_though_no_two_modules_make_one():
+    pairs = [("p.a.x", "p.b.y"), ("p.b.z", "p.c"), ("p.c", "p.a.w"), ("p.a.x", "p.a.w")]
+    graphs = neighbours(pairs)
+    assert graphs == {"p": {"a": {"b"}, "b": {"c"}, "c": {"a"}}, "p.a": {"x": {"w"}}}
+    assert set(circle(graphs["p"])) == {"a", "b", "c"}
+    assert circle(graphs["p.a"]) is None
+
+
+def test_an_import_from_a_higher_floor_is_found():
+    pairs = [("curate.tables.table", "curate.policies.apply"), ("curate.cli", "curate.commands.score")]
+    assert upward(pairs) == {pairs[0]}
+    assert set(FLOOR) == {path.with_suffix("").parts[1] for path in MODULES if path.parts[0] == "curate"}
+
+
+def test_inside_curate_imports_run_downward():
+    assert upward(arrows()) <= UPWARD
+
+
+def test_nowhere_do_imports_run_in_a_circle():
+    graphs = neighbours(arrows() - UPWARD)
+    assert len(graphs) > 20
+    assert {package: ring for package, graph in graphs.items() if (ring := circle(graph))} == {}
+
+
 def test_only_one_file_imports_timm():
     assert [path for path in MODULES if "timm" in packages(imports(path))] == [Path("scoring/backbones.py")]
 
@@ -91,11 +187,17 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     assert all(name.startswith(light) for name in ours), ours
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=str)
+def test_what_a_benchmark_or_example_imports_from_the_packages_is_there(path):
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ImportFrom) and packages([node.module]) & set(PACKAGES):
+            exec(ast.unparse(node), {})
+
+
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_nothing_is_unpickled_evaluated_or_asserted_and_no_error_is_swallowed_blind(path):
-    tree = ast.parse((ROOT / path).read_text())
     assert not packages(imports(path)) & {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve"}
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(path)):
         assert not isinstance(node, ast.Assert), f"{path}:{node.lineno}"
         if isinstance(node, ast.ExceptHandler):
             assert node.type is not None, f"{path}:{node.lineno} is a bare except"

@@ -198,10 +198,3 @@ def test_an_installation_that_was_cut_off_is_picked_up_again_and_a_whole_one_is_
     later = (tmp_path / ".venv" / ".installed").stat().st_mtime + 5
     os.utime(tmp_path / "pyproject.toml", (later, later))
     assert make() == (0, ["pip --version", "pip install"])
-
-
-def test_ci_runs_make_test_and_nothing_that_it_alone_knows():
-    lines = (ROOT / ".ci" / "run").read_text().splitlines()
-    commands = [line for line in lines if line and not line.startswith("#")]
-    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)

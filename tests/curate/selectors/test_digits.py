@@ -12,6 +12,8 @@ from curate.selectors import SELECTORS
 from curate.simulation.curves import lift
 from curate.simulation.replay import replay
 
+pytestmark = pytest.mark.study
+
 BUDGETS = (10, 20, 40, 60, 80, 100, 150, 200)
 SEEDS = range(20)
 PUBLISHED_SEEDS = 10

@@ -12,6 +12,8 @@ from curate.selectors import SELECTORS
 from curate.selectors.kcenter import KCenter
 from curate.simulation.replay import Replay, replay
 
+pytestmark = pytest.mark.study
+
 BUDGETS = (10, 20, 40, 60, 80, 100, 150, 200)
 SEEDS = range(10)
 PUBLISHED = {  # accuracy in percent at each budget

@@ -173,6 +173,7 @@ def study(selector, auroc, seeds=range(8)):
     return 100 * np.mean(accuracy), 100 * np.mean(share)
 
 
+@pytest.mark.study
 def test_discount_and_gate_keep_ambiguous_rows_out_as_the_published_study_says():
     plain, plain_bad = study(Margin(), 0.77)
     assert plain_bad == pytest.approx(55, abs=5)

@@ -13,11 +13,13 @@ from scipy import stats
 
 from scoring.errors import InputError
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import cifar10h as benchmark
 import cifar10h_features as features
 import cifar10h_numbers as numbers
+
+pytestmark = pytest.mark.study
 
 
 def test_a_crop_of_the_whole_is_the_image():

@@ -12,10 +12,12 @@ from scoring.distributions import vmf
 from trainers.methods import contrastive_losses as losses
 from trainers.methods.contrast import of_pairs
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import controlled_experiment as experiment
 from controlled_generator import LARGEST, Certainty, Concentration, Generator, network
+
+pytestmark = pytest.mark.study
 
 CPU = torch.device("cpu")
 

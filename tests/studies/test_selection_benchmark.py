@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+import pytest
+
+pytestmark = pytest.mark.study
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(*options):

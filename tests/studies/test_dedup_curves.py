@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from dedup_curves import WANTED, Pairs, Truth, gain, measure
+
+pytestmark = pytest.mark.study
 
 
 def counted(pairs, truth, wanted):

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from scipy import stats
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import active_learning_cifar10 as labelling
 import small_network
@@ -22,7 +22,9 @@ import study_junk
 import study_results as results
 import subset_training as training
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+pytestmark = pytest.mark.study
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the folder shared/data beside the repository is absent")
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.study
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_benchmark_of_the_cache_runs_and_times_every_part(tmp_path):
