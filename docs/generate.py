@@ -1,7 +1,7 @@
-"""The tables of the README, made from the code.
+"""The tables of README.md and docs/*.md, made from the code.
 
 python docs/generate.py           write them between their markers
-python docs/generate.py --check   exit 1 where the file and the code disagree
+python docs/generate.py --check   exit 1 where a page and the code disagree
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"(<!-- table: (\w+), by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What a source is, and its rows; the suffixes come from the code.
@@ -199,12 +199,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a table is stale")
     check = parser.parse_args().check
-    before = README.read_text()
-    after = renew(before)
-    if check and before != after:
-        sys.exit("README.md: a table is stale; run: make docs")
-    if not check:
-        README.write_text(after)
+    for page in PAGES:
+        before = page.read_text()
+        after = renew(before)
+        if check and before != after:
+            sys.exit(f"{page.relative_to(ROOT)}: a table is stale; run: make docs")
+        if not check and before != after:
+            page.write_text(after)
 
 
 if __name__ == "__main__":
