@@ -28,6 +28,7 @@ from curate.commands import (
     verify,
 )
 from curate.commands import filter as filter_command
+from curate.commands.groups import grouped
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
 from curate.commands.report import say
@@ -41,8 +42,12 @@ DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG}
 )
 
+# Headings of --help, in the order of a person's work.
+SCORE, CURATE, LOOK, TRAIN = "Score", "Curate", "Look", "Train"
+
 app = typer.Typer(
     name="curate",
+    cls=grouped(SCORE, CURATE, LOOK, TRAIN),
     help="Turn a heap of images into the subset worth training on: score them, then filter, deduplicate, select.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -66,7 +71,7 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
         except InputError as error:
             _stop(f"error: {error}", EXIT_MISTAKE)
         except KeyboardInterrupt:
-            _stop("interrupted; every file that was finished is kept", EXIT_INTERRUPTED)
+            _stop("interrupted; repeat the command to go on", EXIT_INTERRUPTED)
         except BrokenPipeError:
             with suppress(OSError):  # or the interpreter complains when it flushes at exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -101,19 +106,21 @@ def root(
 
 
 # In the order that --help lists them.
-app.command("score", no_args_is_help=True)(user_errors(score.run))
-app.command("filter", cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
-app.command("dedup", cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
-app.command("select", no_args_is_help=True)(user_errors(select.run))
-app.command("audit", no_args_is_help=True)(user_errors(audit.run))
-app.command("info", no_args_is_help=True)(user_errors(info.run))
-app.command("verify", no_args_is_help=True)(user_errors(verify.run))
-app.command("evaluate", no_args_is_help=True)(user_errors(evaluate.run))
-app.command("sheet", no_args_is_help=True)(user_errors(sheet.run))
-app.command("models", cls=with_subcommand("convert", user_errors(convert.run)))(user_errors(models.run))
-app.command("train", no_args_is_help=True)(user_errors(train.run))
-app.command("cache", no_args_is_help=True)(user_errors(cache.run))
-app.add_typer(rounds.group(user_errors), name="round")
+app.command("score", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(score.run))
+app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
+app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
+app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))
+app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
+app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
+app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
+app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
+app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
+app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
+app.command("train", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(train.run))
+app.command("cache", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(cache.run))
+app.command("models", rich_help_panel=TRAIN, cls=with_subcommand("convert", user_errors(convert.run)))(
+    user_errors(models.run)
+)
 
 
 def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -61,7 +61,7 @@ def command_lines() -> dict[str, str]:
     from curate.cli import app
 
     group: Any = typer.main.get_command(app)
-    return {name: (command.help or "").splitlines()[0] for name, command in group.commands.items()}
+    return {name: (group.commands[name].help or "").splitlines()[0] for name in group.list_commands(None)}
 
 
 def sources() -> str:

@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 def run(
     data: Annotated[list[str], typer.Argument(help="Images, from anything that `curate score` reads.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")],
-    model: Annotated[str, typer.Option(help="A shipped model, a checkpoint, or timm:NAME.")] = "trio",
+    out: Annotated[Path, options.shared("--out", ": a folder")],
+    model: Annotated[str, options.shared("--model", ", or timm:NAME", show_default=True)] = "trio",
     epochs: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Epochs: the first of the images as they are, the others of views.")
+        int,
+        options.shared(
+            "--epochs", ": the first of them as they are, then of views", min=1, max=100_000, show_default=True
+        ),
     ] = 8,
     label: options.Label = "label",
     label_from_folder: options.LabelFromFolder = False,
     loss_column: options.LossColumn = None,
-    dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
-    batch_size: Annotated[int, typer.Option(help="Images that go through the model at once.")] = 256,
+    dtype: Annotated[str, options.shared("--dtype", show_default=True)] = "float16",
+    batch_size: Annotated[int, options.shared("--batch-size", show_default=True)] = 256,
     scale: options.Scale = None,
     jitter: options.Jitter = None,
     gray: options.Gray = None,
@@ -37,9 +40,7 @@ def run(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     limit: options.Limit = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Decoding threads; by default one a core.", show_default=False)
-    ] = None,
+    workers: options.Workers = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Cache the features of images, to train heads on.

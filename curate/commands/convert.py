@@ -6,17 +6,18 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import say
+from curate.commands.report import emit, say
 
 
 def run(
     file: Annotated[Path, typer.Argument(help="A .pth.tar, .pth or .safetensors file of weights.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, NAME.safetensors.")],
+    out: Annotated[Path, options.shared("--out", ": the checkpoint, NAME.safetensors")],
     backbone: Annotated[
         str | None, typer.Option(help="timm's name of the model, where the file does not say it.", show_default=False)
     ] = None,
-    licence: Annotated[str, typer.Option(help="Licence of the training data, for the model card.")] = "not stated",
+    licence: options.Licence = "not stated",
     overwrite: options.Overwrite = False,
+    json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Convert other people's weights into a checkpoint; no code in them is run.
@@ -44,7 +45,9 @@ def run(
         "data_licence": licence,
     }
     digest = save_checkpoint(out, model, card)
-    if not quiet:
+    if json_:
+        emit({"path": str(out), "digest": digest, **facts, **metrics})
+    elif not quiet:
         size = model.spec.preprocessing.size
         head = f"with the head {HEAD}" if model.heads else "without a head: `curate train --freeze` adds one"
         say(f"{facts['architecture']} at {size} pixels, {head}")

@@ -9,7 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.progress import Bar
-from curate.commands.report import emit, say, show_table
+from curate.commands.report import emit, printers, say
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 
 
-Table = Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Subset to write, such as unique.parquet.")]
+Out = Annotated[Path | None, options.shared("--out", ": the subset, such as unique.parquet")]
 Finder = Annotated[
     Texts,
     typer.Option(
@@ -40,9 +39,7 @@ Cropped = Annotated[
     bool,
     typer.Option("--cropped", help="A part of a picture, 70 % of each side or more, is the same: also --finder crop."),
 ]
-Against = Annotated[
-    Path | None, typer.Option(help="Another scored table: what it has already goes.", show_default=False)
-]
+Against = Annotated[Path | None, options.shared("--against", ": what it has already goes")]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="What --against has already stays, and is told (leaks).")
 ]
@@ -50,20 +47,14 @@ Keep = Annotated[str, typer.Option(metavar="LIST", help="Who stays: criteria in 
 Protect = Annotated[str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)]
 Label = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Labels, to list groups that disagree. [default: label, where there is one]"),
+    options.shared("--label", ", to list groups that disagree. [default: label, where there is one]", metavar="COLUMN"),
 ]
 Groups = Annotated[
     str, typer.Option(help="star: none further from the one that stays than the threshold; chain: connected.")
 ]
 Similarity = Annotated[str, typer.Option(help="Of embeddings: cosine, or elk, whose radius follows kappa.")]
 Kappa = Annotated[str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)]
-Graph = Annotated[
-    Path | None,
-    typer.Option(
-        help="Nearest neighbours, for --finder embedding: read from this file, or computed and written there.",
-        show_default=False,
-    ),
-]
+Graph = Annotated[Path | None, options.shared("--graph", "; for --finder embedding")]
 EstimateRecall = Annotated[
     int | None,
     typer.Option(
@@ -87,23 +78,15 @@ Sheet = Annotated[
     Path | None,
     typer.Option(help="Picture of the groups, doubtful ones first: NAME.html or NAME.png.", show_default=False),
 ]
-Source = Annotated[
-    str | None,
-    typer.Option(help="What was scored; where images are read and the table has no paths.", show_default=False),
-]
 AgainstSource = Annotated[str | None, typer.Option(help="What was scored for --against, likewise.", show_default=False)]
 Model = Annotated[
-    str | None,
-    typer.Option(help="Model of the table, for --estimate-recall, if it does not ship.", show_default=False),
+    str | None, options.shared("--model", ": that of the table, for --estimate-recall, if it does not ship")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the counts; write nothing.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 
 def run(
     ctx: typer.Context,
-    table: Table,
+    table: options.Table,
     out: Out = None,
     finder: Finder = None,
     threshold: Threshold = None,
@@ -122,7 +105,7 @@ def run(
     estimate_recall: EstimateRecall = None,
     audit: Audit = None,
     sheet: Sheet = None,
-    source: Source = None,
+    source: options.Source = None,
     root: options.SourceRoot = None,
     key: options.SourceKey = None,
     path_column: options.SourcePathColumn = None,
@@ -130,9 +113,10 @@ def run(
     against_source: AgainstSource = None,
     model: Model = None,
     seed: options.Seed = 0,
-    dry_run: DryRun = False,
-    overwrite: Overwrite = False,
-    json_: Json = False,
+    dry_run: options.DryRun = False,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Keep one image of each group that is the same.
 
@@ -159,7 +143,7 @@ def run(
     if sheet is not None:
         _refuse_sheet(sheet, dry_run, overwrite)
         _require_images(((table, source), (against, against_source)))
-    with Bar("images edited", quiet=json_) as bar:
+    with Bar("images edited", quiet=json_ or quiet) as bar:
         result = dedup_table(
             table,
             out,
@@ -188,10 +172,12 @@ def run(
             report=lambda done, total: bar.show(done, total, 0, ""),
         )
     if sheet is not None:
-        _draw(result, table, against, sheet, (source, against_source, label), where, overwrite)
+        drawn = _draw(result, table, against, sheet, (source, against_source, label), where, overwrite)
+        if not quiet:
+            say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
     if json_:
         emit(result.to_json())
-    else:
+    elif dry_run or not quiet:
         _report(result, dry_run)
 
 
@@ -226,13 +212,14 @@ def _draw(
     words: tuple[str | None, str | None, str | None],
     where: dict[str, str | None],
     overwrite: bool,
-) -> None:
+) -> int:
+    """Draw the groups, and return how many there was room for."""
     from curate.manifest import SourceOptions
     from curate.report.groups import group_sheet
     from curate.tables.table import open_table
 
     source, against_source, label = words
-    drawn = group_sheet(
+    return group_sheet(
         open_table(table),
         open_table(str(result.decisions)),
         open_table(str(result.groups)),
@@ -244,12 +231,12 @@ def _draw(
         label=label,
         overwrite=overwrite,
     )
-    say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
 
 
 def _report(result: "DedupResult", dry_run: bool) -> None:
+    line, table = printers(asked=dry_run)
     for note in [*result.notes, *result.recall]:
-        say(note)
+        line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
     rows += [("dropped", n, name) for name, n in result.dropped_by.items()]
     rows += [("failed", n, status) for status, n in result.failed_by.items()]
@@ -258,20 +245,20 @@ def _report(result: "DedupResult", dry_run: bool) -> None:
     )
     if result.n_leaks:
         rows.append(("in the other", result.n_leaks, "rows that --against has too"))
-    show_table(rows, right=1)
+    table(rows, right=1)
     if result.n_conflicts:
         groups = counted(result.n_conflicts, "group carries", "groups carry")
-        say(f"{groups} different labels, perhaps labelling errors; the groups table has all:")
+        line(f"{groups} different labels, perhaps labelling errors; the groups table has all:")
         for each in result.conflicts:
-            say(f"  {each['kept_key']}: {', '.join(each['labels'])} ({counted(each['size'], 'row')})")
+            line(f"  {each['kept_key']}: {', '.join(each['labels'])} ({counted(each['size'], 'row')})")
     if result.planted is not None:
-        show_table(result.planted.table(), header=result.planted.header())
-        for line in result.planted.lines():
-            say(line)
+        table(result.planted.table(), header=result.planted.header())
+        for text in result.planted.lines():
+            line(text)
     if dry_run:
         for example in result.examples:
-            say(f"would go: {example['key']}: {example['reason']}")
+            line(f"would go: {example['key']}: {example['reason']}")
         say("dry run: nothing was written")
     for name, path in result.paths().items():
         if path is not None:
-            say(f"{name}: {path}")
+            line(f"{name}: {path}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import columns_that_fit, emit, say, show_table
+from curate.commands.report import columns_that_fit, emit, say, show, show_table
 
 if TYPE_CHECKING:
     from curate.evaluate.results import Evaluation, Measure
@@ -15,47 +15,41 @@ if TYPE_CHECKING:
 
 
 def run(
-    table: Annotated[Path, typer.Argument(help="Scored table (.parquet or a folder of parts).")],
-    labels: Annotated[
-        str | None,
-        typer.Option(help="Column of classes, or FILE:COLUMN (.csv, .parquet), joined by key.", show_default=False),
-    ] = None,
+    table: options.Table,
+    label: Annotated[str | None, options.shared("--label", ", in --labelled or in the table")] = None,
+    labelled: options.Labelled = None,
     column: Annotated[
-        list[str] | None,
-        typer.Option(help="Score to measure; repeatable. By default every kappa_* and unc_*.", show_default=False),
+        list[str] | None, options.shared("--column", " to measure; again for more. [default: every kappa_* and unc_*]")
     ] = None,
     votes: Annotated[
         str | None,
-        typer.Option(help="Column of lists: how many people chose each class; or FILE:COLUMN.", show_default=False),
+        typer.Option(
+            help="Column of lists, in --labelled or in the table: how many people chose each class.",
+            show_default=False,
+        ),
     ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Another scored table, to be told apart from this one.", show_default=False)
-    ] = None,
+    against: Annotated[Path | None, options.shared("--against", ", to be told apart from this one")] = None,
     degrade: Annotated[int, typer.Option(min=0, help="Images to read again, make worse and score.")] = 0,
-    source: Annotated[
-        str | None, typer.Option(help="What was scored; by default the uris in the table.", show_default=False)
-    ] = None,
+    source: options.Source = None,
     key: options.SourceKey = None,
     path_column: options.SourcePathColumn = None,
     image_column: options.SourceImageColumn = None,
     root: options.SourceRoot = None,
     model: Annotated[
-        str | None,
-        typer.Option(help="Model for --degrade; by default the shipped one that scored the table.", show_default=False),
+        str | None, options.shared("--model", ", for --degrade; by default the shipped one that scored the table")
     ] = None,
-    device: Annotated[str, typer.Option(help="For --degrade: auto, cpu, cuda or cuda:1.")] = "auto",
+    device: Annotated[str, options.shared("--device", ", for --degrade", show_default=True)] = "auto",
     folds: Annotated[int, typer.Option(help="Of the linear classifier's cross-validation.")] = 5,
     repeats: Annotated[int, typer.Option(help="Bootstrap resamples, and shuffles of permutation tests.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Of folds, resamples, samples and worse images.")] = 0,
+    seed: options.Seed = 0,
     sample: Annotated[
         int | None,
-        typer.Option("--sample", "--limit", help="Measure N rows, chosen by a hash of their keys.", show_default=False),
+        typer.Option(help="Measure N rows, chosen by a hash of their keys.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write everything to this .json file.", show_default=False)
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing report.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON on stdout.")] = False,
+    out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure what the score columns are worth, with intervals.
 
@@ -65,9 +59,9 @@ def run(
     Example:
 
     \b
-        curate evaluate scores.parquet --labels label
-        curate evaluate scores.parquet --labels truth.csv:class --votes votes.parquet:counts -o report.json
-        curate evaluate scores.parquet --labels label --degrade 2000 --source photos/
+        curate evaluate scores.parquet --label label
+        curate evaluate scores.parquet --labelled people.parquet --label class --votes counts -o report.json
+        curate evaluate scores.parquet --label label --degrade 2000 --source photos/
         curate evaluate scores.parquet --against other.parquet
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
@@ -89,7 +83,8 @@ def run(
     settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device)
     found = evaluate(
         table,
-        labels=labels,
+        label=label,
+        labelled=labelled,
         votes=votes,
         against=against,
         columns=column or (),
@@ -97,7 +92,7 @@ def run(
         options=SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column),
         model=model,
         settings=settings,
-        announce=say,
+        announce=(lambda text: None) if quiet else say,
     )
     if out is not None:
         _write(found, out, overwrite=overwrite)
@@ -105,7 +100,7 @@ def run(
         emit(found.to_json())
     else:
         _report(found)
-    if out is not None:
+    if out is not None and not quiet:
         say(f"report: {out}")
 
 
@@ -119,13 +114,13 @@ def _write(found: "Evaluation", out: Path, *, overwrite: bool) -> None:
 
 
 def _report(found: "Evaluation") -> None:
-    say(f"{found.used:,} of {found.rows:,} rows measured: {found.table}")
+    show(f"{found.used:,} of {found.rows:,} rows measured: {found.table}")
     for reason, n in found.left_out.items():
-        say(f"  left out: {n:,} {reason}")
+        show(f"  left out: {n:,} {reason}")
     shared = [measure for measure in found.measures if measure.values and set(measure.values) == {"embedding"}]
     if shared:
         show_table([[_title(one), _cell(one.values["embedding"])] for one in shared], header=("measure", "embedding"))
-        say("")
+        show("")
     for section in _sections([measure for measure in found.measures if measure.values and measure not in shared]):
         _show_section(section, [name for name in found.columns if any(name in one.values for one in section)])
     said: set[str] = set()
@@ -133,9 +128,9 @@ def _report(found: "Evaluation") -> None:
         if measure.missing or measure.meaning not in said:
             said.add(measure.meaning)
             for line in _sentences(measure):
-                say(line)
+                show(line)
     for note in found.notes:
-        say(f"note: {note}")
+        show(f"note: {note}")
 
 
 def _show_section(section: "list[Measure]", columns: list[str]) -> None:
@@ -146,7 +141,7 @@ def _show_section(section: "list[Measure]", columns: list[str]) -> None:
         lines = zip(titles, *(cells[number] for number in chosen), strict=True)
         header, *rows = (list(line) for line in lines)
         show_table(rows, header=header)
-        say("")
+        show("")
 
 
 def _sections(measures: "list[Measure]") -> "list[list[Measure]]":

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curate.commands import options
 from curate.commands.order import typed
-from curate.commands.report import emit, say, show_table
+from curate.commands.report import emit, printers, say
 
 if TYPE_CHECKING:
     from curate.policies.filter.policy import FilterResult
@@ -16,8 +17,8 @@ Texts = list[str] | None
 
 def run(
     ctx: typer.Context,
-    table: Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Subset to write, such as kept.parquet.")] = None,
+    table: options.Table,
+    out: Annotated[Path | None, options.shared("--out", ": the subset, such as kept.parquet")] = None,
     keep_top: Annotated[
         Texts, typer.Option(metavar="AMOUNT", help="Keep the most certain: 0.8, 80% or 5000 (rows).")
     ] = None,
@@ -35,19 +36,16 @@ def run(
     ] = None,
     column: Annotated[
         Texts,
-        typer.Option(
-            metavar="NAME", help="Score column of the rules after it. [default: that of the model's own method]"
-        ),
+        options.shared("--column", " of the rules after it. [default: that of the model's own method]", metavar="NAME"),
     ] = None,
     per: Annotated[
         Texts,
-        typer.Option(metavar="NAME", help="Judge --keep-top and --drop-bottom after it in each value of this column."),
+        options.shared("--per", ": --keep-top and --drop-bottom after it judge in each", metavar="NAME"),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the counts and what would go; write nothing.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+    dry_run: options.DryRun = False,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Keep the rows of a scored table that satisfy every rule.
 
@@ -72,22 +70,23 @@ def run(
     result = filter_table(table, out, rules, dry_run=dry_run, overwrite=overwrite)
     if json_:
         emit(result.to_json())
-    else:
+    elif dry_run or not quiet:
         _report(result, dry_run)
 
 
 def _report(result: "FilterResult", dry_run: bool) -> None:
+    line, table = printers(asked=dry_run)
     for note in result.notes:
-        say(note)
+        line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
     rows += [("dropped", n, rule) for rule, n in result.dropped_by.items()]
     rows += [("undecided", n, f"{rule}: no value") for rule, n in result.undecided_by.items()]
     rows += [("failed", n, status) for status, n in result.failed_by.items()]
-    show_table(rows, right=1)
+    table(rows, right=1)
     if dry_run:
         for example in result.examples:
-            say(f"would go: {example['key']}: {example['reason']}")
+            line(f"would go: {example['key']}: {example['reason']}")
         say("dry run: nothing was written")
     for name, path in result.paths().items():
         if path is not None:
-            say(f"{name}: {path}")
+            line(f"{name}: {path}")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.commands.report import emit, say, show_table
+from curate.commands import options
+from curate.commands.report import emit, show, show_table
 
 if TYPE_CHECKING:
     from curate.info import Description
@@ -16,7 +17,7 @@ def run(
     file: Annotated[
         Path, typer.Argument(help="Table (.parquet or a folder), receipt (.json) or model (.safetensors).")
     ],
-    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON on stdout.")] = False,
+    json_: options.Json = False,
 ) -> None:
     """Show what a file is: rows, columns, model, settings, counts.
 
@@ -38,7 +39,7 @@ def run(
 def _report(description: "Description") -> None:
     from curate.info import rule_lines
 
-    say(f"{description.path}: {description.kind}")
+    show(f"{description.path}: {description.kind}")
     for number, line in enumerate(rule_lines(description.facts.pop("policy", [])), 1):
         description.facts[f"rule {number}"] = line
     show_table(_lines(description.facts))

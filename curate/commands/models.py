@@ -4,14 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.commands.report import emit, one_line, say
+from curate.commands import options
+from curate.commands.report import emit, say, show
 
 
 def run(
     name: Annotated[
         str | None, typer.Argument(help="A shipped model or a .safetensors file.", show_default=False)
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the card as JSON on stdout.")] = False,
+    json_: options.Json = False,
 ) -> None:
     """List the models that ship, or show one model's card.
 
@@ -29,7 +30,7 @@ def run(
 
     if name is None:
         cards = {stem: read_header(path) for stem, path in shipped_models().items()}
-        if json:
+        if json_:
             emit(cards)
             return
         if not cards:
@@ -39,14 +40,14 @@ def run(
             size = card["preprocessing"]["size"]
             columns = ", ".join(f"{head_from_json(head).column}_{name}" for name, head in card["heads"].items())
             about = f"{columns or 'embedding'} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
-            typer.echo(one_line(f"{stem}{default}: {about}"))
+            show(f"{stem}{default}: {about}")
         return
     card = read_header(find_checkpoint(name))
-    if json:
+    if json_:
         emit(card)
         return
     for line in card_lines(card):
-        typer.echo(one_line(line))
+        show(line)
 
 
 def card_lines(card: dict[str, Any], indent: int = 0) -> list[str]:

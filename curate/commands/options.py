@@ -1,8 +1,70 @@
-"""Options that several commands share, so that they mean and say the same everywhere."""
+"""Options that several commands share: one name, one thing, and one text that says what it is."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+
+# What an option is, in every command that has it; a command may add what it does with it.
+MEANS: dict[str, str] = {
+    "--against": "Another scored table",
+    "--batch-size": "Images that go through the model at once",
+    "--budget": "How many rows",
+    "--column": "Score column",
+    "--device": "auto, cpu, cuda or cuda:1",
+    "--discount": "Low quality lowers a row's rank or weight",
+    "--dry-run": "Show what would be done; write nothing",
+    "--dtype": "Of what is stored: float16 or float32",
+    "--epochs": "Passes over the images",
+    "--format": "csv, label-studio, coco, imagefolder or fiftyone",
+    "--gate": "Leave out this share of the lowest quality",
+    "--graph": "Nearest neighbours: read from this file, or computed and written there",
+    "--image-column": "Column that holds image bytes",
+    "--json": "Print the result as JSON on stdout",
+    "--key": "Column that holds the key",
+    "--label": "Column of classes",
+    "--label-from-folder": "Take the first sub-folder's name as the class",
+    "--labelled": "CSV or table of what is labelled, by key",
+    "--limit": "Use the first N images only",
+    "--licence": "Licence of the training data, for the model card",
+    "--loss-column": "losspred: predict the losses in this column instead",
+    "--model": "A shipped model, or a .safetensors file",
+    "--noise-guard": "Leave out the worst fifth by quality, and let the rest weigh less",
+    "--out": "What to write",
+    "--overwrite": "Replace what is there",
+    "--path-column": "Column that holds paths or URLs",
+    "--per": "Column whose values are groups",
+    "--plot": "Picture to draw, NAME.png",
+    "--precision": "auto, fp32 or bf16; auto is bf16 on a GPU and fp32 on a CPU",
+    "--quality": "Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
+    "--quiet": "Nothing on stderr but errors",
+    "--root": "Where relative paths start",
+    "--score": "What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
+    "--seed": "The same seed gives the same result",
+    "--set": "A parameter of its own; again for more",
+    "--source": "What was scored",
+    "--strategy": "What picks",
+    "--table": "Where the table is now, if it was moved",
+    "--workers": "Decoding threads; by default one a core",
+}
+SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}
+
+
+def shared(name: str, more: str = "", **named: Any) -> Any:
+    """Return the option of that name as Typer takes it.
+
+    Args:
+        name: a name in ``MEANS``.
+        more: what this command does with it, said after what it is.
+        named: anything else that ``typer.Option`` takes.
+    """
+    text = MEANS[name] + more
+    names = (name, SHORT[name]) if name in SHORT else (name,)
+    named = {"show_default": False, **named}
+    return typer.Option(*names, help=text if text.endswith("]") else f"{text}.", **named)
+
+
+Table = Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")]
 
 Backbone = Annotated[
     str | None,
@@ -13,15 +75,12 @@ Backbone = Annotated[
         show_default=False,
     ),
 ]
-Label = Annotated[str, typer.Option("--label", help="Column with the class, for methods that read labels.")]
-LabelFromFolder = Annotated[
-    bool, typer.Option("--label-from-folder", help="Take the first sub-folder's name as the class.")
-]
-LossColumn = Annotated[
-    str | None,
-    typer.Option("--loss-column", help="losspred: predict the losses in this column instead.", show_default=False),
-]
-Limit = Annotated[int | None, typer.Option("--limit", help="Use the first N images only.", show_default=False)]
+Label = Annotated[str, shared("--label", ", for methods that read labels", show_default=True)]
+LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
+Labelled = Annotated[Path | None, shared("--labelled")]
+LossColumn = Annotated[str | None, shared("--loss-column")]
+Licence = Annotated[str, shared("--licence", show_default=True)]
+Limit = Annotated[int | None, shared("--limit")]
 Scale = Annotated[
     float | None,
     typer.Option("--scale", help="Least share of the area in a standard view.", show_default=False),
@@ -37,20 +96,27 @@ BlurSigma = Annotated[
 Corrupt = Annotated[
     float | None, typer.Option("--corrupt", help="Chance of noise, and of a grey box, on a view.", show_default=False)
 ]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:1.")]
-Precision = Annotated[str, typer.Option("--precision", help="auto, fp32 or bf16.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")]
-SourceKey = Annotated[
-    str | None, typer.Option("--key", help="Column of --source that holds the key.", show_default=False)
-]
-SourcePathColumn = Annotated[
-    str | None, typer.Option("--path-column", help="Column of --source that holds paths or URLs.", show_default=False)
-]
-SourceImageColumn = Annotated[
-    str | None, typer.Option("--image-column", help="Column of --source that holds image bytes.", show_default=False)
-]
-SourceRoot = Annotated[
-    str | None, typer.Option("--root", help="Where relative paths of --source start.", show_default=False)
-]
+Seed = Annotated[int, shared("--seed", show_default=True)]
+Device = Annotated[str, shared("--device", show_default=True)]
+Precision = Annotated[str, shared("--precision", show_default=True)]
+Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
+
+DryRun = Annotated[bool, shared("--dry-run")]
+Json = Annotated[bool, shared("--json")]
+Overwrite = Annotated[bool, shared("--overwrite")]
+Quiet = Annotated[bool, shared("--quiet")]
+
+Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
+SourceKey = Annotated[str | None, shared("--key", ", in --source")]
+SourcePathColumn = Annotated[str | None, shared("--path-column", ", in --source")]
+SourceImageColumn = Annotated[str | None, shared("--image-column", ", in --source")]
+SourceRoot = Annotated[str | None, shared("--root", ", in --source")]
+MovedTable = Annotated[Path | None, shared("--table")]
+
+Discount = Annotated[bool, shared("--discount")]
+Gate = Annotated[float, shared("--gate", metavar="SHARE")]
+Graph = Annotated[Path | None, shared("--graph")]
+NoiseGuard = Annotated[bool, shared("--noise-guard")]
+Quality = Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")]
+Score = Annotated[str | None, shared("--score", metavar="COLUMN")]
+Settings = Annotated[list[str] | None, shared("--set", metavar="NAME=VALUE")]

@@ -1,10 +1,15 @@
-"""How commands talk to people: tables and lines on stderr, data on stdout."""
+"""How commands talk to people: what was asked for on stdout, notes on stderr."""
 
+import io
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TextIO
 
 import typer
+
+UNBROKEN = 10_000  # columns of a line that no terminal breaks
 
 
 def one_line(text: object) -> str:
@@ -13,8 +18,13 @@ def one_line(text: object) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line for people, on stderr."""
+    """Print a note for people, on stderr."""
     typer.echo(one_line(text), err=True)
+
+
+def show(text: str) -> None:
+    """Print a line of what was asked for, on stdout."""
+    typer.echo(one_line(text))
 
 
 def emit(value: Any) -> None:
@@ -22,14 +32,28 @@ def emit(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=True, default=str))
 
 
+def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
+    """Print rows as aligned columns for people, on stderr; see ``show_table``."""
+    _print_table(sys.stderr, rows, header, right)
+
+
 def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
-    """Print rows as aligned columns, on stderr.
+    """Print rows as aligned columns of what was asked for, on stdout.
 
     Args:
         rows: values, turned into text; counts get thousands separators.
         header: titles of the columns, or none.
         right: the column that is set to the right.
     """
+    _print_table(sys.stdout, rows, header, right)
+
+
+def printers(*, asked: bool) -> tuple[Callable[[str], None], Callable[..., None]]:
+    """Return what prints a line and a table: on stdout where they are what was asked for, as of a dry run."""
+    return (show, show_table) if asked else (say, say_table)
+
+
+def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Sequence[str], right: int | None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -41,7 +65,20 @@ def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), 
         table.add_column(title, justify="right" if index == right else "left", overflow="fold")
     for line in lines:
         table.add_row(*line)
-    Console(stderr=True, markup=False, highlight=False).print(table)
+    drawn = io.StringIO()
+    terminal = stream.isatty()
+    Console(
+        file=drawn, width=_width(stream), force_terminal=terminal, no_color=not terminal, markup=False, highlight=False
+    ).print(table)
+    for text in drawn.getvalue().splitlines():
+        typer.echo(text.rstrip(), file=stream)
+
+
+def _width(stream: TextIO) -> int:
+    """The columns of a terminal; what goes to a file or another program is not broken, unless COLUMNS says so."""
+    if os.environ.get("COLUMNS", "0").isdecimal() and int(os.environ.get("COLUMNS", "0")):
+        return int(os.environ["COLUMNS"])
+    return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else UNBROKEN
 
 
 def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -52,10 +89,8 @@ def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) ->
         columns: the others, each with its header. One that is too wide by itself stands alone.
     """
     from rich.cells import cell_len
-    from rich.console import Console
 
-    width = Console(stderr=True).width
-    room = width - max(map(cell_len, titles), default=0)
+    room = _width(sys.stdout) - max(map(cell_len, titles), default=0)
     tables: list[list[int]] = []
     used = room
     for number, column in enumerate(columns):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from curate.commands import options
 from curate.commands import simulate as replay
-from curate.commands.options import Overwrite, Seed, SourceImageColumn, SourceKey, SourcePathColumn, SourceRoot
-from curate.commands.report import emit, say, show_table
+from curate.commands.report import emit, say, show, show_table
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 Texts = list[str] | None
 Folder = Annotated[Path, typer.Argument(help="Folder of the rounds.")]
-TablePath = Annotated[
-    Path | None, typer.Option("--table", help="Where the table is now, if it was moved.", show_default=False)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 HELP = """Label in rounds: batches out, labels in, and whether it pays.
 
@@ -41,14 +37,12 @@ known; plot draws either. One small folder a round; nothing in it is ever replac
 
 
 NewFolder = Annotated[Path, typer.Argument(help="New or empty folder.")]
-Table = Annotated[Path, typer.Argument(help="Scored table with embeddings; never changed.")]
 Classes = Annotated[
     Texts,
     typer.Option("--classes", metavar="NAMES", help="Classes, with commas, or the option again; default: any name."),
 ]
 Batch = Annotated[int, typer.Option(help="Images a round.")]
-Strategy = Annotated[str, typer.Option(help="What picks, as in `curate select`.")]
-Settings = Annotated[Texts, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy.")]
+Strategy = Annotated[str, options.shared("--strategy", ", as in `curate select`", show_default=True)]
 Control = Annotated[float, typer.Option(help="Share of each batch that is drawn at random.")]
 Holdout = Annotated[
     str | None,
@@ -56,51 +50,46 @@ Holdout = Annotated[
         metavar="AMOUNT", help="Images held out to measure on: 0.1, 10% or 500. [default: a tenth, at most 500]"
     ),
 ]
-HoldoutLabels = Annotated[
+Label = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN|FILE",
-        help="Their classes: a column of the table, or a file with key and label.",
-        show_default=False,
+    options.shared(
+        "--label",
+        " that the held-out images have already, in --labelled or in the table. [default: label of --labelled]",
+        metavar="COLUMN",
     ),
 ]
-Format = Annotated[str, typer.Option("--format", help="csv, label-studio, coco, imagefolder or fiftyone.")]
+Labelled = Annotated[Path | None, options.shared("--labelled", ": classes of held-out images")]
+Format = Annotated[str, options.shared("--format", show_default=True)]
 Link = Annotated[bool, typer.Option("--link", help="Link images, where the format copies them.")]
 Probe = Annotated[str, typer.Option(help="Light model: linear or knn.")]
-Score = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column that the strategy score ranks by.", show_default=False)
-]
-Quality = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of what an image counts.", show_default=False)
-]
-Gate = Annotated[float, typer.Option(help="Leave out this share of lowest quality.")]
-Discount = Annotated[bool, typer.Option("--discount", help="Let quality lower ranks and weights.")]
-NoiseGuard = Annotated[bool, typer.Option("--noise-guard", help="The safe setting of both.")]
 Skip = Annotated[Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")]
-Budget = Annotated[int | None, typer.Option(help="Labels planned; status says when.", show_default=False)]
+Budget = Annotated[int | None, options.shared("--budget", " to label in all; status says when it is reached")]
 
 
 def init(
     folder: NewFolder,
-    table: Table,
+    table: options.Table,
     classes: Classes = None,
     batch: Batch = 100,
     strategy: Strategy = "auto",
-    settings: Settings = None,
+    settings: options.Settings = None,
     control: Control = 0.1,
     holdout: Holdout = None,
-    holdout_labels: HoldoutLabels = None,
+    label: Label = None,
+    labelled: Labelled = None,
     format_: Format = "csv",
     link: Link = False,
     probe: Probe = "linear",
-    score: Score = None,
-    quality: Quality = None,
-    gate: Gate = 0.0,
-    discount: Discount = False,
-    noise_guard: NoiseGuard = False,
+    score: options.Score = None,
+    quality: options.Quality = None,
+    gate: options.Gate = 0.0,
+    discount: options.Discount = False,
+    noise_guard: options.NoiseGuard = False,
     skip: Skip = None,
     budget: Budget = None,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Make a folder of rounds for a table; nothing is asked yet.
 
@@ -119,7 +108,8 @@ def init(
         table,
         classes=class_names(classes or ()),
         holdout=holdout,
-        holdout_labels=holdout_labels,
+        label=label,
+        labelled=labelled,
         guard={"score": score, "quality": quality, "gate": gate, "discount": discount, "noise_guard": noise_guard},
         batch=batch,
         strategy=strategy,
@@ -133,6 +123,10 @@ def init(
         **asked,
     )
     fixed = opened.settings
+    if json_:
+        emit({"folder": str(folder), **fixed.to_json()})
+    if json_ or quiet:
+        return
     say(f"{folder}: rounds of {fixed.batch:,} of the {counted(fixed.n_rows, 'row')} of {table}, by {fixed.strategy}")
     held_out = counted(fixed.holdout, "image is held out", "images are held out")
     say(f"{held_out}, {counted(fixed.n_control, 'of each batch is', 'of each batch are')} drawn at random")
@@ -144,15 +138,14 @@ def next_(
     partial: Annotated[
         bool, typer.Option("--partial", help="Go on though images of the last batch lack a label.")
     ] = False,
-    table: TablePath = None,
-    source: Annotated[
-        str | None, typer.Option(help="What was scored, if the table names no files.", show_default=False)
-    ] = None,
-    key: SourceKey = None,
-    path_column: SourcePathColumn = None,
-    image_column: SourceImageColumn = None,
-    root: SourceRoot = None,
-    json_: Json = False,
+    table: options.MovedTable = None,
+    source: options.Source = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    root: options.SourceRoot = None,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Pick the next batch and write it for the annotators.
 
@@ -171,6 +164,7 @@ def next_(
     made = next_round(folder, partial=partial, table=table, images=images)
     if json_:
         emit({"round": made.number, "export": str(made.export), "state": made.state})
+    if json_ or quiet:
         return
     picked, model = made.state["picked"], made.state["model"]
     for note in made.notes:
@@ -188,9 +182,7 @@ def next_(
 def import_(
     folder: Folder,
     file: Annotated[Path, typer.Argument(help="What the annotation tool exported: a file or a folder.")],
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Of the file. [default: that of init]", show_default=False)
-    ] = None,
+    format_: Annotated[str | None, options.shared("--format", ", of the file. [default: that of init]")] = None,
     name: Annotated[
         str | None, typer.Option(help="Column or field of the labels, where there are several.", show_default=False)
     ] = None,
@@ -198,7 +190,8 @@ def import_(
     skip_rest: Annotated[
         bool, typer.Option("--skip-rest", help="Images of the batch still without a label count as skipped.")
     ] = False,
-    json_: Json = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Take labels back, check them, and keep them beside the round.
 
@@ -213,8 +206,8 @@ def import_(
     found = import_labels(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
     if json_:
         emit(found.to_json())
-        return
-    _tell_import(found)
+    elif not quiet:
+        _tell_import(found)
 
 
 def _tell_import(found: "ImportResult") -> None:
@@ -233,9 +226,9 @@ def _tell_import(found: "ImportResult") -> None:
 
 def status_(
     folder: Folder,
-    table: TablePath = None,
+    table: options.MovedTable = None,
     no_lift: Annotated[bool, typer.Option("--no-lift", help="Do not compare with random labels (faster).")] = False,
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
     """Tell how good it is by now, and whether to stop.
 
@@ -249,16 +242,16 @@ def status_(
     found = status(folder, table=table, lift=not no_lift)
     if json_:
         emit(found.to_json())
-        return
-    _tell_status(found)
+    else:
+        _show_status(found)
 
 
-def _tell_status(found: "Status") -> None:
+def _show_status(found: "Status") -> None:
     for line in found.changed:
-        say(f"CHANGED: {line}")
+        show(f"CHANGED: {line}")
     counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
-    say(f"{found.path}: {counted(found.rounds, 'round')}, {counted(found.asked, 'image')} asked: {counts}")
-    say(f"with a class: {found.held_out[1]:,} of {counted(found.held_out[0], 'held-out image')}")
+    show(f"{found.path}: {counted(found.rounds, 'round')}, {counted(found.asked, 'image')} asked: {counts}")
+    show(f"with a class: {found.held_out[1]:,} of {counted(found.held_out[0], 'held-out image')}")
     if found.classes:
         most_first = sorted(found.classes.items(), key=lambda one: one[1], reverse=True)
         show_table(most_first, header=("class", "labels to learn from"), right=1)
@@ -266,13 +259,13 @@ def _tell_status(found: "Status") -> None:
         alpha = found.agreement["alpha"]
         said = "not defined" if alpha is None else f"{alpha:.3f}"
         people = f" ({', '.join(found.annotators)})" if found.annotators else ""
-        say(
+        show(
             f"annotators{people} agree on {found.agreement['pairs']:.1%} of pairs in "
             f"{counted(int(found.agreement['n_keys']), 'image')}, alpha {said}"
         )
     if found.tied:
         more = ", ..." if len(found.tied) < found.counts["tied"] else ""
-        say(f"tied, and without a class: {', '.join(found.tied)}{more}")
+        show(f"tied, and without a class: {', '.join(found.tied)}{more}")
     rows = [
         (point["n_labels"], f"{point['accuracy']:.1%}", f"{point['low']:.1%} to {point['high']:.1%}", point["n"])
         for point in found.curve
@@ -281,18 +274,20 @@ def _tell_status(found: "Status") -> None:
     if rows:
         show_table(rows, header=("labels", "accuracy", "95 % interval", "held-out images"), right=0)
     if found.lift is not None:
-        say(found.lift.text)
+        show(found.lift.text)
     for one in found.advice:
         mark = "cannot tell" if one.reached is None else "STOP" if one.reached else "go on"
-        say(f"{one.name}: {mark} ({one.text})")
+        show(f"{one.name}: {mark} ({one.text})")
     for note in found.notes:
-        say(note)
+        show(note)
 
 
 def labels_(
     folder: Folder,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Table to write, such as labels.parquet.")],
-    overwrite: Overwrite = False,
+    out: Annotated[Path, options.shared("--out", ": a table, such as labels.parquet")],
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write the label of every image, and how far votes differ.
 
@@ -304,14 +299,19 @@ def labels_(
     from curate.rounds.labels import write_consensus
 
     counts = write_consensus(folder, out, overwrite=overwrite)
-    say(f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
+    if json_:
+        emit({"path": str(out), **counts})
+    elif not quiet:
+        say(f"{out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
 
 
 def plot_(
     source: Annotated[Path, typer.Argument(help="Folder of the rounds, or the JSON of `curate round simulate`.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Picture to write, such as curve.png.")],
-    table: TablePath = None,
-    overwrite: Overwrite = False,
+    out: Annotated[Path, options.shared("--out", ": a picture, such as curve.png")],
+    table: options.MovedTable = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Draw learning curves with their intervals.
 
@@ -323,7 +323,10 @@ def plot_(
     from curate.rounds.plot import plot
 
     plot(source, out, table=table, overwrite=overwrite)
-    say(f"picture: {out}")
+    if json_:
+        emit({"picture": str(out)})
+    elif not quiet:
+        say(f"picture: {out}")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

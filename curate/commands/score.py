@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from curate.commands import options
 from curate.commands.progress import ScoreBar
-from curate.commands.report import emit, say, show_table
+from curate.commands.report import emit, say, say_table
 
 
 def run(
@@ -15,48 +16,34 @@ def run(
         list[str],
         typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL; several are one."),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="NAME.parquet for one file; any other name is a folder of parts.")
-    ],
-    model: Annotated[str, typer.Option(help="A shipped model (see `curate models`) or a .safetensors file.")] = "trio",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="auto, fp32 or bf16; auto is bf16 on a GPU and fp32 on a CPU.")
-    ] = "auto",
-    batch_size: Annotated[
-        int | None, typer.Option(help="Images a batch; by default 64 on a CPU, 256 on a GPU.", show_default=False)
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Decoding threads; by default one a core.", show_default=False)
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Score the first N rows only.", show_default=False)] = None,
-    dtype: Annotated[str, typer.Option(help="Of the stored embedding: float16 or float32.")] = "float16",
+    out: Annotated[Path, options.shared("--out", ": NAME.parquet for one file; any other name is a folder of parts")],
+    model: Annotated[str, options.shared("--model", " (see `curate models`)", show_default=True)] = "trio",
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    batch_size: Annotated[int | None, options.shared("--batch-size", "; by default 64 on a CPU, 256 on a GPU")] = None,
+    workers: options.Workers = None,
+    limit: options.Limit = None,
+    dtype: Annotated[str, options.shared("--dtype", ", for embeddings", show_default=True)] = "float16",
     embedding: Annotated[bool, typer.Option("--embedding/--no-embedding", help="Store embeddings.")] = True,
-    key: Annotated[str | None, typer.Option(help="Column that holds the key.", show_default=False)] = None,
-    path_column: Annotated[
-        str | None, typer.Option(help="Column that holds paths or URLs; by default found by name.", show_default=False)
-    ] = None,
-    image_column: Annotated[
-        str | None, typer.Option(help="Column that holds image bytes; by default found by type.", show_default=False)
-    ] = None,
-    root: Annotated[
-        str | None, typer.Option(help="Where relative paths start; by default the list's folder.", show_default=False)
-    ] = None,
-    label_from_folder: Annotated[
-        bool, typer.Option(help="Make a column `label` of the first sub-folder's name.")
+    key: Annotated[str | None, options.shared("--key")] = None,
+    path_column: Annotated[str | None, options.shared("--path-column", "; by default found by name")] = None,
+    image_column: Annotated[str | None, options.shared("--image-column", "; by default found by type")] = None,
+    root: Annotated[str | None, options.shared("--root", "; by default in the list's folder")] = None,
+    label_from_folder: Annotated[bool, options.shared("--label-from-folder", ", in a column `label`")] = False,
+    follow_symlinks: Annotated[
+        bool, typer.Option("--follow-symlinks", help="Follow links to folders; loops are cut.")
     ] = False,
-    follow_symlinks: Annotated[bool, typer.Option(help="Follow links to folders; loops are cut.")] = False,
-    hidden: Annotated[bool, typer.Option(help="Include hidden files and folders.")] = False,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Include hidden files and folders.")] = False,
     max_pixels: Annotated[
         int, typer.Option(help="Leave a larger image undecoded, with the status too_large.")
     ] = 100_000_000,
     allow_truncated: Annotated[
-        bool, typer.Option(help="Score what there is of a truncated image, with a warning.")
+        bool, typer.Option("--allow-truncated", help="Score what there is of a truncated image, with a warning.")
     ] = False,
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
-    overwrite: Annotated[bool, typer.Option(help="Replace the output of another run.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+    json_: options.Json = False,
 ) -> None:
     """Score every image: kappa (certainty), embedding, hashes, status.
 
@@ -110,7 +97,7 @@ def run(
         )
     if not quiet:
         _report(result)
-    if json:
+    if json_:
         emit(_plain(result))
     if result.failed == result.rows:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(result.statuses.items()))
@@ -125,7 +112,7 @@ def _report(result: Any) -> None:
     before = f", {result.resumed:,} of them by an earlier run" if result.resumed else ""
     say(f"{result.rows:,} rows{before}{speed} on {result.device} in {result.precision}")
     by_count = sorted(result.statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0]))
-    show_table(by_count, header=("status", "rows"), right=1)
+    say_table(by_count, header=("status", "rows"), right=1)
     for note in result.notes:
         say(note)
     say(f"scores: {result.path}")

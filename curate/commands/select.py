@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, say, show_table
+from curate.commands.report import emit, printers, say
 from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.policies.select.policy import ChoiceResult
-
-Texts = list[str] | None
 
 # As in curate.selectors.SELECTORS, which help must not load; a test compares them.
 STRATEGIES = (
@@ -22,22 +20,9 @@ STRATEGIES = (
 )
 
 
-Table = Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")]
-Budget = Annotated[
-    str, typer.Option("--budget", "-b", metavar="AMOUNT", help="Rows to pick: 500, or a share: 0.1, 10%.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Batch to write, such as batch.parquet.", show_default=False)
-]
-Strategy = Annotated[str, typer.Option(metavar="NAME", help=f"{STRATEGIES}.")]
-Set = Annotated[
-    Texts,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the strategy's own; again for more."),
-]
-Labelled = Annotated[
-    Path | None,
-    typer.Option(help="CSV or table of what is labelled: key, and label.", show_default=False),
-]
+Budget = Annotated[str, options.shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT")]
+Out = Annotated[Path | None, options.shared("--out", ": the batch, such as batch.parquet")]
+Strategy = Annotated[str, options.shared("--strategy", f": {STRATEGIES}", metavar="NAME", show_default=True)]
 LabelledWhere = Annotated[
     str | None,
     typer.Option(
@@ -46,16 +31,12 @@ LabelledWhere = Annotated[
 ]
 Label = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Labels, in --labelled or in the table. [default: label, where there is one]",
-        show_default=False,
+    options.shared(
+        "--label", ", in --labelled or in the table. [default: label, where there is one]", metavar="COLUMN"
     ),
 ]
 Exclude = Annotated[Path | None, typer.Option(help="CSV or table whose keys are never picked.", show_default=False)]
-Per = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="The budget in each value of a column.", show_default=False)
-]
+Per = Annotated[str | None, options.shared("--per", ": the budget in each", metavar="COLUMN")]
 Balance = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="The budget in equal shares to the values of a column.", show_default=False),
@@ -69,70 +50,40 @@ MinDistance = Annotated[
         show_default=False,
     ),
 ]
-NoiseGuard = Annotated[
-    bool, typer.Option("--noise-guard", help="Leave out the worst fifth by quality, and let the rest weigh less.")
-]
-Gate = Annotated[
-    float, typer.Option(metavar="Q", help="Leave out the share Q of the lowest quality.", show_default=False)
-]
-Discount = Annotated[bool, typer.Option("--discount", help="Low quality lowers a row's rank or weight.")]
-Quality = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: the model's own score]",
-        show_default=False,
-    ),
-]
-Score = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN.",
-        show_default=False,
-    ),
-]
 Loss = Annotated[str | None, typer.Option(metavar="COLUMN", help="rho-loss: losses of the model.", show_default=False)]
 HoldoutLoss = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="rho-loss, small-loss: losses of a model of other rows.", show_default=False),
 ]
-Graph = Annotated[
-    Path | None,
-    typer.Option(help="Nearest neighbours: read from this file, or computed and written there.", show_default=False),
-]
-Plot = Annotated[Path | None, typer.Option(help="Picture of the gains: NAME.png.", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be picked; write nothing.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that exist.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Plot = Annotated[Path | None, options.shared("--plot", ": the gains")]
 
 
 def run(
-    table: Table,
+    table: options.Table,
     budget: Budget,
     out: Out = None,
     strategy: Strategy = "auto",
-    set_: Set = None,
-    labelled: Labelled = None,
+    set_: options.Settings = None,
+    labelled: options.Labelled = None,
     labelled_where: LabelledWhere = None,
     label: Label = None,
     exclude: Exclude = None,
     per: Per = None,
     balance: Balance = None,
     min_distance: MinDistance = None,
-    noise_guard: NoiseGuard = False,
-    gate: Gate = 0.0,
-    discount: Discount = False,
-    quality: Quality = None,
-    score: Score = None,
+    noise_guard: options.NoiseGuard = False,
+    gate: options.Gate = 0.0,
+    discount: options.Discount = False,
+    quality: options.Quality = None,
+    score: options.Score = None,
     loss: Loss = None,
     holdout_loss: HoldoutLoss = None,
-    graph: Graph = None,
+    graph: options.Graph = None,
     plot: Plot = None,
     seed: options.Seed = 0,
-    dry_run: DryRun = False,
-    overwrite: Overwrite = False,
-    json_: Json = False,
+    dry_run: options.DryRun = False,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Choose the rows of a scored table to label next, or to train on.
@@ -187,7 +138,7 @@ def run(
         _draw(result, plot, overwrite)
     if json_:
         emit(result.to_json())
-    elif not quiet:
+    elif dry_run or not quiet:
         _report(result, dry_run, plot)
 
 
@@ -212,27 +163,28 @@ def _draw(result: "ChoiceResult", plot: Path, overwrite: bool) -> None:
 
 
 def _report(result: "ChoiceResult", dry_run: bool, plot: Path | None) -> None:
+    line, table = printers(asked=dry_run)
     for note in result.notes:
-        say(note)
+        line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]
     rows.append(("picked", result.picked, result.strategy + _span(result.gains)))
     rows += [(name, n, "") for name, n in result.dropped_by.items()]
     rows += [("undecided", n, reason) for reason, n in result.undecided_by.items()]
     rows += [("failed", n, status) for status, n in result.failed_by.items()]
-    show_table(rows, right=1)
+    table(rows, right=1)
     if result.groups:
         shares = sorted(result.groups.values())
         span = f"{shares[0]:,} to " if shares[0] != shares[-1] else ""
-        say(f"{counted(len(shares), 'group')}, {span}{counted(shares[-1], 'row')} of each")
+        line(f"{counted(len(shares), 'group')}, {span}{counted(shares[-1], 'row')} of each")
     if dry_run:
         for each in result.first:
-            say(f"would pick: {each['rank']}. {each['key']}")
+            line(f"would pick: {each['rank']}. {each['key']}")
         say("dry run: nothing was written")
     for name, path in result.paths().items():
         if path is not None:
-            say(f"{name}: {path}")
+            line(f"{name}: {path}")
     if plot is not None:
-        say(f"picture: {plot}")
+        line(f"picture: {plot}")
 
 
 def _span(gains: list[float | None]) -> str:

@@ -6,27 +6,26 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import say
+from curate.commands.report import emit, say
 
 
 def run(
-    table: Annotated[Path, typer.Argument(help="Scored table or subset.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write, NAME.png.")],
-    source: Annotated[
-        str | None,
-        typer.Option(help="What was scored; needed where the table holds no path to an image.", show_default=False),
-    ] = None,
+    table: options.Table,
+    out: Annotated[Path, options.shared("--out", ": the picture, NAME.png")],
+    source: options.Source = None,
     root: options.SourceRoot = None,
     key: options.SourceKey = None,
     path_column: options.SourcePathColumn = None,
     image_column: options.SourceImageColumn = None,
     column: Annotated[
-        str | None, typer.Option(help="Score to sort by; by default the model's own method's.", show_default=False)
+        str | None, options.shared("--column", " to sort by; by default that of the model's own method")
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="Pictures with the highest values.")] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Pictures a row.")] = 10,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Draw a contact sheet: the highest and the lowest of a column.
 
@@ -54,8 +53,8 @@ def run(
             f"expected rows with a value in {found.column} and --top or --bottom above 0, got none to draw"
         )
     refuse_too_many(len(found.top) + len(found.bottom))
-    options = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-    pictures = tiles(opened, [*found.top, *found.bottom], found.column, source=source, options=options)
+    where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
+    pictures = tiles(opened, [*found.top, *found.bottom], found.column, source=source, options=where)
     sections = [
         (f"highest {found.column}", [pictures[row] for row in found.top]),
         (f"lowest {found.column}", [pictures[row] for row in found.bottom]),
@@ -63,4 +62,7 @@ def run(
     save_sheet(
         contact_sheet([section for section in sections if section[1]], columns=columns), out, overwrite=overwrite
     )
-    say(f"{len(found.top)} highest and {len(found.bottom)} lowest of {found.column}: {out}")
+    if json_:
+        emit({"picture": str(out), "column": found.column, "highest": len(found.top), "lowest": len(found.bottom)})
+    elif not quiet:
+        say(f"{len(found.top)} highest and {len(found.bottom)} lowest of {found.column}: {out}")

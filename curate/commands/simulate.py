@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curate.commands.options import Overwrite, Quiet
-from curate.commands.report import emit, say, show_table
+from curate.commands import options
+from curate.commands.report import emit, say, show, show_table
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    table: Annotated[Path, typer.Argument(help="Scored table with embeddings and a column of classes.")],
-    label: Annotated[str, typer.Option("--label", help="Column with the true class.")],
+    table: options.Table,
+    label: Annotated[str, options.shared("--label", ", all of them true")],
     budget: Annotated[
-        list[str], typer.Option("--budget", metavar="LABELS", help="Labels after each round: 10,20,40, ascending.")
+        list[str], options.shared("--budget", " to label by the end of each round, ascending: 10,20,40", metavar="ROWS")
     ],
     strategy: Annotated[
-        list[str] | None,
-        typer.Option("--strategy", help="What to replay, beside random; may be repeated. [default: auto]"),
+        list[str] | None, options.shared("--strategy", ", beside random; may be repeated. [default: auto]")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each strategy.")] = 5,
     test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the images to measure on.")] = 0.2,
@@ -32,13 +31,11 @@ def run(
     no_calibration: Annotated[
         bool, typer.Option("--no-calibration", help="Leave the light model's chances as they are (faster).")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Results to write, such as results.json; a CSV beside it.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Picture to write.", show_default=False)] = None,
-    overwrite: Overwrite = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print the results as JSON on stdout.")] = False,
-    quiet: Quiet = False,
+    out: Annotated[Path | None, options.shared("--out", ": results, such as results.json; a CSV beside it")] = None,
+    plot: Annotated[Path | None, options.shared("--plot")] = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Replay strategies on a table whose labels are known.
 
@@ -53,13 +50,13 @@ def run(
     from curate.report.chart import check_picture
     from curate.simulation.run import check_outputs, simulate, typed_budgets, write_simulation
 
+    line = (lambda text: None) if quiet else say
     check_outputs(out, overwrite=overwrite)
     if plot is not None:
         check_picture(plot)
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
-        if not quiet:
-            say(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
+        line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
     found = simulate(
         table,
@@ -78,12 +75,12 @@ def run(
         _tell(found)
     if out is not None:
         for path in write_simulation(found, out, overwrite=overwrite):
-            say(f"results: {path}")
+            line(f"results: {path}")
     if plot is not None:
         from curate.rounds.plot import plot_simulation
 
         plot_simulation(found, plot, overwrite=overwrite)
-        say(f"picture: {plot}")
+        line(f"picture: {plot}")
 
 
 def _tell(found: "Simulation") -> None:
@@ -103,5 +100,5 @@ def _tell(found: "Simulation") -> None:
         error = f"±{100 * one.area_error:.1f}" if one.area_error == one.area_error else ""
         saved = ["-" if share != share else f"{share:.0%}" for share in one.saved.tolist()]
         rows.append((name, f"{100 * one.area:+.1f}{error}", f"{one.p:.3g}", *saved))
-    say("over random: area in points, p of the paired test, and the share of labels saved at each budget")
+    show("over random: area in points, p of the paired test, and the share of labels saved at each budget")
     show_table(rows, header=("strategy", "area", "p", *(f"{budget:,}" for budget in budgets)))

@@ -39,7 +39,7 @@ def run(
     cached: Annotated[
         Path | None, typer.Option(help="Train from this `curate cache`, on its frozen backbone.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, NAME.safetensors.")],
+    out: Annotated[Path, options.shared("--out", ": the checkpoint, NAME.safetensors")],
     backbone: options.Backbone = None,
     freeze: Annotated[
         bool,
@@ -56,8 +56,8 @@ def run(
     ] = None,
     small_size: Annotated[int | None, own("Side of a low-resolution view in pixels (96)")] = None,
     n_small: Annotated[int | None, own("Low-resolution views an image (6)", min=0)] = None,
-    epochs: Annotated[int | None, own("Passes over the images (100)")] = None,
-    batch_size: Annotated[int | None, own("Images a step (512)")] = None,
+    epochs: Annotated[int | None, options.shared("--epochs", " (100)")] = None,
+    batch_size: Annotated[int | None, options.shared("--batch-size", ", a step (512)")] = None,
     optimizer: Annotated[str | None, own("sgd or adamw")] = None,
     lr: Annotated[float | None, own("Learning rate")] = None,
     schedule: Annotated[str | None, own("constant or cosine")] = None,
@@ -126,7 +126,7 @@ def run(
         ),
     ] = None,
     half: Annotated[bool, typer.Option(help="Store the weights as float16.")] = False,
-    licence: Annotated[str, typer.Option(help="Licence of the training data, for the model card.")] = "not stated",
+    licence: options.Licence = "not stated",
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",
     limit: options.Limit = None,
     overwrite: options.Overwrite = False,

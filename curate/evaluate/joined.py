@@ -1,5 +1,7 @@
 """A column that the user names: of the table itself, or of another file whose rows are found by key."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,66 +21,94 @@ MOST_CSV_BYTES = 1 << 30
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def named_column(table: Table, name: str, option: str) -> pa.ChunkedArray:
-    """Return the values of a column for every row of the table; null where a joined file lacks the key.
+@dataclass(frozen=True)
+class Labelled:
+    """A file of labels or votes, to be joined by key.
+
+    Attributes:
+        path: of the file.
+        names: its columns.
+        read: columns by name -> a table of them.
+    """
+
+    path: Path
+    names: list[str]
+    read: Callable[[list[str]], pa.Table]
+
+
+def open_labelled(path: str | Path | None) -> Labelled | None:
+    """Open a .csv, .tsv or .parquet file; None where there is none.
+
+    Raises:
+        InputError: if there is no such file, or it cannot be read.
+    """
+    if path is None:
+        return None
+    path = Path(path)
+    if path.suffix.lower() not in SEPARATORS:
+        opened = open_table(path)
+        return Labelled(path, opened.schema.names, opened.read)
+    try:
+        size = path.stat().st_size
+        if size > MOST_CSV_BYTES:
+            raise InputError(f"--labelled: expected at most 1 GiB of text, got {size:,} bytes in {path}; use Parquet")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"--labelled: {path} cannot be read: {error.strerror}; check the path") from None
+    found = read_csv(data, str(path), delimiter=SEPARATORS[path.suffix.lower()], names_only=KEY_NAMES)
+    return Labelled(path, found.column_names, found.select)
+
+
+def named_column(table: Table, name: str, option: str, labelled: Labelled | None = None) -> pa.ChunkedArray:
+    """Return the values of a column for every row of the table; null where the file of labels lacks the key.
 
     Args:
         table: the scored table.
-        name: ``COLUMN``, or ``FILE:COLUMN`` of a .csv, .tsv or .parquet file with a column ``key`` (or ``id``).
-        option: what the user calls it, such as ``--labels``.
+        name: of the column, in ``labelled`` where that has it, and else in the table.
+        option: what the user calls it, such as ``--label``.
+        labelled: a file with a column ``key`` (or ``id``), joined by it.
 
     Raises:
-        InputError: if there is no such column or file, or no key of the table is in the file.
+        InputError: if neither has such a column, or no key of the table is in the file.
     """
-    if name in table.schema.names:
+    if labelled is None or (name not in labelled.names and name in table.schema.names):
+        if name not in table.schema.names:
+            raise InputError(
+                f"{option}: {table.path} has no column {name!r}{closest(name, table.schema.names)} "
+                f"(columns: {', '.join(table.schema.names)}; --labelled names another file)"
+            )
         return table.read([name]).column(0)
-    file, colon, column = name.rpartition(":")
-    if not colon or not file:
-        raise InputError(
-            f"{option}: {table.path} has no column {name!r}{closest(name, table.schema.names)} "
-            f"(columns: {', '.join(table.schema.names)}; another file's column is FILE:COLUMN)"
-        )
-    keys, values = _read(Path(file), column, option)
+    keys, values = _keyed(labelled, name, option)
     table.require([KEY])
     ours = _as_text(table.read([KEY]).column(0))
     at = pc.index_in(ours.combine_chunks(), value_set=keys)
     if at.null_count == len(at) and len(at):
         raise InputError(
-            f"{option}: expected keys of {table.path} in {file}, got none in common (here {ours[0].as_py()!r}, "
-            f"there {keys[0].as_py() if len(keys) else 'no rows'!r}); score with --key, or give the same keys there"
+            f"--labelled: expected keys of {table.path} in {labelled.path}, got none in common (here "
+            f"{ours[0].as_py()!r}, there {keys[0].as_py() if len(keys) else 'no rows'!r}); score with --key, or give "
+            "the same keys there"
         )
     return pa.chunked_array([values.take(at)])
 
 
-def _read(file: Path, column: str, option: str) -> tuple[pa.Array, pa.Array]:
+def _keyed(labelled: Labelled, column: str, option: str) -> tuple[pa.Array, pa.Array]:
     """Return keys as text and values of a file, M rows each."""
-    if file.suffix.lower() in SEPARATORS:
-        try:
-            size = file.stat().st_size
-            if size > MOST_CSV_BYTES:
-                raise InputError(f"{option}: expected at most 1 GiB of text, got {size:,} bytes in {file}; use Parquet")
-            data = file.read_bytes()
-        except OSError as error:
-            raise InputError(f"{option}: {file} cannot be read: {error.strerror}; check the path") from None
-        found = read_csv(data, str(file), delimiter=SEPARATORS[file.suffix.lower()], names_only=KEY_NAMES)
-        names = found.column_names
-    else:
-        opened = open_table(file)
-        names = opened.schema.names
+    file, names = labelled.path, labelled.names
     key = next((name for name in KEY_NAMES if name in names), None)
     if key is None:
-        raise InputError(f"{option}: expected a column 'key' or 'id' in {file}, got {', '.join(names)}; rename one")
+        raise InputError(f"--labelled: expected a column 'key' or 'id' in {file}, got {', '.join(names)}; rename one")
     if column not in names:
         raise InputError(
             f"{option}: {file} has no column {column!r}{closest(column, names)} (columns: {', '.join(names)})"
         )
-    if file.suffix.lower() not in SEPARATORS:
-        found = opened.read(list(dict.fromkeys([key, column])))
+    found = labelled.read(list(dict.fromkeys([key, column])))
     keys, values = _as_text(found.column(key)).combine_chunks(), found.column(column).combine_chunks()
     if keys.null_count:
-        raise InputError(f"{option}: expected a {key} in every row of {file}, got {keys.null_count:,} null; mend them")
+        raise InputError(
+            f"--labelled: expected a {key} in every row of {file}, got {keys.null_count:,} null; mend them"
+        )
     if len(pc.unique(keys)) < len(keys):
-        raise InputError(f"{option}: expected each {key} once in {file}, got some more than once; make them differ")
+        raise InputError(f"--labelled: expected each {key} once in {file}, got some more than once; make them differ")
     return keys, values
 
 

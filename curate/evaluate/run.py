@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.evaluate import correctness
 from curate.evaluate.agreement import APART, VOTES, against_votes, told_apart
 from curate.evaluate.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
-from curate.evaluate.joined import class_codes, named_column, vote_counts
+from curate.evaluate.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
 from curate.evaluate.results import Evaluation, Floats
 from curate.evaluate.rows import FEWEST_ROWS, Rows, certainties, embeddings, sampled, score_columns, select_rows
 from curate.manifest import SourceOptions
@@ -62,7 +62,8 @@ class EvaluateSettings:
 def evaluate(
     table: str | Path,
     *,
-    labels: str | None = None,
+    label: str | None = None,
+    labelled: str | Path | None = None,
     votes: str | None = None,
     against: str | Path | None = None,
     columns: Sequence[str] = (),
@@ -76,7 +77,9 @@ def evaluate(
 
     Args:
         table: what ``curate score`` wrote, or any table with score columns.
-        labels: ``COLUMN`` of the table, or ``FILE:COLUMN`` joined by key.
+        label: column of classes, in ``labelled`` where that has it and else in the table; with ``labelled`` and neither
+            ``label`` nor ``votes``, the column ``label`` of that file.
+        labelled: CSV, TSV or Parquet file of labels or votes, whose rows are found by key.
         votes: likewise, a column of lists: how many people chose each class.
         against: another table, that certainty should tell apart from this one.
         columns: scores to measure; every ``kappa_*`` and ``unc_*`` by default.
@@ -91,16 +94,18 @@ def evaluate(
     """
     settings = settings or EvaluateSettings()
     opened = open_table(table)
-    if labels is None and votes is None and against is None and not settings.degrade:
+    if label is None and votes is None and labelled is not None:
+        label = "label"
+    if label is None and votes is None and against is None and not settings.degrade:
         raise InputError(
-            "expected something to measure against, got none; give --labels, --votes, --against or --degrade "
+            "expected something to measure against, got none; give --label, --votes, --against or --degrade "
             f"(columns of {opened.path}: {', '.join(opened.schema.names)})"
         )
     names, notes = score_columns(opened, columns)
     runner = _runner(opened, model, settings, notes) if settings.degrade else None
     work = _Work(opened, settings, announce, notes)
-    work.begin(names, labels, votes)
-    if labels is not None:
+    work.begin(names, label, votes, open_labelled(labelled))
+    if label is not None:
         work.measure_labels()
     if votes is not None:
         work.measure_votes()
@@ -122,19 +127,19 @@ class _Work:
         self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
         self.found: correctness.Correctness | None = None
 
-    def begin(self, names: Sequence[str], labels: str | None, votes: str | None) -> None:
+    def begin(self, names: Sequence[str], label: str | None, votes: str | None, labelled: Labelled | None) -> None:
         """Choose the rows that are measured."""
         rows = select_rows(self.table, names)
         self.codes: NDArray[np.int64] | None = None
         self.votes: NDArray[np.float64] | None = None
-        if labels is not None:
-            codes, _ = class_codes(named_column(self.table, labels, "--labels"), labels)
+        if label is not None:
+            codes, _ = class_codes(named_column(self.table, label, "--label", labelled), label)
             rows = _leave_out(rows, codes[rows.index] >= 0, "without a label")
             self.codes = codes
             if not len(rows.index):
-                raise InputError(f"--labels: expected labels in {labels!r}, got none on a row that has a score")
+                raise InputError(f"--label: expected classes in {label!r}, got none on a row that has a score")
         if votes is not None:
-            self.votes = vote_counts(named_column(self.table, votes, "--votes"), votes)
+            self.votes = vote_counts(named_column(self.table, votes, "--votes", labelled), votes)
         if self.settings.sample is not None:
             keep = sampled(rows, self.settings.sample, seed=self.settings.seed)
             rows = _leave_out(rows, keep, "not in the sample")
@@ -142,13 +147,13 @@ class _Work:
         got = f"{self.table.path}, got {len(rows.index):,} of {self.table.n_rows:,} ({counted})"
         if len(rows.index) < FEWEST_ROWS:
             raise InputError(f"expected at least {FEWEST_ROWS} rows to measure in {got}; score more images")
-        if labels is not None and len(rows.index) < self.settings.folds:
+        if label is not None and len(rows.index) < self.settings.folds:
             raise InputError(
                 f"expected a row or more for each of {self.settings.folds:,} folds in {got}; lower --folds, 5 is usual"
             )
         if self.codes is not None and len(np.unique(self.codes[rows.index])) < 2:
             raise InputError(
-                f"--labels: expected at least two classes in {labels!r}, got one; every prediction would be right"
+                f"--label: expected at least two classes in {label!r}, got one; every prediction would be right"
             )
         self.rows = rows
 

@@ -18,7 +18,7 @@ from curate.rounds.files.settings import SKIP, Settings
 from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
 from curate.tables.amount import Amount
 from curate.tables.digests import plain
-from curate.tables.known import read_known, refuse_strangers
+from curate.tables.known import LABEL, read_known, refuse_strangers
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from curate.version import __version__
@@ -36,7 +36,8 @@ def start(
     *,
     classes: tuple[str, ...] | None = None,
     holdout: str | None = None,
-    holdout_labels: str | None = None,
+    label: str | None = None,
+    labelled: str | Path | None = None,
     guard: Mapping[str, Any] | None = None,
     **asked: Any,
 ) -> Folder:
@@ -47,7 +48,9 @@ def start(
         table: with keys and embeddings; it is never changed.
         classes: names that labels may have; None takes every name.
         holdout: rows to hold out, a count or a share; None for a tenth, at most 500; "0" for none.
-        holdout_labels: where their classes are known from: a column of the table, or a file with keys and labels.
+        label: column of the classes that held-out rows have already, in ``labelled`` or in the table; None for the
+            column ``label`` of ``labelled``.
+        labelled: file with keys and classes of held-out rows.
         guard: as in ``Settings``.
         asked: ``batch``, ``control``, ``strategy``, ``parameters``, ``format``, ``link``, ``probe``, ``budget``,
             ``seed`` and ``skip``, as in ``Settings``.
@@ -75,7 +78,7 @@ def start(
         **{"skip": tuple(one for one in (SKIP,) if one not in (classes or ())), **asked},
     )
     held_out = held_out_rows(found, settings)
-    labels = _labels(found, held_out, holdout_labels, settings)
+    labels = _labels(found, held_out, label, labelled, settings)
     _refuse_foreign(path)
     with HeldFolder(path):
         _write_holdout(path / HOLDOUT, found.keys(held_out), labels)
@@ -160,22 +163,27 @@ def held_out_rows(found: TableRows, settings: Settings) -> NDArray[np.int64]:
     return np.sort(generator.permutation(usable)[: settings.holdout])
 
 
-def _labels(found: TableRows, rows: NDArray[np.int64], source: str | None, settings: Settings) -> list[str | None]:
+def _labels(
+    found: TableRows, rows: NDArray[np.int64], label: str | None, labelled: str | Path | None, settings: Settings
+) -> list[str | None]:
     """Return the class of each row held out, None where it is not known from the start."""
-    if source is None:
+    if label is None and labelled is None:
         return [None] * len(rows)
     if not len(rows):
-        raise InputError("--holdout-labels names classes of rows that are held out, and --holdout 0 holds out none")
-    if source in found.table.schema.names:
+        option = "--label" if labelled is None else "--labelled"
+        raise InputError(f"{option} gives classes of rows that are held out, and --holdout 0 holds out none")
+    if labelled is None:
+        source = str(label)
+        found.table.require([source])
         column = plain(found.take(rows, [source])[source].combine_chunks())
         labels = [value or None for value in column.cast(pa.string()).to_pylist()]
     else:
-        if not Path(source).exists():
-            names = ", ".join(found.table.schema.names)
-            raise InputError(f"--holdout-labels takes a column of the table ({names}) or a file, got {source!r}")
-        known = read_known(source)
+        source = str(labelled)
+        known = read_known(labelled, label)
         if known.labels is None:
-            raise InputError(f"expected a column 'label' in {source}, got none; name the column of classes 'label'")
+            raise InputError(
+                f"expected a column {label or LABEL!r} in {labelled}, got none; name the column of classes with --label"
+            )
         at = known.rows(found.rows)
         refuse_strangers(known, at, str(found.table.path))
         of_row = dict(zip(at.tolist(), known.labels, strict=True))

@@ -25,7 +25,7 @@ CALLS = {
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.policies.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
-    "evaluate": ("curate.evaluate.run.open_table", ["s.parquet", "--labels", "x"], ["none.parquet", "--labels", "x"]),
+    "evaluate": ("curate.evaluate.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
     "sheet": ("curate.tables.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
@@ -55,7 +55,7 @@ def test_help_is_an_imperative_line_then_examples_then_options_with_help(name):
         assert getattr(param, "help", None), f"{name} {param.name} has no help"
 
 
-@pytest.mark.parametrize("name", ["score", "sheet", "models", "train", "cache"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_shows_the_whole_first_sentence(name):
     line = next(line for line in run("--help").output.splitlines() if line.startswith(f"  {name} "))
     assert not line.endswith("...")
@@ -95,7 +95,7 @@ def test_an_interrupt_is_one_line_and_exit_130(name, tmp_path, monkeypatch, tiny
     monkeypatch.setattr(CALLS[name][0], interrupt)
     result = run(name, *CALLS[name][1])
     assert result.exit_code == 130
-    assert result.stderr == "interrupted; every file that was finished is kept\n"
+    assert result.stderr == "interrupted; repeat the command to go on\n"
 
 
 def test_the_whole_road_is_exit_0(tmp_path, monkeypatch, tiny_checkpoint):

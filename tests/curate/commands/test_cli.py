@@ -88,7 +88,7 @@ def test_an_unknown_command_gets_a_suggestion_and_exit_2():
     ("error", "words", "code"),
     [
         (InputError("expected a, got b; do c"), "error: expected a, got b; do c", 1),
-        (KeyboardInterrupt(), "interrupted; every file that was finished is kept", 130),
+        (KeyboardInterrupt(), "interrupted; repeat the command to go on", 130),
         (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "error: No space left on device (/x/y)", 1),
         (PermissionError(errno.EACCES, "Permission denied", "/x/y"), "error: Permission denied (/x/y)", 1),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), "", 1),
@@ -130,7 +130,7 @@ def test_control_characters_of_a_name_cannot_reach_the_terminal():
 def test_a_reader_that_goes_away_is_met_with_silence(tmp_path):
     code = "import sys; from curate.cli import main; main()"
     make = (
-        "import sys; from curate.tables.table import TableWriter; import pyarrow as pa\n"
+        "import sys; from curate.tables.writer import TableWriter; import pyarrow as pa\n"
         "schema = pa.schema([(f'column_{i}', pa.int8()) for i in range(3000)])\n"
         "with TableWriter(sys.argv[1], schema, {'kind': 'scores'}):\n    pass"
     )

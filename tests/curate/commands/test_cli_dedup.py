@@ -104,7 +104,7 @@ def test_json_is_alone_on_stdout_and_adds_up(folder):
 def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
     result = run("dedup", "scores.parquet", "--finder", "bytes", "--dry-run")
     assert result.exit_code == 0
-    assert "would go: k0: the same as k2 by bytes" in result.stderr
+    assert "would go: k0: the same as k2 by bytes" in result.stdout
     assert "nothing was written" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
@@ -127,7 +127,7 @@ def test_verify_says_identical_and_finds_a_changed_table(folder):
     run("dedup", "scores.parquet", "--finder", "bytes", "--finder", "hash", "-o", "unique.parquet")
     same = run("verify", "unique.receipt.json")
     assert same.exit_code == 0, same.output
-    assert same.stderr.startswith("identical")
+    assert same.stdout.startswith("identical")
     table, metadata = columns()
     table["sha256"][8] = "k0"
     (folder / "scores.parquet").unlink()
@@ -328,7 +328,7 @@ def test_an_audit_is_written_with_its_page_and_read_back(pictures):
         assert a[1:] == b[1:]
     (pictures / "unique.audit.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
     told = run("audit", "unique.audit.csv")
-    assert "4 pairs drawn: 4 same, 0 different" in told.stderr
+    assert "4 pairs drawn: 4 same, 0 different" in told.stdout
     again = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet", "--overwrite")
     assert again.exit_code == 1
     assert "holds 4 answers of a person" in again.stderr

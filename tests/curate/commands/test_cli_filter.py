@@ -142,7 +142,7 @@ def test_json_is_alone_on_stdout(folder):
 
 def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
     result = run("filter", "scores.parquet", "--min", "98", "--dry-run")
-    assert "would go: k0: kappa_a 0 is below the minimum 98" in result.stderr
+    assert "would go: k0: kappa_a 0 is below the minimum 98" in result.stdout
     assert "nothing was written" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
@@ -242,21 +242,21 @@ def test_verify_exits_0_when_identical_and_1_when_not(folder):
     run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
     result = run("verify", "kept.receipt.json")
     assert result.exit_code == 0
-    assert result.stderr.startswith("identical: 100 rows")
+    assert result.stdout.startswith("identical: 100 rows")
     table = pq.read_table("scores.parquet")
     changed = table.set_column(2, SCHEMA.field("kappa_a"), pa.array([1000.0, *map(float, range(1, N))], pa.float32()))
     pq.write_table(changed, "changed.parquet")
     result = run("verify", "kept.receipt.json", "--table", "changed.parquet")
     assert result.exit_code == 1
-    assert "k0: now keep, then drop" in result.stderr
-    assert "the input is not the one that was read then" in result.stderr
-    assert "different: " in result.stderr.splitlines()[-1]
+    assert "k0: now keep, then drop" in result.stdout
+    assert "the input is not the one that was read then" in result.stdout
+    assert "different: " in result.stdout.splitlines()[-1]
 
 
 @pytest.mark.usefixtures("folder")
 def test_info_shows_columns_with_their_meaning_and_rules_as_lines():
     run("filter", "scores.parquet", "--keep-top", "80%", "--per", "label", "-o", "kept.parquet")
-    text = run("info", "kept.parquet").stderr
+    text = run("info", "kept.parquet").stdout
     assert text.startswith("kept.parquet: subset\n")
     assert "keep-top 80% of kappa_a per label" in text
     assert "more certain" in " ".join(text.split())
@@ -266,4 +266,4 @@ def test_info_shows_columns_with_their_meaning_and_rules_as_lines():
 def test_keys_with_control_characters_stay_on_their_line(folder):
     pq.write_table(pa.table({"key": ["a\x1b[2J\nb"], "kappa_a": [1.0]}), "odd.parquet")
     result = run("filter", "odd.parquet", "--min", "5", "--dry-run")
-    assert "would go: a\\x1b[2J\\nb: kappa_a 1 is below" in result.stderr
+    assert "would go: a\\x1b[2J\\nb: kappa_a 1 is below" in result.stdout

@@ -98,7 +98,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line_by_every_command_that_take
 def test_info_of_a_checkpoint_shows_its_kind_and_card(tiny_checkpoint):
     result = run("info", tiny_checkpoint)
     assert result.exit_code == 0
-    assert result.stderr.splitlines()[0].endswith(": checkpoint")
+    assert result.stdout.splitlines()[0].endswith(": checkpoint")
     facts = json.loads(run("info", tiny_checkpoint, "--json").stdout)["facts"]
     assert facts == read_header(tiny_checkpoint)
 

@@ -53,7 +53,7 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     sheet(tmp_path / "b.csv", answers(asked["export"], truth))
     taken = json.loads(run("import r b.csv --json").stdout)
     assert (taken["labels"], taken["new"], taken["missing"]) == (20, 20, 0)
-    said = run("status r").stderr
+    said = run("status r").stdout
     assert "2 rounds, 60 images asked: 60 labelled, 0 tied, 0 skipped, 0 pending" in said
     assert "with a class: 20 of 20 held-out images" in said
     assert "not enough yet to tell the lift over random: 20 control labels of at least 20, 20 held-out" in said
@@ -89,12 +89,12 @@ def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_eac
     same = [f"round {number}: ok, 5 rows were chosen again, all the same" for number in (1, 2)]
     for path, lines in (("r", same), ("r/rounds/0002", same[1:]), ("r/rounds/0001/receipt.json", same[:1])):
         told = CliRunner().invoke(app, ["verify", path])
-        assert (told.exit_code, told.stdout, told.stderr.splitlines()) == (0, "", lines)
+        assert (told.exit_code, told.stderr, told.stdout.splitlines()) == (0, "", lines)
     pq.write_table(pq.read_table("r/rounds/0002/batch.parquet").slice(1), "r/rounds/0002/batch.parquet")
     told = CliRunner().invoke(app, ["verify", "r"])
     assert told.exit_code == 1
-    assert told.stderr.splitlines()[0] == same[0]
-    assert "round 2: NOT THE SAME: rounds/0002/batch.parquet is not what" in told.stderr
+    assert told.stdout.splitlines()[0] == same[0]
+    assert "round 2: NOT THE SAME: rounds/0002/batch.parquet is not what" in told.stdout
     found = json.loads(CliRunner().invoke(app, ["verify", "r", "--json"]).stdout)
     assert (found["identical"], [one["identical"] for one in found["rounds"]]) == (False, [True, False])
 
@@ -103,8 +103,8 @@ def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):
     result = run(
         "simulate t.parquet --label truth --strategy margin --budget 6,12 --seeds 2 -o s.json --plot s.png --quiet"
     )
-    assert "over random" in result.stderr
-    assert re.search(r"^margin +[+-][0-9.]+±[0-9.]+ +0?\.?[0-9]+ ", result.stderr, re.MULTILINE)
+    assert "over random" in result.stdout
+    assert re.search(r"^margin +[+-][0-9.]+±[0-9.]+ +0?\.?[0-9]+ ", result.stdout, re.MULTILINE)
     assert {"s.json", "s.csv", "s.png"} <= {path.name for path in tmp_path.iterdir()}
     run("plot s.json -o again.png")
     assert (tmp_path / "again.png").read_bytes().startswith(b"\x89PNG")

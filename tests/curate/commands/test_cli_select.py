@@ -88,14 +88,14 @@ def test_gains_are_told_by_their_ends_where_they_fall_and_else_by_their_least_an
     assert (gains == sorted(gains, reverse=True)) == falls
     first, last = (gains[0], gains[-1]) if falls else (min(gains), max(gains))
     words = ("from", "to") if falls else ("between", "and")
-    assert f"gains {words[0]} {first:.3g} {words[1]} {last:.3g}" in run(*asked).stderr
+    assert f"gains {words[0]} {first:.3g} {words[1]} {last:.3g}" in run(*asked).stdout
 
 
 def test_a_dry_run_names_the_first_picks_and_writes_nothing(scores):
     before = sorted(scores.parent.iterdir())
     result = run("s.parquet", "-b", 5, "--dry-run")
     assert "dry run: nothing was written" in result.stderr
-    assert len(re.findall(r"^would pick: \d\. img/", result.stderr, re.MULTILINE)) == 5
+    assert len(re.findall(r"^would pick: \d\. img/", result.stdout, re.MULTILINE)) == 5
     assert sorted(scores.parent.iterdir()) == before
 
 

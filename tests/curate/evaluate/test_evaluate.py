@@ -58,7 +58,7 @@ def run(*args):
 
 
 def test_values_are_those_of_scikit_learn_and_scipy(table):
-    found = evaluate(table, labels="label", votes="votes", settings=QUICK)
+    found = evaluate(table, label="label", votes="votes", settings=QUICK)
     data = pq.read_table(table)
     rows = np.stack(data["embedding"].to_numpy()).astype(np.float64)
     labels = np.array(data["label"].to_pylist())
@@ -80,7 +80,7 @@ def test_values_are_those_of_scikit_learn_and_scipy(table):
 
 
 def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):
-    found = evaluate(table, labels="label", votes="votes", against=table, settings=QUICK)
+    found = evaluate(table, label="label", votes="votes", against=table, settings=QUICK)
     assert len(found.measures) > 12
     for one in found.measures:
         assert one.meaning
@@ -101,7 +101,7 @@ def test_a_table_cannot_be_told_from_itself_and_a_surer_one_can(tmp_path, table)
 
 
 def test_differences_are_paired_and_of_the_best_column(table):
-    found = evaluate(table, labels="label", columns=["kappa_a", "unc_b"], settings=QUICK)
+    found = evaluate(table, label="label", columns=["kappa_a", "unc_b"], settings=QUICK)
     gaps = measure(found, "R-AUROC").differences
     values = {name: one.value for name, one in measure(found, "R-AUROC").values.items()}
     best = max(values, key=values.get)
@@ -122,7 +122,7 @@ def test_rows_without_status_label_or_score_are_left_out_and_counted(tmp_path, t
         label=pa.array(data["label"]),
         kappa_a=pa.array(data["kappa_a"], pa.float32()),
     )
-    found = evaluate(path, labels="label", settings=QUICK)
+    found = evaluate(path, label="label", settings=QUICK)
     assert found.left_out == {"status is not ok": 3, "a score is null or NaN": 4, "without a label": 2}
     assert found.used == 111
     assert measure(found, "Recall@1").n == 111
@@ -133,7 +133,7 @@ def test_another_order_of_rows_gives_the_same_sample_and_accuracy(tmp_path, tabl
     shuffled = tmp_path / "shuffled.parquet"
     order = np.random.default_rng(0).permutation(120)
     pq.write_table(pq.read_table(table).take(order), shuffled)
-    before, after = (evaluate(path, labels="label", settings=settings) for path in (table, shuffled))
+    before, after = (evaluate(path, label="label", settings=settings) for path in (table, shuffled))
     assert before.used == after.used == 60
     for name in ("Recall@1", "R-AUROC", "kNN accuracy"):
         a, b = measure(before, name), measure(after, name)
@@ -146,37 +146,37 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
     data = pq.read_table(table)
     lines = [f"{key},{label}" for key, label in zip(data["key"].to_pylist(), data["label"].to_pylist(), strict=True)]
     (tmp_path / "truth.csv").write_text("\n".join(["key,class", *lines[::-1][10:]]) + "\n")
-    found = evaluate(table, labels=f"{tmp_path}/truth.csv:class", settings=QUICK)
+    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", settings=QUICK)
     assert found.used == 110
-    inside = evaluate(table, labels="label", settings=QUICK)
+    inside = evaluate(table, label="label", settings=QUICK)
     assert inside.used == 120
     pq.write_table(data.select(["key", "votes"]).slice(20), tmp_path / "v.parquet")
-    votes = evaluate(table, votes=f"{tmp_path}/v.parquet:votes", settings=QUICK)
+    votes = evaluate(table, labelled=tmp_path / "v.parquet", votes="votes", settings=QUICK)
     assert measure(votes, "Spearman, votes").n == 100
     assert any("20 of 120 rows have no votes" in note for note in votes.notes)
 
 
 def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp_path):
     path = make(tmp_path / "s.parquet", embedding=False)
-    found = evaluate(path, labels="label", votes="votes", settings=QUICK)
+    found = evaluate(path, label="label", votes="votes", settings=QUICK)
     assert measure(found, "Spearman, votes").values
     assert "no embedding column" in measure(found, "R-AUROC").missing
-    assert "no embedding column" in run(path, "--labels", "label", "--repeats", 5).stderr
+    assert "no embedding column" in run(path, "--label", "label", "--repeats", 5).stdout
 
 
 def test_a_table_of_uncertainties_alone_has_them_turned(tmp_path):
     path = make(tmp_path / "s.parquet", kappa_a=None)
-    found = evaluate(path, labels="label", settings=QUICK)
+    found = evaluate(path, label="label", settings=QUICK)
     assert "rank average" not in found.columns
     turned = make(tmp_path / "t.parquet", kappa_a=pa.array(-pq.read_table(path)["unc_b"].to_numpy()), unc_b=None)
-    again = evaluate(turned, labels="label", settings=QUICK)
+    again = evaluate(turned, label="label", settings=QUICK)
     assert measure(found, "R-AUROC").values["unc_b"] == measure(again, "R-AUROC").values["kappa_a"]
 
 
 def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
     unc = pq.read_table(make(tmp_path / "s.parquet"))["unc_b"].to_numpy().copy()
     unc[0] = np.inf
-    found = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), labels="label", settings=QUICK)
+    found = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), label="label", settings=QUICK)
     assert np.isfinite(measure(found, "R-AUROC").values["unc_b"].value)
     assert "unc_b" not in measure(found, "logistic slope").values
     assert any("infinite" in note for note in found.notes)
@@ -188,22 +188,22 @@ def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_a
     path = make(tmp_path / "s.parquet", embedding=False, label=pa.array(["a", "a", "b", "b"] * 30))
     table = pq.read_table(path).append_column("embedding", same)
     pq.write_table(table, path)
-    found = evaluate(path, labels="label", settings=QUICK)
+    found = evaluate(path, label="label", settings=QUICK)
     assert measure(found, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 3 folds"
     assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
     assert measure(found, "R-AUROC").values
 
 
 MISTAKES = {
-    "a column that is not there": (["--labels", "labl"], {}, "no column 'labl'; did you mean 'label'?"),
+    "a column that is not there": (["--label", "labl"], {}, "no column 'labl'; did you mean 'label'?"),
     "nothing to measure": ([], {}, "expected something to measure against"),
-    "one class": (["--labels", "label"], {"label": ["a"] * 120}, "at least two classes in 'label', got one"),
-    "no label": (["--labels", "label"], {"label": pa.nulls(120, pa.string())}, "got none on a row that has a score"),
-    "fractions": (["--labels", "label"], {"label": np.arange(120) / 7}, "expected classes in 'label', got fractions"),
-    "lists as labels": (["--labels", "votes"], {}, "expected one label a row in 'votes'"),
-    "no score": (["--labels", "label"], {"kappa_a": None, "unc_b": None}, "expected a score column"),
-    "a score of text": (["--labels", "label", "--column", "key"], {}, "expected numbers in 'key'"),
-    "scores of NaN": (["--labels", "label"], {"unc_b": [float("nan")] * 120}, "got null or NaN in every row"),
+    "one class": (["--label", "label"], {"label": ["a"] * 120}, "at least two classes in 'label', got one"),
+    "no label": (["--label", "label"], {"label": pa.nulls(120, pa.string())}, "got none on a row that has a score"),
+    "fractions": (["--label", "label"], {"label": np.arange(120) / 7}, "expected classes in 'label', got fractions"),
+    "lists as labels": (["--label", "votes"], {}, "expected one label a row in 'votes'"),
+    "no score": (["--label", "label"], {"kappa_a": None, "unc_b": None}, "expected a score column"),
+    "a score of text": (["--label", "label", "--column", "key"], {}, "expected numbers in 'key'"),
+    "scores of NaN": (["--label", "label"], {"unc_b": [float("nan")] * 120}, "got null or NaN in every row"),
     "votes of several lengths": (
         ["--votes", "votes"],
         {"votes": [[1, 2, 3]] * 100 + [[1, 2]] * 20},
@@ -213,14 +213,14 @@ MISTAKES = {
     "no votes at all": (["--votes", "votes"], {"votes": [[0, 0]] * 120}, "every list is null or all zero"),
     "negative votes": (["--votes", "votes"], {"votes": [[1, -1]] * 120}, "got a negative or infinite count"),
     "empty votes": (["--votes", "votes"], {"votes": pa.array([[]] * 120, pa.list_(pa.int64()))}, "got empty lists"),
-    "a report in no folder": (["--labels", "label", "-o", "no/r.json"], {}, "no does not exist; create it first"),
-    "a source that nothing reads": (["--labels", "label", "--source", "x"], {}, "--source is for --degrade"),
-    "a model that nothing runs": (["--labels", "label", "--model", "x"], {}, "--model is for --degrade"),
-    "no file": (["--labels", "truth.csv:x"], {}, "truth.csv cannot be read"),
-    "folds": (["--labels", "label", "--folds", "1"], {}, "--folds must be at least 2"),
-    "repeats": (["--labels", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
-    "a small sample": (["--labels", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
-    "a report of another kind": (["--labels", "label", "-o", "r.txt"], {}, "ends in .json"),
+    "a report in no folder": (["--label", "label", "-o", "no/r.json"], {}, "no does not exist; create it first"),
+    "a source that nothing reads": (["--label", "label", "--source", "x"], {}, "--source is for --degrade"),
+    "a model that nothing runs": (["--label", "label", "--model", "x"], {}, "--model is for --degrade"),
+    "no file": (["--labelled", "truth.csv", "--label", "x"], {}, "truth.csv cannot be read"),
+    "folds": (["--label", "label", "--folds", "1"], {}, "--folds must be at least 2"),
+    "repeats": (["--label", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
+    "a small sample": (["--label", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
+    "a report of another kind": (["--label", "label", "-o", "r.txt"], {}, "ends in .json"),
     "worse images of no model": (["--degrade", "20"], {}, "name it with --model"),
 }
 
@@ -239,13 +239,13 @@ def test_a_mistake_is_one_line_that_says_what_to_do(name, tmp_path, monkeypatch)
 def test_too_few_rows_are_counted_by_reason(tmp_path):
     path = make(tmp_path / "s.parquet", n=24, status=pa.array(["ok"] * 10 + ["corrupt"] * 14))
     with pytest.raises(InputError, match=r"at least 20 rows .* got 10 of 24 \(14 status is not ok\)"):
-        evaluate(path, labels="label")
+        evaluate(path, label="label")
 
 
 def test_keys_that_do_not_meet_are_shown_from_both_sides(tmp_path, table):
     (tmp_path / "t.csv").write_text("key,label\nother,1\n")
     with pytest.raises(InputError, match=r"none in common \(here '0.jpg', there 'other'\)"):
-        evaluate(table, labels=f"{tmp_path}/t.csv:label")
+        evaluate(table, labelled=tmp_path / "t.csv")
 
 
 def test_tables_of_two_models_are_not_compared(tmp_path, table):
@@ -261,27 +261,28 @@ def test_tables_of_two_models_are_not_compared(tmp_path, table):
 
 def test_the_report_is_the_json_and_is_not_replaced_unasked(tmp_path, table):
     out = tmp_path / "r.json"
-    result = run(table, "--labels", "label", "--repeats", 20, "--json", "-o", out)
+    result = run(table, "--label", "label", "--repeats", 20, "--json", "-o", out)
     assert result.exit_code == 0, result.output
     assert json.loads(out.read_text()) == json.loads(result.stdout)
     names = [one["name"] for one in json.loads(result.stdout)["measures"]]
     assert {"Recall@1", "R-AUROC", "AUROC, linear right", "logistic slope", "excess AURC, linear"} <= set(names)
     assert len(json.loads(result.stdout)["curves"]["linear"]["kappa_a"]) == 10
-    again = run(table, "--labels", "label", "-o", out)
+    again = run(table, "--label", "label", "-o", out)
     assert again.exit_code == 1
     assert "exists already" in again.stderr
 
 
 def test_the_printed_table_has_a_row_a_measure_and_a_sentence_for_each(table):
-    result = run(table, "--labels", "label", "--repeats", 20)
-    assert result.stdout == ""
-    assert "R-AUROC ↑" in result.stderr
-    assert "higher is better" in result.stderr
-    assert "embeddings are stored at unit length" in result.stderr
+    result = run(table, "--label", "label", "--repeats", 20)
+    assert "R-AUROC ↑" in result.stdout
+    assert "higher is better" in result.stdout
+    assert "embeddings are stored at unit length" in result.stdout
+    assert "neighbours and linear classifiers of 120 rows" in result.stderr
+    assert run(table, "--label", "label", "--repeats", 20, "--quiet").stderr == ""
 
 
 def test_the_same_seed_gives_the_same_numbers(table):
-    first, second = (evaluate(table, labels="label", settings=QUICK).to_json() for _ in "ab")
+    first, second = (evaluate(table, label="label", settings=QUICK).to_json() for _ in "ab")
     assert first == second
 
 
@@ -309,7 +310,7 @@ def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, ta
     keys, labels = (pq.read_table(table)[name].to_pylist() for name in ("key", "label"))
     rows = [f"{key},{'' if i < 30 else label}" for i, (key, label) in enumerate(zip(keys, labels, strict=True))]
     (tmp_path / "truth.csv").write_text("\n".join(["key,class", *rows]))
-    found = evaluate(table, labels=f"{tmp_path / 'truth.csv'}:class", settings=EvaluateSettings(repeats=5))
+    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", settings=EvaluateSettings(repeats=5))
     assert found.left_out["without a label"] == 30
     assert found.used == 90
 
@@ -317,10 +318,10 @@ def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, ta
 def test_nothing_is_printed_as_minus_nothing(tmp_path):
     """No row has its neighbour's label, so every accuracy is 0."""
     make(tmp_path / "s.parquet", label=pa.array([f"one of a kind {i}" for i in range(120)]))
-    result = run(tmp_path / "s.parquet", "--labels", "label", "--repeats", "20")
+    result = run(tmp_path / "s.parquet", "--label", "label", "--repeats", "20")
     assert result.exit_code == 0, result.output
-    assert "0.000 [0.000, 0.000]" in result.stderr
-    assert "-0.000" not in result.stderr
+    assert "0.000 [0.000, 0.000]" in result.stdout
+    assert "-0.000" not in result.stdout
 
 
 def test_worse_images_need_their_source(whole, tmp_path, tiny_checkpoint):
@@ -343,8 +344,9 @@ def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
 
     out = tmp_path / "s.parquet"
     score(shared_data / "cifar10_test.parquet", out, key="id", limit=600, settings=ScoreSettings(device="cpu"))
-    votes = f"{shared_data}/cifar10h_test_0-1999.parquet:counts"
-    found = evaluate(out, labels="label", votes=votes, settings=EvaluateSettings(repeats=100))
+    people = shared_data / "cifar10h_test_0-1999.parquet"
+    settings = EvaluateSettings(repeats=100)
+    found = evaluate(out, label="label", labelled=people, votes="counts", settings=settings)
     column = next(name for name in found.columns if name.startswith(("kappa_", "unc_")))
     assert measure(found, "R-AUROC").values[column].low > 0.5
     assert measure(found, "R-AUROC").p[column] == pytest.approx(1 / 101)

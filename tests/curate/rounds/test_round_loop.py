@@ -282,14 +282,14 @@ def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_ba
 
 
 def test_held_out_labels_may_come_from_a_column_or_a_file(tmp_path, truth):
-    start(tmp_path / "c", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="20", holdout_labels="truth")
+    start(tmp_path / "c", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="20", label="truth")
     made = next_round(tmp_path / "c")
     assert made.state["picked"] == {"strategy": 9, "control": 1, "holdout": 0}
     import_labels(tmp_path / "c", answer(made, truth, tmp_path / "a.csv"))
     assert status(tmp_path / "c", lift=False).curve[-1]["n"] == 20
     held_out = open_folder(tmp_path / "c").holdout["key"].to_pylist()
     known = sheet(tmp_path / "h.csv", [(key, truth[key]) for key in held_out[:15]], ("key", "label"))
-    start(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="20", holdout_labels=str(known))
+    start(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="20", labelled=str(known))
     assert next_round(tmp_path / "f").state["picked"]["holdout"] == 5
 
 

@@ -1,0 +1,39 @@
+"""Commands under headings, in the order of a person's work."""
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+
+def grouped(*headings: str) -> type[TyperGroup]:
+    """Return a class for ``typer.Typer(cls=...)`` whose help lists commands under headings, in plain text.
+
+    Args:
+        headings: every ``rich_help_panel`` that a command has, in the order to list.
+    """
+
+    class Grouped(TyperGroup):
+        """Sorts its commands by heading."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            """Return the names of the commands, heading after heading."""
+            return sorted(self.commands, key=lambda name: headings.index(self._heading(name)))
+
+        def _heading(self, name: str) -> str:
+            return str(getattr(self.commands[name], "rich_help_panel", ""))
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            """Write each heading with the commands below it."""
+            names = self.list_commands(ctx)
+            widest = max(map(len, names))
+            for heading in headings:
+                with formatter.section(heading):
+                    formatter.write_dl(
+                        [
+                            (name.ljust(widest), self.commands[name].get_short_help_str(formatter.width - 6 - widest))
+                            for name in names
+                            if self._heading(name) == heading
+                        ]
+                    )
+
+    return Grouped

@@ -1,0 +1,173 @@
+"""Options over all commands: one name, one thing; and reports on stdout, notes on stderr."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.commands import rounds
+from curate.commands.options import MEANS
+
+ROOT = Path(__file__).parents[3]
+GROUP = typer.main.get_command(app)
+COMMANDS = {
+    **{name: command for name, command in GROUP.commands.items() if name != "round"},
+    **{f"round {name}": command for name, command in GROUP.commands["round"].commands.items()},
+}
+# A command that writes and has no --overwrite, and why.
+NEVER_REPLACES = {
+    "cache": "adds epochs to a cache, and refuses another one's",
+    "round init": "needs a new or empty folder",
+    "round next": "nothing in a folder of rounds is ever replaced",
+    "round import": "nothing in a folder of rounds is ever replaced",
+}
+WITHOUT_JSON = {"train", "cache"}  # their result is a file whose header `curate models` and `curate info` print
+OF_A_METHOD = {"--folds", "--kappa"}  # of `train`: parameters of a training method
+REPORTS = {"audit", "info", "models", "round status", "verify"}  # what was asked for is all they print
+OLD = {"--labels", "--holdout-labels", "--no-overwrite", "--no-hidden", "--no-label-from-folder"}
+
+
+def options_of(command):
+    return {
+        name: param for param in command.params for name in [*param.opts, *param.secondary_opts] if name[:2] == "--"
+    }
+
+
+@pytest.fixture(scope="module")
+def by_name():
+    found = defaultdict(dict)
+    for command, made in COMMANDS.items():
+        for name, param in options_of(made).items():
+            found[name][command] = param
+    return found
+
+
+def test_an_option_of_two_commands_says_the_same_in_both(by_name):
+    shared = {name: users for name, users in by_name.items() if len(users) > 1}
+    assert len(shared) > 30
+    own = {name: sorted(users) for name, users in shared.items() if name not in {*MEANS, *OF_A_METHOD}}
+    different = {name: users for name, users in own.items() if len({shared[name][each].help for each in users}) > 1}
+    assert different == {}, "give it one text in curate/commands/options.py"
+    for name in shared.keys() & MEANS.keys():
+        for command, param in shared[name].items():
+            assert param.help.startswith(MEANS[name]), (command, name, param.help)
+        kinds = {(param.is_flag, tuple(param.opts)) for param in shared[name].values()}
+        assert len(kinds) == 1, (name, kinds)
+
+
+def test_every_shared_text_is_used(by_name):
+    assert sorted(MEANS.keys() - by_name.keys()) == []
+
+
+def test_every_command_that_prints_a_result_has_json(by_name):
+    assert sorted(COMMANDS.keys() - by_name["--json"].keys()) == sorted(WITHOUT_JSON)
+
+
+def test_every_command_that_writes_has_overwrite_or_never_replaces(by_name):
+    writes = by_name["--out"].keys() | {"round init", "round next", "round import"}
+    assert writes - by_name["--overwrite"].keys() == NEVER_REPLACES.keys()
+    assert not NEVER_REPLACES.keys() & by_name["--overwrite"].keys()
+
+
+def test_every_command_that_talks_beside_its_report_has_quiet(by_name):
+    assert COMMANDS.keys() - by_name["--quiet"].keys() == REPORTS
+
+
+def test_every_policy_can_be_tried_without_writing(by_name):
+    assert by_name["--dry-run"].keys() >= {"filter", "dedup", "select"}
+
+
+def test_labels_have_one_name_in_every_command(by_name):
+    assert by_name["--label"].keys() >= {
+        "dedup",
+        "select",
+        "evaluate",
+        "train",
+        "cache",
+        "round init",
+        "round simulate",
+    }
+    assert by_name["--labelled"].keys() >= {"select", "evaluate", "round init"}
+    assert not OLD & by_name.keys()
+
+
+def test_help_groups_the_commands_in_the_order_of_work():
+    text = CliRunner().invoke(app, ["--help"]).output
+    headings = ["Score:", "Curate:", "Look:", "Train:"]
+    found = [line for line in text.splitlines() if line in headings]
+    assert found == headings
+    sections = dict(zip(headings, text.split("Score:")[1].replace("Curate:", "\0").replace("Look:", "\0")
+                        .replace("Train:", "\0").split("\0"), strict=True))  # fmt: skip
+    listed = {heading: [line.split()[0] for line in part.splitlines() if line[:2] == "  " and line[2] != " "]
+              for heading, part in sections.items()}  # fmt: skip
+    assert listed["Score:"] == ["score"]
+    assert listed["Curate:"][:5] == ["filter", "dedup", "audit", "select", "round"]
+    assert {"info", "sheet", "evaluate", "verify"} <= set(listed["Look:"])
+    assert listed["Train:"] == ["train", "cache", "models"]
+    assert sorted(name for names in listed.values() for name in names) == sorted(GROUP.commands)
+    assert "\x1b" not in text
+
+
+def test_the_commands_of_rounds_are_all_looked_at():
+    assert {f"round {name}" for name in rounds.COMMANDS} <= COMMANDS.keys()
+
+
+@pytest.fixture
+def scores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(
+        pa.table({"key": [f"k{i}" for i in range(40)], "kappa_a": [float(i) for i in range(40)],
+                  "a_long_name_of_a_column_that_a_narrow_terminal_would_break": ["x" * 90] * 40}),
+        "scores.parquet",
+    )  # fmt: skip
+    return tmp_path
+
+
+REPORTED = {
+    "info scores.parquet": "kappa_a",
+    "models": "trio",
+    "models trio": "backbone",
+    "verify kept.receipt.json": "identical",
+    "filter scores.parquet --min 5 --dry-run": "would go",
+    "dedup scores.parquet --finder bytes --dry-run": "rows in",
+}
+
+
+@pytest.mark.parametrize("line", [line for line in REPORTED if "dedup" not in line])
+def test_a_report_that_was_asked_for_is_on_stdout(scores, line):
+    run = CliRunner().invoke
+    assert run(app, ["filter", "scores.parquet", "--min", "5", "-o", "kept.parquet"]).exit_code == 0
+    result = run(app, line.split())
+    assert result.exit_code == 0, result.output
+    assert REPORTED[line] in result.stdout
+    assert REPORTED[line] not in result.stderr
+
+
+def test_a_quiet_policy_says_nothing(scores):
+    result = CliRunner().invoke(app, ["filter", "scores.parquet", "--min", "5", "-o", "kept.parquet", "--quiet"])
+    assert (result.exit_code, result.output) == (0, "")
+    assert json.loads(Path("kept.receipt.json").read_text())["counts"]["n_rows"] == 40
+
+
+def test_a_report_in_a_file_is_not_broken_at_a_width_and_has_no_colours(scores):
+    code = "import sys; from curate.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "info", str(scores / "scores.parquet")],
+        cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": ""},
+    )  # fmt: skip
+    assert any(
+        "a_long_name_of_a_column_that_a_narrow_terminal_would_break" in line and "string" in line
+        for line in done.stdout.splitlines()
+    )
+    assert "\x1b" not in done.stdout
+    assert all(line == line.rstrip() for line in done.stdout.splitlines())
+    assert done.stderr == ""
