@@ -30,7 +30,8 @@ from dedup_speed import other_python, speed
 import curate
 from curate.policies.dedup.finders.table import FINDERS, Options
 from curate.policies.dedup.policy import dedup_table
-from curate.tables.dedup_rows import Needs, Rows, read_rows
+from curate.tables.needs import Needs
+from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
 from scoring.images import DecodeError, decode_rgb, perceptual_hash
 from scoring.images.geometry import resize
@@ -122,7 +123,7 @@ def rows_of(path: Path, keys: list[str]) -> tuple[Rows, tuple[str, ...]]:
     if pq.read_table(path, columns=["key"])["key"].to_pylist() != keys:
         raise ValueError(f"{path} has other rows, or in another order")
     kappas = tuple(name for name in table.schema.names if name.startswith("kappa_"))
-    return read_rows(table, Needs(REPRESENTATIONS, numbers=kappas)), kappas
+    return read_rows(table, Needs(representations=REPRESENTATIONS, numbers=kappas)), kappas
 
 
 def found_by(name: str, rows: Rows, options: Options | None = None) -> Pairs:

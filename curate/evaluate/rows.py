@@ -9,10 +9,12 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, KEY, STATUS, is_less_certain
-from curate.tables.digests import is_text, key_bytes, plain
-from curate.tables.gather import is_ok
-from curate.tables.table import Table, embedding_matrix
+from curate.columns import EMBEDDING, KEY, is_less_certain
+from curate.tables.digests import key_bytes
+from curate.tables.needs import EMBEDDINGS, Needs, is_number
+from curate.tables.rows import read_rows
+from curate.tables.table import Table
+from curate.tables.vectors import MISSING, rows_of
 from scoring.errors import InputError
 from scoring.metrics import rank_average
 
@@ -21,7 +23,7 @@ RANK_AVERAGE = "rank average"
 
 
 @dataclass
-class Rows:
+class MeasuredRows:
     """N rows that every measure of a table is of.
 
     Attributes:
@@ -38,10 +40,10 @@ class Rows:
     raw: dict[str, NDArray[np.float64]]
     left_out: dict[str, int]
 
-    def part(self, keep: NDArray[np.bool_]) -> "Rows":
+    def part(self, keep: NDArray[np.bool_]) -> "MeasuredRows":
         """Return the rows where ``keep`` (N,) is true, with ranks averaged anew."""
         raw = {name: values[keep] for name, values in self.raw.items()}
-        return Rows(self.table, self.index[keep], certainties(raw), raw, dict(self.left_out))
+        return MeasuredRows(self.table, self.index[keep], certainties(raw), raw, dict(self.left_out))
 
 
 def score_columns(table: Table, asked: Sequence[str] = ()) -> tuple[list[str], list[str]]:
@@ -70,7 +72,7 @@ def score_columns(table: Table, asked: Sequence[str] = ()) -> tuple[list[str], l
     table.require(names)
     for name in names:
         kind = table.schema.field(name).type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if not is_number(kind):
             raise InputError(f"--column: expected numbers in {name!r} of {table.path}, got {kind}; choose another")
     return names, notes
 
@@ -83,22 +85,15 @@ def certainties(raw: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.flo
     return turned
 
 
-def select_rows(table: Table, columns: Sequence[str]) -> Rows:
+def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
     """Return every row whose image was scored and whose scores are numbers.
 
     Raises:
         InputError: if a score is NaN or null on every such row.
     """
-    has_status = STATUS in table.schema.names and is_text(table.schema.field(STATUS).type)
-    wanted = [*columns, *([STATUS] if has_status and STATUS not in columns else [])]
-    parts: list[NDArray[np.float64]] = []
-    fine: list[NDArray[np.bool_]] = []
-    for batch in table.batches(wanted):
-        numbers = [_numbers(batch.column(name)) for name in columns]
-        parts.append(np.stack(numbers))
-        fine.append(is_ok(plain(batch.column(STATUS))) if has_status else np.ones(batch.num_rows, bool))
-    values = np.concatenate(parts, 1) if parts else np.zeros((len(columns), 0))
-    ok = np.concatenate(fine) if fine else np.zeros(0, bool)
+    table_rows = read_rows(table, Needs(numbers=tuple(columns), keys=False))
+    ok = table_rows.ok
+    values = np.stack([table_rows.numbers[name] for name in columns])
     missing = np.isnan(values)
     for name, absent in zip(columns, missing, strict=True):
         if ok.any() and absent[ok].all():
@@ -111,15 +106,10 @@ def select_rows(table: Table, columns: Sequence[str]) -> Rows:
     }
     raw = {name: values[number][keep] for number, name in enumerate(columns)}
     reasons = {reason: n for reason, n in left_out.items() if n}
-    return Rows(table, np.flatnonzero(keep), certainties(raw), raw, reasons)
+    return MeasuredRows(table, np.flatnonzero(keep), certainties(raw), raw, reasons)
 
 
-def _numbers(column: pa.Array) -> NDArray[np.float64]:
-    values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return np.asarray(values, np.float64)
-
-
-def sampled(rows: Rows, n: int, *, seed: int) -> NDArray[np.bool_]:
+def sampled(rows: MeasuredRows, n: int, *, seed: int) -> NDArray[np.bool_]:
     """Return which n rows to take: those whose key (or row number) hashes lowest, whatever their order.
 
     Args:
@@ -138,7 +128,7 @@ def sampled(rows: Rows, n: int, *, seed: int) -> NDArray[np.bool_]:
     return keep
 
 
-def row_keys(rows: Rows) -> list[bytes]:
+def row_keys(rows: MeasuredRows) -> list[bytes]:
     """Return the key of each row, or its number where the table has none."""
     if KEY not in rows.table.schema.names:
         return [str(number).encode() for number in rows.index.tolist()]
@@ -146,34 +136,17 @@ def row_keys(rows: Rows) -> list[bytes]:
     return key_bytes(column.combine_chunks(), rows.table.path)
 
 
-def embeddings(rows: Rows) -> tuple[torch.Tensor, NDArray[np.bool_]] | str:
-    """Return unit embeddings as float32, shape (N, D), and which rows have one; or why there are none.
-
-    The column is read in batches: memory is that of the result.
-    """
+def embeddings(rows: MeasuredRows) -> tuple[torch.Tensor, NDArray[np.bool_]] | str:
+    """Return unit embeddings as float32, shape (N, D), and which rows have one; or why there are none."""
     if EMBEDDING not in rows.table.schema.names:
         settings = rows.table.metadata.get("settings")
         left_out = isinstance(settings, dict) and settings.get("embedding dtype", "") is None
         return "the table has no embedding column" + (" (it was scored with --no-embedding)" if left_out else "")
-    matrix: NDArray[np.float32] | None = None
-    start = at = 0
-    for batch in rows.table.batches([EMBEDDING]):
-        stop = int(np.searchsorted(rows.index, start + batch.num_rows))
-        part = batch.take(pa.array(rows.index[at:stop] - start)) if stop - at < batch.num_rows else batch
-        values = embedding_matrix(part.column(0)).astype(np.float32)
-        if matrix is None and values.shape[1]:
-            matrix = np.zeros((len(rows.index), values.shape[1]), np.float32)
-        if matrix is not None and len(values):
-            if values.shape[1] != matrix.shape[1] and not np.isnan(values).all():
-                raise InputError(
-                    f"expected embeddings of one length in {rows.table.path}, got {matrix.shape[1]} and "
-                    f"{values.shape[1]}; write one table a model"
-                )
-            norm = np.sqrt(np.einsum("nd,nd->n", values, values, dtype=np.float64))[:, None]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                matrix[at:stop] = values / norm.astype(np.float32)
-        start, at = start + batch.num_rows, stop
-    if matrix is None:
+    stored = read_rows(rows.table, Needs(representations=EMBEDDINGS, keys=False))
+    if stored.embedding is None or (stored.odd == MISSING).all():
         return "no row has an embedding"
-    there = np.asarray(np.isfinite(matrix).all(1), np.bool_)
+    there = stored.odd[rows.index] == 0
+    matrix = rows_of(stored.embedding, rows.index).astype(np.float32)
+    norm = np.sqrt(np.einsum("nd,nd->n", matrix, matrix, dtype=np.float64))[:, None]
+    matrix /= np.where(there[:, None], norm, 1).astype(np.float32)
     return torch.from_numpy(matrix), there

@@ -14,7 +14,7 @@ from curate.evaluate.agreement import APART, VOTES, against_votes, told_apart
 from curate.evaluate.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluate.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
 from curate.evaluate.results import Evaluation, Floats
-from curate.evaluate.rows import FEWEST_ROWS, Rows, certainties, embeddings, sampled, score_columns, select_rows
+from curate.evaluate.rows import FEWEST_ROWS, MeasuredRows, certainties, embeddings, sampled, score_columns, select_rows
 from curate.manifest import SourceOptions
 from curate.tables.measure_pictures import squares
 from curate.tables.table import Table, open_table
@@ -292,7 +292,7 @@ class _Work:
         return out
 
 
-def _leave_out(rows: Rows, keep: NDArray[np.bool_], why: str) -> Rows:
+def _leave_out(rows: MeasuredRows, keep: NDArray[np.bool_], why: str) -> MeasuredRows:
     part = rows.part(keep) if not keep.all() else rows
     if not keep.all():
         part.left_out[why] = int((~keep).sum())

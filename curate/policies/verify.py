@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import KEY
-from curate.policies.filter.rules import decide, rule_from_json
+from curate.policies.filter.rules import decide, needs_of, rule_from_json
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.receipts import read_receipt
 from curate.tables.digests import key_bytes, plain, tie_breaks
-from curate.tables.gather import gather
+from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -129,8 +129,8 @@ def _decide_again(source: Table, policy: list[Any], folder: Path) -> _Again:
     if any(isinstance(rule, dict) and rule.get("rule") == "dedup" for rule in policy):
         return _deduplicate_again(source, policy, folder)
     rules = [rule_from_json(rule) for rule in policy]
-    scores, digest = gather(source, rules)
-    return _Again(decide(rules, scores).outcome, scores.tie_breaks, digest)
+    table_rows = read_rows(source, needs_of(rules))
+    return _Again(decide(rules, table_rows).outcome, table_rows.hashes, table_rows.digest)
 
 
 def _deduplicate_again(source: Table, policy: list[Any], folder: Path) -> _Again:
@@ -158,7 +158,7 @@ def _deduplicate_again(source: Table, policy: list[Any], folder: Path) -> _Again
     others = [(f"{other.path}", found.other_digest, str(against.get("digest")))] if other and against else []
     if graph:
         others.append((str(graph[0]), found.graph["digest"], graph[1]))
-    return _Again(found.outcome, found.rows.ties, found.rows.digest, tuple(others))
+    return _Again(found.outcome, found.rows.hashes, found.rows.digest, tuple(others))
 
 
 def _graph_of(rule: dict[str, Any], folder: Path) -> tuple[Path, str] | None:

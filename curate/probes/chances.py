@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.selectors import Pool
-from curate.tables.dedup_rows import space
 from curate.tables.rows import Codes
+from curate.tables.vectors import space
 from scoring.errors import InputError
 
 CHANCES = frozenset({"probabilities", "draws"})

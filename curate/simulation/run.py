@@ -17,7 +17,8 @@ from curate.policies.select.strategy import make_selector
 from curate.selectors import Selector
 from curate.simulation.curves import Curves, Lift, lift
 from curate.simulation.replay import Replay, compare
-from curate.tables.rows import Needs, read_rows
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import AtomicFile, commit_together, require_folder
@@ -134,13 +135,13 @@ def _selectors(names: Sequence[str]) -> dict[str, Selector]:
 
 def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: bool) -> tuple[Replay, dict[str, Any]]:
     columns = (label, *([noisy] if noisy else ()))
-    rows = read_rows(table, Needs(vectors=True, texts=columns))
-    if rows.vectors is None:
+    rows = read_rows(table, Needs(representations=EMBEDDINGS, names=columns), by_hash=True)
+    if rows.embedding is None or not len(rows):
         raise InputError(f"expected a table with rows, got none in {table.path}; score some images")
     usable = rows.ok & (rows.odd == 0)
     for name in columns:
-        usable &= rows.texts[name].codes >= 0
-    classes = sorted({name for column in columns for name in rows.texts[column].names})
+        usable &= rows.names[name].codes >= 0
+    classes = sorted({name for column in columns for name in rows.names[column].names})
     if len(classes) < 2:
         raise InputError(f"expected at least two classes in column {label!r} of {table.path}, got {len(classes)}")
     at = np.flatnonzero(usable)
@@ -152,11 +153,11 @@ def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: b
             f"expected rows to label and rows to measure on, got {len(train):,} and {len(tested):,} of "
             f"{len(rows):,} in {table.path} with a label and an embedding"
         )
-    codes = {name: _codes(rows.texts[name].codes, rows.texts[name].names, classes) for name in columns}
+    codes = {name: _codes(rows.names[name].codes, rows.names[name].names, classes) for name in columns}
     data = Replay(
-        features=rows.vectors[train],
+        features=rows.embedding[train],
         labels=codes[label][train],
-        test_features=rows.vectors[tested],
+        test_features=rows.embedding[tested],
         test_labels=codes[label][tested],
         annotated=codes[noisy][train] if noisy else None,
         calibrate=calibrate,

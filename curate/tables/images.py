@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
+from curate.tables.arrays import is_ok
 from curate.tables.digests import key_bytes, plain
-from curate.tables.gather import is_ok
 from curate.tables.table import Table
 from scoring.errors import InputError
 

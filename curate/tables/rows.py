@@ -1,45 +1,49 @@
-"""What choosing needs to know of a table: its rows in the order of the hashes of their keys, as arrays."""
+"""The one reader of columns: a table of any size in one pass, as the few arrays that somebody needs of it."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, KEY, STATUS
-from curate.tables.digests import RowDigest, is_text, key_bytes, plain, tie_breaks
-from curate.tables.gather import check_unique, is_ok
-from curate.tables.provenance import model_of
-from curate.tables.table import Table, embedding_matrix
-from curate.tables.vectors import shortened, space
-from curate.tables.where import Condition, parse_condition
+from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
+from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts, truth
+from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
+from curate.tables.keys import check_unique, key_hashes
+from curate.tables.needs import PHASH, SHA256, Needs
+from curate.tables.provenance import model_of, signature_of
+from curate.tables.signatures import signature_matrix
+from curate.tables.table import Table
+from curate.tables.vectors import ODD, Embeddings, space
 from scoring.errors import InputError
-
-NO_EMBEDDING = "an embedding that is missing, NaN or infinite"
-ZERO_EMBEDDING = "an embedding of zeros"
+from scoring.images.signature import WIDTH
 
 
 @dataclass(frozen=True)
-class Needs:
-    """Which columns to read, and as what.
+class Numbers:
+    """A column of numbers in its own precision, float32 for float16 and float64 for decimals.
 
     Attributes:
-        vectors: whether embeddings are read.
-        numbers: columns of numbers.
-        texts: columns whose values are names: classes, groups.
-        condition: which rows it holds for, or None.
+        values: shape (N,); without meaning where not ``valid``.
+        valid: shape (N,) bool: neither null nor NaN.
     """
 
-    vectors: bool = False
-    numbers: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    condition: str | None = None
+    values: NDArray[Any]
+    valid: NDArray[np.bool_]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Codes:
-    """A column of names: shape (N,) int32 codes, -1 for null, and the names of the codes."""
+    """A column whose values stand for groups or classes.
+
+    Attributes:
+        codes: shape (N,) int32, a place in ``names``; -1 for none.
+        names: the values, as text.
+    """
 
     codes: NDArray[np.int32]
     names: list[str] = field(default_factory=list)
@@ -47,168 +51,247 @@ class Codes:
 
 @dataclass
 class Rows:
-    """N rows of a table, sorted by the hash of their keys.
+    """N rows of a table as arrays, in its order or in that of the hashes of their keys; by column what was asked for.
 
     Attributes:
+        ok: shape (N,) bool, whether the image was scored; all where the table has no status.
+        hashes: of the keys, shape (N,) uint64; who wins where scores are equal.
         place: row of the table, shape (N,) int64.
-        hashes: of the keys, shape (N,) uint64, ascending.
-        ok: shape (N,) bool, whether the image was scored.
-        vectors: shape (N, D), float16 or float32; zero where there is no usable embedding; None where not read.
-        odd: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + its place in ``ODD``.
-        numbers: columns of numbers, shape (N,) float64, NaN without a finite value.
-        texts: columns of names.
-        truths: where the condition holds, shape (N,) bool; None without one.
-        digest: of the key, the status and all columns read.
+        exact: numbers in their own precision.
+        numbers: shape (N,) float64, NaN where there is no value.
+        groups: values of any type, in the order in which they come; null has a group of its own.
+        names: values as text, in their own order; -1 for null and for empty text.
+        texts: text, N values, null where there is none.
+        present: shape (N,) bool, whether there is a value.
+        truths: by condition as typed, shape (N,) int8: 1 true, 0 false, -1 where it has no value.
+        phash: shape (N,) uint64, of value only where ``has_phash``, shape (N,) bool; None where not read.
+        signature: shape (N, 255) int8, zero where there is none; None where not read.
+        embedding: shape (N, D) float16 or float32, zero where there is none to compare; None where not read.
+        odd: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in ``vectors.ODD``.
         model: digest of the model that made the embeddings; empty where the table does not say.
+        digest: of key, status and all columns that were read; it does not depend on the order of the rows.
     """
 
-    place: NDArray[np.int64]
-    hashes: NDArray[np.uint64]
     ok: NDArray[np.bool_]
-    vectors: NDArray[np.floating] | None = None
-    odd: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    hashes: NDArray[np.uint64]
+    place: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    exact: dict[str, Numbers] = field(default_factory=dict)
     numbers: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    texts: dict[str, Codes] = field(default_factory=dict)
-    truths: NDArray[np.bool_] | None = None
-    digest: str = ""
+    groups: dict[str, Codes] = field(default_factory=dict)
+    names: dict[str, Codes] = field(default_factory=dict)
+    texts: dict[str, pa.ChunkedArray] = field(default_factory=dict)
+    present: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    truths: dict[str, NDArray[np.int8]] = field(default_factory=dict)
+    phash: NDArray[np.uint64] | None = None
+    has_phash: NDArray[np.bool_] | None = None
+    signature: NDArray[np.int8] | None = None
+    embedding: NDArray[np.floating] | None = None
+    odd: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     model: str = ""
+    digest: str = ""
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.ok)
+
+    def holds(self, condition: str | None) -> NDArray[np.bool_] | None:
+        """Return where a condition is true, shape (N,); None without one."""
+        return self.truths[condition] == TRUE if condition else None
+
+    def compared(self) -> NDArray[np.int64]:
+        """Return the rows whose embeddings can be compared: of scored images, and not zero; ascending."""
+        if self.embedding is None:
+            raise ValueError("rows were read without embedding")
+        return np.flatnonzero(self.ok & (self.odd == 0))
+
+    def not_compared(self) -> dict[str, int]:
+        """Return what is wrong with embeddings, and of how many images that were scored."""
+        counts = np.bincount(self.odd[self.ok], minlength=1 + len(ODD))[1:] if len(self.odd) else ()
+        return {what: int(n) for what, n in zip(ODD, counts, strict=False) if n}
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of each hash of a key, shape (M,); -1 where there is none."""
+        """Return the row of each hash of a key, shape (M,), of rows in the order of theirs; -1 where there is none."""
         if not len(self.hashes):
             return np.full(len(hashes), -1)
-        at = np.searchsorted(self.hashes, hashes).clip(max=len(self.hashes) - 1)
-        return np.where(self.hashes[at] == hashes, at, -1)
+        nearest = np.searchsorted(self.hashes, hashes).clip(max=len(self.hashes) - 1)
+        return np.where(self.hashes[nearest] == hashes, nearest, -1)
 
 
-ODD = (NO_EMBEDDING, ZERO_EMBEDDING)
+def read_rows(table: Table, needs: Needs, *, by_hash: bool = False, unique: bool = True) -> Rows:
+    """Read what somebody needs of a table, in batches.
 
+    Memory: the arrays asked for, of which signatures and embeddings of more than 2 GB lie in a file.
 
-def read_rows(table: Table, needs: Needs) -> Rows:
-    """Read what choosing needs, in two passes: the keys, then everything, each row to where its key belongs.
-
-    Memory: the embeddings (in a file where they are more than 2 GB) and some 100 bytes a row.
+    Args:
+        table: without ``status`` all its rows are ok.
+        needs: what to read.
+        by_hash: rows in the order of the hashes of their keys, in place of the table's; costs a second pass over keys.
+        unique: whether repeated keys are refused.
 
     Raises:
-        InputError: for a column that is missing or of the wrong type, or a null or repeated key.
+        InputError: for a column that is missing or of the wrong type, a null key or one that is there twice, or
+            embeddings or signatures of more than one kind.
     """
-    names = _columns(table, needs)
-    hashes = _hashes(table)
-    check_unique(table, hashes)
-    order = np.argsort(hashes, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    n = len(order)
-    rows = Rows(order, hashes[order], np.ones(n, bool), odd=np.zeros(n, np.uint8))
-    rows.numbers = {name: np.empty(n) for name in needs.numbers}
-    rows.texts = {name: Codes(np.empty(n, np.int32)) for name in needs.texts}
-    known: dict[str, dict[str, int]] = {name: {} for name in needs.texts}
-    condition = _condition(table, needs)
-    rows.truths = np.zeros(n, bool) if condition else None
-    digest = RowDigest(pa.schema([table.schema.field(name) for name in names]), whole=[EMBEDDING])
-    start = 0
-    for batch in table.batches(names):
-        to = rank[start : start + batch.num_rows]
-        if len(to) != batch.num_rows:
-            raise InputError(f"{table.path} changed while it was being read; run the command again")
-        digest.update(key_bytes(batch.column(KEY)), batch)
-        if STATUS in names:
-            rows.ok[to] = is_ok(plain(batch.column(STATUS)))
-        for name, values in rows.numbers.items():
-            values[to] = _finite(batch.column(name))
-        for name, codes in rows.texts.items():
-            codes.codes[to] = _codes(batch.column(name), known[name])
-        if condition is not None and rows.truths is not None:
-            rows.truths[to] = pc.fill_null(condition(batch), False).to_numpy(zero_copy_only=False)
-        if needs.vectors:
-            _add_vectors(table, rows, to, batch.column(EMBEDDING))
-        start += batch.num_rows
-    for name, codes in rows.texts.items():
-        _sort_names(codes, list(known[name]))
-    rows.digest = digest.hexdigest()
-    rows.model = model_of(table) if needs.vectors else ""
+    names = needs.columns(table)
+    hashes = key_hashes(table) if by_hash else None
+    if hashes is not None and unique:
+        check_unique(table, hashes)
+    rows = collect(table.batches(names), table.schema, table.n_rows, needs, names, path=table.path, hashes=hashes)
+    if hashes is None and needs.keys and unique:
+        check_unique(table, rows.hashes)
+    rows.model = model_of(table) if EMBEDDING in needs.representations else ""
+    if SIGNATURE in needs.representations:
+        signature_of(table)
     return rows
 
 
-def _condition(table: Table, needs: Needs) -> Condition | None:
-    try:
-        return parse_condition(needs.condition, table.schema) if needs.condition else None
-    except InputError as error:
-        raise InputError(str(error).replace("--where", "--labelled-where")) from None
+def collect(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    n: int,
+    needs: Needs,
+    names: Sequence[str],
+    *,
+    path: Path,
+    hashes: NDArray[np.uint64] | None = None,
+) -> Rows:
+    """Return what ``needs`` asks for of n rows that come in batches with at least the columns ``names``.
+
+    Args:
+        batches: n rows in all.
+        schema: theirs.
+        n: rows.
+        needs: what to read.
+        names: columns that count in the digest, with the key.
+        path: of the table, for messages.
+        hashes: of the keys, shape (n,), by which the rows are put in order; None for the order in which they come.
+    """
+    reading = _Reading(schema, n, needs, names, path, hashes)
+    for batch in batches:
+        reading.add(batch)
+    return reading.done()
 
 
-def _columns(table: Table, needs: Needs) -> list[str]:
-    if needs.vectors and EMBEDDING not in table.schema.names:
-        raise InputError(
-            f"{table.path} has no {EMBEDDING!r} column, and this strategy goes by how alike images are; score the "
-            "images with embeddings, or choose by a column with --strategy score --score COLUMN"
-        )
-    condition = _condition(table, needs)
-    names = [KEY, *([STATUS] if STATUS in table.schema.names else []), *([EMBEDDING] if needs.vectors else [])]
-    names += [*needs.numbers, *needs.texts, *(condition.columns if condition else ())]
-    table.require(names)
-    if STATUS in names and not is_text(table.schema.field(STATUS).type):
-        raise InputError(f"expected text in column {STATUS!r} of {table.path}, got {table.schema.field(STATUS).type}")
-    for name in needs.numbers:
-        kind = table.schema.field(name).type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-            raise InputError(f"expected numbers in column {name!r} of {table.path}, got {kind}; name another column")
-    for name in needs.texts:
-        kind = table.schema.field(name).type
-        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            raise InputError(
-                f"expected names or numbers in column {name!r} of {table.path}, got {kind}; name another column"
-            )
-    return list(dict.fromkeys(names))
+class _Reading:
+    """Arrays under construction; each row goes to where it belongs."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        n: int,
+        needs: Needs,
+        names: Sequence[str],
+        path: Path,
+        hashes: NDArray[np.uint64] | None,
+    ) -> None:
+        self.n, self.needs, self.path, self.start = n, needs, path, 0
+        self.has_status = STATUS in names
+        self.order = np.arange(n) if hashes is None else np.argsort(hashes, kind="stable")
+        self.rank: NDArray[np.int64] | None = None
+        if hashes is not None:
+            self.rank = np.empty(n, np.int64)
+            self.rank[self.order] = np.arange(n)
+        # a choice counts the whole embedding also where only a condition reads it
+        whole = [EMBEDDING] if EMBEDDING in needs.representations or hashes is not None else []
+        self.digest = RowDigest(pa.schema([schema.field(name) for name in names]), whole=whole) if needs.keys else None
+        self.conditions = needs.parsed(schema)
+        whole_texts = [*needs.texts, *({SHA256} & needs.representations)]
+        self.pieces: dict[str, list[pa.Array]] = {name: [] for name in whole_texts}
+        self.seen: dict[str, dict[Any, int]] = {name: {} for name in (*needs.groups, *needs.names)}
+        self.embeddings = Embeddings(n, path) if EMBEDDING in needs.representations else None
+        rows = Rows(np.ones(n, bool), np.zeros(n if needs.keys else 0, np.uint64), self.order)
+        if hashes is not None:
+            rows.hashes = hashes[self.order]
+        rows.exact = {name: _room(n, schema.field(name).type) for name in needs.exact}
+        rows.numbers = {name: np.empty(n) for name in needs.numbers}
+        rows.groups = {name: Codes(np.empty(n, np.int32)) for name in needs.groups}
+        rows.names = {name: Codes(np.empty(n, np.int32)) for name in needs.names}
+        rows.present = {name: np.zeros(n, bool) for name in needs.present}
+        rows.truths = {condition.text: np.empty(n, np.int8) for condition in self.conditions}
+        if PHASH in needs.representations:
+            rows.phash, rows.has_phash = np.zeros(n, np.uint64), np.zeros(n, bool)
+        if SIGNATURE in needs.representations:
+            rows.signature = space(n, WIDTH, np.dtype(np.int8))
+        self.rows = rows
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        stop = self.start + batch.num_rows
+        self._check_length(stop, whole=False)
+        to = slice(self.start, stop) if self.rank is None else self.rank[self.start : stop]
+        rows = self.rows
+        if self.digest is not None:
+            keys = key_bytes(batch.column(KEY), self.path, self.start)
+            self.digest.update(keys, batch)
+            if self.rank is None:
+                rows.hashes[to] = tie_breaks(keys)
+        if self.has_status:
+            rows.ok[to] = is_ok(plain(batch.column(STATUS)))
+        self._add_columns(batch, to)
+        for condition in self.conditions:
+            rows.truths[condition.text][to] = truth(condition(batch))
+        if rows.phash is not None and rows.has_phash is not None:
+            column = batch.column(PHASH)
+            bits = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+            rows.phash[to] = bits.astype(np.uint64) if column.type.bit_width == 64 else bits
+            rows.has_phash[to] = column.is_valid().to_numpy(zero_copy_only=False)
+        if rows.signature is not None:
+            rows.signature[to] = signature_matrix(batch.column(SIGNATURE))
+        if self.embeddings is not None:
+            self.embeddings.add(batch.column(EMBEDDING), to)
+        self.start = stop
+
+    def _add_columns(self, batch: pa.RecordBatch, to: slice | NDArray[np.int64]) -> None:
+        rows = self.rows
+        for name, numbers in rows.exact.items():
+            numbers.values[to], numbers.valid[to] = exact_numbers(batch.column(name))
+        for name, values in rows.numbers.items():
+            values[to] = pc.cast(batch.column(name), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        for name, groups in rows.groups.items():
+            groups.codes[to] = coded(nan_as_null(batch.column(name)), self.seen[name])
+        for name, classes in rows.names.items():
+            classes.codes[to] = coded(plain(batch.column(name)).cast(pa.large_string()), self.seen[name])
+        for name, pieces in self.pieces.items():
+            pieces.append(texts(batch.column(name)))
+        for name, there in rows.present.items():
+            there[to] = has_value(batch.column(name)).to_numpy(zero_copy_only=False)
+
+    def done(self) -> Rows:
+        """Return the rows."""
+        self._check_length(self.start, whole=True)
+        rows = self.rows
+        rows.texts = {name: pa.chunked_array(parts, pa.large_string()) for name, parts in self.pieces.items()}
+        if self.rank is not None:
+            rows.texts = {name: column.take(pa.array(self.order)) for name, column in rows.texts.items()}
+        rows.groups = {
+            name: Codes(groups.codes, [_group_name(value) for value in self.seen[name]])
+            for name, groups in rows.groups.items()
+        }
+        rows.names = {name: _in_order(classes.codes, list(self.seen[name])) for name, classes in rows.names.items()}
+        rows.digest = self.digest.hexdigest() if self.digest is not None else ""
+        if self.embeddings is not None:
+            rows.embedding, rows.odd = self.embeddings.done()
+        return rows
+
+    def _check_length(self, n: int, *, whole: bool) -> None:
+        if n > self.n or (whole and n != self.n):
+            raise InputError(f"{self.path} changed while it was being read; run the command again")
 
 
-def _hashes(table: Table) -> NDArray[np.uint64]:
-    hashes = np.empty(table.n_rows, np.uint64)
-    start = 0
-    for batch in table.batches([KEY]):
-        hashes[start : start + batch.num_rows] = tie_breaks(key_bytes(batch.column(KEY), table.path, start))
-        start += batch.num_rows
-    return hashes
+def _room(n: int, kind: pa.DataType) -> Numbers:
+    small = pa.types.is_float16(kind)
+    dtype = np.float32 if small else np.float64 if pa.types.is_decimal(kind) else kind.to_pandas_dtype()
+    return Numbers(np.zeros(n, dtype), np.zeros(n, bool))
 
 
-def _finite(column: pa.Array) -> NDArray[np.float64]:
-    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False).copy()
-    values[~np.isfinite(values)] = np.nan
-    return np.asarray(values, np.float64)
+def _group_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    return repr(value) if isinstance(value, str) else str(value)
 
 
-def _codes(column: pa.Array, known: dict[str, int]) -> NDArray[np.int32]:
-    """Whole numbers for the values of a column, the same over all batches; -1 for null and for empty text."""
-    encoded = plain(column).cast(pa.large_string()).dictionary_encode(null_encoding="encode")
-    names = encoded.dictionary.to_pylist()
-    codes = np.array([known.setdefault(name, len(known)) if name else -1 for name in names], np.int32)
-    at = encoded.indices.to_numpy(zero_copy_only=False)
-    return codes[at] if len(names) else np.zeros(0, np.int32)
-
-
-def _sort_names(codes: Codes, names: list[str]) -> None:
-    """Number the names in their own order, whatever row came first."""
-    codes.names = sorted(names)
-    place = {name: code for code, name in enumerate(codes.names)}
-    again = np.array([*(place[name] for name in names), -1], np.int32)
-    codes.codes[:] = again[codes.codes]
-
-
-def _add_vectors(table: Table, rows: Rows, to: NDArray[np.int64], column: pa.Array) -> None:
-    matrix = embedding_matrix(column)
-    if rows.vectors is None:
-        if not matrix.shape[1]:
-            raise InputError(f"expected embeddings of at least one number in {table.path}, got none in any row")
-        rows.vectors = space(len(rows), matrix.shape[1], np.dtype(np.float16 if matrix.itemsize == 2 else np.float32))
-    if matrix.shape[1] != rows.vectors.shape[1]:
-        raise InputError(
-            f"expected embeddings of one length in {table.path}, got {rows.vectors.shape[1]} and {matrix.shape[1]}"
-        )
-    wild = ~np.isfinite(matrix).all(1)
-    rows.odd[to] = np.where(wild, 1, np.where(matrix.any(1), 0, 2))
-    if wild.any():
-        matrix = np.where(wild[:, None], 0, matrix)
-    rows.vectors[to] = matrix if matrix.itemsize < 8 else shortened(matrix)
+def _in_order(codes: NDArray[np.int32], names: list[str | None]) -> Codes:
+    """Number names in their own order, whatever row came first; -1 where there is none."""
+    ordered = sorted(name for name in names if name)
+    place = {name: code for code, name in enumerate(ordered)}
+    again = np.array([place.get(name or "", -1) for name in names], np.int32)
+    return Codes(again[codes] if len(codes) else codes, ordered)

@@ -18,11 +18,8 @@ from scoring.lookup import closest as closest_hint
 
 METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"
-ROW_GROUP_ROWS = 32_768
 BATCH_BYTES = 64 << 20  # a batch holds at most about this much, unless a single row is larger
 READ_BUFFER = 1 << 20  # column chunks are read piece by piece: a row group may be larger than memory
-# No dictionary where nearly every value differs: it would only be built and thrown away.
-PLAIN_COLUMNS = frozenset({columns.KEY, columns.URI, "sha256"})
 
 
 class Table:
@@ -183,7 +180,7 @@ def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
 
 def _layout(parquet: pq.ParquetFile, schema: pa.Schema) -> tuple[list[str], int]:
     """Return the text columns stored with a dictionary, and bytes a row by the fullest row group."""
-    texts = [field.name for field in schema if _is_text(field.type)]
+    texts = [field.name for field in schema if is_flat_text(field.type)]
     dictionary: set[str] = set()
     row_bytes = 0
     for index in range(parquet.metadata.num_row_groups):
@@ -204,7 +201,8 @@ def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
     return {name: paths[name] for name in names if name in paths}
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_flat_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is text or bytes that Parquet may store with a dictionary."""
     return pa.types.is_string(kind) or pa.types.is_binary(kind)
 
 

@@ -13,6 +13,10 @@ from scoring.errors import InputError
 
 IN_MEMORY = 2 << 30  # bytes of one kind of vectors; more of them live in a file that is gone when the run is
 BLOCK = 65_536  # rows at a time
+NO_EMBEDDING = "an embedding that is missing, NaN or infinite"
+ZERO_EMBEDDING = "an embedding of zeros"
+ODD = (NO_EMBEDDING, ZERO_EMBEDDING)  # what may be wrong with an embedding
+MISSING, ZERO = 1, 2  # 1 + a place in ODD; 0 where nothing is wrong
 
 
 def space(n: int, width: int, kind: np.dtype) -> NDArray:
@@ -68,9 +72,14 @@ class Embeddings:
     def __init__(self, n: int, path: Path) -> None:
         self.n, self.path = n, path
         self.matrix: NDArray[np.floating] | None = None
+        self.odd = np.full(n, MISSING, np.uint8)
 
-    def add(self, column: pa.Array, here: slice) -> None:
-        """Take the embeddings of some rows; those are added in order.
+    def add(self, column: pa.Array, to: slice | NDArray[np.int64]) -> None:
+        """Take the embeddings of some rows.
+
+        Args:
+            column: M lists of numbers.
+            to: their rows.
 
         Raises:
             InputError: if they are no lists of numbers, or not as long as those before.
@@ -78,32 +87,26 @@ class Embeddings:
         part = embedding_matrix(column)
         width = part.shape[1]
         if not width:  # lists of any length, of which this batch has none
-            part = np.full((len(part), 1 if self.matrix is None else self.matrix.shape[1]), np.nan, np.float32)
-        elif self.matrix is None:
-            self.matrix = space(self.n, width, np.dtype(np.float16 if part.itemsize == 2 else np.float32))
-            self.matrix[: here.start] = np.nan
-        if self.matrix is None:
             return
-        if part.shape[1] != self.matrix.shape[1]:
+        if self.matrix is None:
+            self.matrix = space(self.n, width, np.dtype(np.float16 if part.itemsize == 2 else np.float32))
+        if width != self.matrix.shape[1]:
             raise InputError(
                 f"expected embeddings of one length in {self.path}, got {self.matrix.shape[1]} and {width}; score all "
                 "rows with one model"
             )
-        self.matrix[here] = part if part.itemsize < 8 else shortened(part)
+        wild = ~np.isfinite(part).all(1)
+        self.odd[to] = np.where(wild, MISSING, np.where(part.any(1), 0, ZERO))
+        if wild.any():
+            part = np.where(wild[:, None], 0, part)
+        self.matrix[to] = part if part.itemsize < 8 else shortened(part)
 
-    def done(self, ok: NDArray[np.bool_]) -> tuple[NDArray[np.floating], dict[str, int]]:
-        """Return the embeddings, zero where there is none to compare, and how many of those ``ok`` marks are so."""
-        matrix = np.full((self.n, 1), np.nan, np.float32) if self.matrix is None else self.matrix
-        n_zero = n_wild = 0
-        for start in range(0, self.n, BLOCK):
-            part, scored = matrix[start : start + BLOCK], ok[start : start + BLOCK]
-            wild = ~np.isfinite(part).all(1)
-            if wild.any():
-                part[wild] = 0
-            n_wild += int((wild & scored).sum())
-            n_zero += int((scored & ~wild & ~part.any(1)).sum())
-        odd = {"an embedding that is missing, NaN or infinite": n_wild, "an embedding of zeros": n_zero}
-        return matrix, {what: n for what, n in odd.items() if n}
+    def done(self) -> tuple[NDArray[np.floating], NDArray[np.uint8]]:
+        """Return the embeddings, shape (n, D), zero where there is none to compare (D = 1 if no row has any).
+
+        Also what is wrong with each, shape (n,): 0 nothing, else 1 + a place in ``ODD``.
+        """
+        return np.zeros((self.n, 1), np.float32) if self.matrix is None else self.matrix, self.odd
 
 
 def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -114,9 +117,7 @@ def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
         return short.astype(np.float32)
 
 
-BLOCK = 8_192  # rows at a time
-
-
+HASHED = 8_192  # rows at a time
 WORD = 4  # bytes that are one number of the sum
 
 
@@ -146,13 +147,13 @@ def vector_hashes(vectors: NDArray[np.floating]) -> NDArray[np.uint64]:
     factors = _odd_numbers(n_words + 2)
     of_shape = (factors[-2:] * np.array([kind.itemsize, width], np.uint64)).sum()
     found = np.empty(n, np.uint64)
-    for start in range(0, n, BLOCK):
-        rows = np.ascontiguousarray(vectors[start : start + BLOCK], kind)
+    for start in range(0, n, HASHED):
+        rows = np.ascontiguousarray(vectors[start : start + HASHED], kind)
         data = rows.view(np.uint8).reshape(len(rows), n_bytes)
         if n_bytes % WORD:
             data = np.pad(data, ((0, 0), (0, WORD - n_bytes % WORD)))
         words = np.ascontiguousarray(data).view("<u4").astype(np.uint64)  # (B, W)
-        found[start : start + BLOCK] = words @ factors[:n_words] + of_shape
+        found[start : start + HASHED] = words @ factors[:n_words] + of_shape
     return found
 
 

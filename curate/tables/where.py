@@ -63,7 +63,7 @@ class Condition:
         return result
 
 
-def parse_condition(text: str, schema: pa.Schema) -> Condition:
+def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> Condition:
     """Parse ``text`` and check it against the columns of a table.
 
     Args:
@@ -71,14 +71,15 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition:
             ``and``, ``or``, ``not`` and brackets. Text stands in single or double quotes; a column whose name
             is not a plain word in backticks.
         schema: the columns that may be named.
+        flag: of the option, for messages.
 
     Raises:
         InputError: if the text cannot be understood, names a column that is not there, or compares values of
             different kinds.
     """
     if len(text) > MAX_LENGTH:
-        raise InputError(f"--where takes at most {MAX_LENGTH:,} characters, got {len(text):,}")
-    return _Parser(text, schema).parse()
+        raise InputError(f"{flag} takes at most {MAX_LENGTH:,} characters, got {len(text):,}")
+    return _Parser(text, schema, flag).parse()
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ class _Operand:
 class _Parser:
     """Recursive descent: or > and > not > comparison."""
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
-        self.text = text
+    def __init__(self, text: str, schema: pa.Schema, flag: str) -> None:
+        self.text, self.flag = text, flag
         self.schema = schema
         self.columns: list[str] = []
         self.tokens = self._tokens()
@@ -114,7 +115,7 @@ class _Parser:
 
     def _fail(self, what: str) -> InputError:
         shown = self.text if len(self.text) <= 120 else f"{self.text[:80]} ... ({len(self.text):,} characters)"
-        return InputError(f"cannot understand --where {shown!r}: {what}; {EXAMPLE}")
+        return InputError(f"cannot understand {self.flag} {shown!r}: {what}; {EXAMPLE}")
 
     def _tokens(self) -> list[tuple[str, str]]:
         tokens, at, end = [], 0, len(self.text.rstrip())
@@ -262,7 +263,7 @@ class _Parser:
     def _column(self, name: str) -> _Operand:
         if name not in self.schema.names:
             raise InputError(
-                f"--where {self.text!r} names a column {name!r} that the table does not have"
+                f"{self.flag} {self.text!r} names a column {name!r} that the table does not have"
                 f"{closest(name, self.schema.names)} (text is written in quotes; columns: "
                 f"{', '.join(self.schema.names)})"
             )

@@ -10,9 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate import columns
-from curate.tables.table import BATCH_BYTES, METADATA_KEY, PLAIN_COLUMNS, ROW_GROUP_ROWS, _is_text
+from curate.tables.table import BATCH_BYTES, METADATA_KEY, is_flat_text
 from curate.version import __version__
 from scoring.atomic import AtomicFile
+
+ROW_GROUP_ROWS = 32_768
+# No dictionary where nearly every value differs: it would only be built and thrown away.
+PLAIN_COLUMNS = frozenset({columns.KEY, columns.URI, "sha256"})
 
 
 class TableWriter:
@@ -109,7 +113,7 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
     pq.write_table(schema.empty_table(), buffer)
     leaves = pq.ParquetFile(buffer).schema
     paths = [leaves.column(i).path for i in range(len(leaves))]
-    repeats = [f.name for f in schema if _is_text(f.type) and f.name not in PLAIN_COLUMNS]
+    repeats = [f.name for f in schema if is_flat_text(f.type) and f.name not in PLAIN_COLUMNS]
     packed = {field.name for field in schema if pa.types.is_fixed_size_list(field.type)}
     return {
         "version": "2.6",

@@ -17,10 +17,9 @@ from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import Stars, find_stars
 from curate.policies.dedup.request import CHAIN, Request, refuse_graph
 from curate.policies.outcomes import DROP, FAILED, KEEP
-from curate.tables.dedup_rows import Rows, read_rows
-from curate.tables.gather import check_unique
 from curate.tables.graph import Stored, stored_graph
 from curate.tables.provenance import same_model, same_signature
+from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of
 
@@ -82,8 +81,8 @@ def decide_duplicates(
     if other is not None and {"signature", "crop"} & set(request.thresholds):
         same_signature(table, other)
     rows = read_rows(table, request.needs(criteria))
-    check_unique(table, rows.ties)
-    theirs = read_rows(other, request.needs_of_other()) if other is not None else None
+    protected = rows.holds(request.protect)
+    theirs = read_rows(other, request.needs_of_other(), unique=False) if other is not None else None
     read_again: list[str] = []
     if "pixels" in request.thresholds:
         mine, others = request.images()
@@ -91,7 +90,7 @@ def decide_duplicates(
         if other is not None and theirs is not None:
             tables.append((other, theirs, others))
         read_again = add_pixels(tables)
-    order = keep_order(rows, criteria)
+    order = keep_order(rows, criteria, protected)
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
     read = {"path": stored.path, "digest": stored.digest} if stored else {}
@@ -100,15 +99,15 @@ def decide_duplicates(
     open_rows = rows.ok.copy()
     stars = Stars.empty(len(rows), tuple(searches))
     if theirs is not None:
-        may_go = open_rows if rows.protected is None or request.report_only else open_rows & ~rows.protected
+        may_go = open_rows if protected is None or request.report_only else open_rows & ~protected
         stars = find_outside(theirs, searches, may_go)
     leaks = stars.finder >= 0
     if not request.report_only:
         open_rows &= ~leaks
     if request.groups == CHAIN:
-        inside = find_chains(order, searches, request.thresholds, open_rows, rows.protected)
+        inside = find_chains(order, searches, request.thresholds, open_rows, protected)
     else:
-        inside = find_stars(order, searches, open_rows.copy(), rows.protected)
+        inside = find_stars(order, searches, open_rows.copy(), protected)
     outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
     taken = ~outside & rows.ok
     for name in ("owner", "finder", "similarity", "view"):
@@ -126,11 +125,12 @@ def _graph(rows: Rows, request: Request, path: str | Path, *, write: bool) -> St
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
     at = rows.compared()
-    return stored_graph(path, rows.ties[at], rows_of(rows.embedding, at), rows.model, write=write)
+    return stored_graph(path, rows.hashes[at], rows_of(rows.embedding, at), rows.model, write=write)
 
 
 def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
-    notes = [f"{counted(n, 'row has', 'rows have')} {what}: not compared by embedding" for what, n in rows.odd.items()]
+    odd = rows.not_compared()
+    notes = [f"{counted(n, 'row has', 'rows have')} {what}: not compared by embedding" for what, n in odd.items()]
     if rows.signature is not None:
         blank = int((rows.ok & ~rows.signature.any(1)).sum())
         if blank:

@@ -159,7 +159,7 @@ def _decided(
         thresholds=request.thresholds,
         views=[view.name for view in request.views()],
         other=str(other.path) if other else "",
-        protected=found.rows.protected,
+        protected=found.rows.holds(request.protect),
         leaks=found.leaks,
     )
     rule = request.to_json()

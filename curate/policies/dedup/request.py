@@ -10,7 +10,7 @@ from curate.policies.dedup.finders.pixels import Images
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion, parse_keep
-from curate.tables.dedup_rows import Needs, is_plain
+from curate.tables.needs import Needs, is_plain
 from curate.tables.signals import default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -100,16 +100,16 @@ class Request:
         numbers = [name for each in criteria for name in each.numbers] + self._numbers()
         present = [name for each in criteria for name in each.present]
         return Needs(
-            self._representations(),
-            tuple(dict.fromkeys(numbers)),
-            tuple(dict.fromkeys(present)),
-            (self.label,) if self.label else (),
-            self.protect,
+            representations=self._representations(),
+            numbers=tuple(dict.fromkeys(numbers)),
+            present=tuple(dict.fromkeys(present)),
+            texts=(self.label,) if self.label else (),
+            conditions=(("--protect", self.protect),) if self.protect else (),
         )
 
     def needs_of_other(self) -> Needs:
         """Return what has to be read of the table to compare with."""
-        return Needs(self._representations(), tuple(self._numbers()))
+        return Needs(representations=self._representations(), numbers=tuple(self._numbers()))
 
     def _representations(self) -> frozenset[str]:
         needed = {column for name in self.thresholds for column in FINDERS[name].needs}

@@ -18,13 +18,14 @@ from curate.policies.filter.rules import (
     Verdict,
     Where,
     decide,
+    needs_of,
     rule_to_json,
 )
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, KEEP, UNDECIDED
 from curate.policies.outputs import outputs_for, write_outputs
 from curate.policies.receipts import state_of
-from curate.tables.gather import gather
+from curate.tables.rows import read_rows
 from curate.tables.signals import default_column
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -119,16 +120,16 @@ def filter_table(
         raise InputError("expected at least one rule: --keep-top, --drop-bottom, --min, --max or --where")
     outputs = None if dry_run else outputs_for([opened], out, overwrite=overwrite)
     before = state_of(opened)
-    scores, digest = gather(opened, rules)
-    verdict = decide(rules, scores)
+    table_rows = read_rows(opened, needs_of(rules))
+    verdict = decide(rules, table_rows)
     decided = Decided(
         table=opened,
         policy=[rule_to_json(rule) for rule in rules],
         outcome=verdict.outcome,
-        words=DecisionWords(rules, scores, verdict).rows,
+        words=DecisionWords(rules, table_rows, verdict).rows,
         schema=DECISION_SCHEMA,
         meanings=MEANINGS,
-        digest=digest,
+        digest=table_rows.digest,
         state=before,
     )
     result = _summary(rules, verdict, decided)

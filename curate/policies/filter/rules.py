@@ -14,6 +14,8 @@ import numpy as np
 from curate.columns import is_less_certain
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount
+from curate.tables.needs import Needs
+from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -23,29 +25,6 @@ def _bound(value: str | int | float, flag: str) -> Fraction:
         return Fraction(str(value).strip().replace("_", "x"))
     except (ValueError, ZeroDivisionError):
         raise InputError(f"{flag} takes a finite number in the unit of its column, got {str(value)[:40]!r}") from None
-
-
-@dataclass(frozen=True)
-class Scores:
-    """What the rules need to know of N rows, in memory; about 25 bytes a row for one rule.
-
-    Attributes:
-        ok: shape (N,) bool, whether the image was scored; the rest are ``failed``.
-        tie_breaks: shape (N,) uint64, hash of the key.
-        values: by column, shape (N,) numbers; undefined where not ``valid``.
-        valid: by column, shape (N,) bool: neither null nor NaN.
-        groups: by column, shape (N,) int32 codes into ``group_names``; null has its own.
-        group_names: by column, the values of the codes as text.
-        truths: by condition, shape (N,) int8: 1 true, 0 false, -1 without a value.
-    """
-
-    ok: np.ndarray
-    tie_breaks: np.ndarray
-    values: dict[str, np.ndarray] = field(default_factory=dict)
-    valid: dict[str, np.ndarray] = field(default_factory=dict)
-    groups: dict[str, np.ndarray] = field(default_factory=dict)
-    group_names: dict[str, list[str]] = field(default_factory=dict)
-    truths: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +44,7 @@ class Ruling:
 
 
 class Rule(Protocol):
-    """One policy: its parameters, the columns it needs, and a pure function of the scores."""
+    """One policy: its parameters, the columns it needs, and a pure function of the table's rows."""
 
     @property
     def typed(self) -> str:
@@ -79,7 +58,7 @@ class Rule(Protocol):
     def per(self) -> str | None:
         """The column whose values are judged apart; None for all rows together."""
 
-    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
 
 
@@ -103,10 +82,10 @@ class KeepTop:
         """The rule as one would type it."""
         return f"--keep-top {self.amount}" + (f" --per {self.per}" if self.per else "")
 
-    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
         amount = Amount.parse(self.amount, "--keep-top")
-        return _judge_rank(self, scores, rows, lambda n: amount.of(n, up=True))
+        return _judge_rank(self, table_rows, rows, lambda n: amount.of(n, up=True))
 
 
 @dataclass(frozen=True)
@@ -125,10 +104,10 @@ class DropBottom:
         """The rule as one would type it."""
         return f"--drop-bottom {self.amount}" + (f" --per {self.per}" if self.per else "")
 
-    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
         amount = Amount.parse(self.amount, "--drop-bottom")
-        return _judge_rank(self, scores, rows, lambda n: n - amount.of(n, up=False))
+        return _judge_rank(self, table_rows, rows, lambda n: n - amount.of(n, up=False))
 
 
 @dataclass(frozen=True)
@@ -147,11 +126,11 @@ class Minimum:
         """The rule as one would type it."""
         return f"--min {self.bound}"
 
-    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
-        values = scores.values[self.column][rows]
+        values = table_rows.exact[self.column].values[rows]
         bound = _bound(self.bound, "--min")
-        valid = scores.valid[self.column][rows]
+        valid = table_rows.exact[self.column].valid[rows]
         return Ruling((values >= _in_type(bound, values.dtype, up=True)) & valid, valid, _one_cut(bound, values.dtype))
 
 
@@ -171,11 +150,11 @@ class Maximum:
         """The rule as one would type it."""
         return f"--max {self.bound}"
 
-    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
-        values = scores.values[self.column][rows]
+        values = table_rows.exact[self.column].values[rows]
         bound = _bound(self.bound, "--max")
-        valid = scores.valid[self.column][rows]
+        valid = table_rows.exact[self.column].valid[rows]
         return Ruling((values <= _in_type(bound, values.dtype, up=False)) & valid, valid, _one_cut(bound, values.dtype))
 
 
@@ -192,9 +171,9 @@ class Where:
         """The rule as one would type it."""
         return f"--where {self.condition}"
 
-    def judge(self, scores: Scores, rows: np.ndarray) -> Ruling:
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
-        truth = scores.truths[self.condition][rows]
+        truth = table_rows.truths[self.condition][rows]
         return Ruling(truth == 1, truth >= 0, None)
 
 
@@ -234,6 +213,16 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
         ) from None
 
 
+def needs_of(rules: Sequence[Rule]) -> Needs:
+    """Return what has to be read of a table for these rules."""
+    return Needs(
+        exact=tuple(rule.column for rule in rules if rule.column is not None),
+        groups=tuple(rule.per for rule in rules if rule.per is not None),
+        conditions=tuple(("--where", rule.condition) for rule in rules if isinstance(rule, Where)),
+        advice="use --where for other columns, --column for another score",
+    )
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What became of N rows.
@@ -256,23 +245,23 @@ class Verdict:
         return {name: int(n) for name, n in zip(OUTCOMES, tally, strict=True)}
 
 
-def decide(rules: Sequence[Rule], scores: Scores) -> Verdict:
+def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
     """Apply rules in order to N rows; each works on what the earlier ones left.
 
     Args:
         rules: at least one.
-        scores: what the rules need; rows that are not ok are failed, whatever the rules say.
+        table_rows: with what the rules need; rows that are not ok are failed, whatever the rules say.
 
     Returns:
         one outcome a row.
     """
-    outcome = np.where(scores.ok, KEEP, FAILED).astype(np.uint8)
+    outcome = np.where(table_rows.ok, KEEP, FAILED).astype(np.uint8)
     decided_by = np.full(len(outcome), -1, np.int16)
     cuts: list[np.ndarray | None] = []
     left: list[int] = []
     for index, rule in enumerate(rules):
         rows = np.flatnonzero(outcome == KEEP)
-        ruling = rule.judge(scores, rows)
+        ruling = rule.judge(table_rows, rows)
         lost = rows[~ruling.keep]
         outcome[lost] = DROP
         outcome[rows[~ruling.judged]] = UNDECIDED
@@ -282,16 +271,17 @@ def decide(rules: Sequence[Rule], scores: Scores) -> Verdict:
     return Verdict(outcome, decided_by, cuts, left)
 
 
-def _judge_rank(rule: KeepTop | DropBottom, scores: Scores, rows: np.ndarray, n_kept: Any) -> Ruling:
+def _judge_rank(rule: KeepTop | DropBottom, table_rows: Rows, rows: np.ndarray, n_kept: Any) -> Ruling:
     """Keep the best ``n_kept(n)`` of each group's n rows that have a value."""
-    valid = scores.valid[rule.column][rows]
+    numbers = table_rows.exact[rule.column]
+    valid = numbers.valid[rows]
     judged = rows[valid]
-    values = scores.values[rule.column][judged]
-    codes = scores.groups[rule.per][judged] if rule.per else np.zeros(len(judged), np.int32)
-    n_groups = len(scores.group_names[rule.per]) if rule.per else 1
+    values = numbers.values[judged]
+    codes = table_rows.groups[rule.per].codes[judged] if rule.per else np.zeros(len(judged), np.int32)
+    n_groups = len(table_rows.groups[rule.per].names) if rule.per else 1
     sizes = np.bincount(codes, minlength=n_groups)
     quota = np.array([n_kept(n) for n in sizes.tolist()], np.int64)
-    ties = scores.tie_breaks[judged]
+    ties = table_rows.hashes[judged]
     low_is_best = is_less_certain(rule.column)
     order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
     starts = np.cumsum(sizes) - sizes

@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import is_less_certain
-from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Scores, Verdict
+from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.amount import Amount
+from curate.tables.rows import Rows
 
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
@@ -25,13 +26,13 @@ class DecisionWords:
 
     Args:
         rules: in the order applied.
-        scores: of all N rows.
+        table_rows: all N of them.
         verdict: of all N rows.
     """
 
-    def __init__(self, rules: Sequence[Rule], scores: Scores, verdict: Verdict) -> None:
+    def __init__(self, rules: Sequence[Rule], table_rows: Rows, verdict: Verdict) -> None:
         self.rules = rules
-        self.scores = scores
+        self.table_rows = table_rows
         self.verdict = verdict
         with_score = [index for index, rule in enumerate(rules) if rule.column]
         self.last = with_score[-1] if with_score else len(rules) - 1
@@ -88,8 +89,8 @@ class DecisionWords:
             return
         reason[here[unjudged]] = f"{rule.column} has no value (null or NaN)"
         score, threshold, margin = numbers
-        score[judged] = self.scores.values[rule.column][start + judged]
-        codes = self.scores.groups[rule.per][start + judged] if rule.per else np.zeros(len(judged), np.int32)
+        score[judged] = self.table_rows.exact[rule.column].values[start + judged]
+        codes = self.table_rows.groups[rule.per].codes[start + judged] if rule.per else np.zeros(len(judged), np.int32)
         cuts = self.verdict.cuts[index]
         threshold[judged] = cuts[codes] if cuts is not None else np.nan
         with np.errstate(invalid="ignore"):
@@ -112,7 +113,7 @@ class DecisionWords:
             side = ("at least", "below") if isinstance(rule, Minimum) else ("at most", "above")
             name = "minimum" if isinstance(rule, Minimum) else "maximum"
             return [[f" is {side[0]} the {name} {bound}"], [f" is {side[1]} the {name} {bound}"], [""]]
-        groups = [f" of {rule.per} {name}" for name in self.scores.group_names[rule.per]] if rule.per else [""]
+        groups = [f" of {rule.per} {name}" for name in self.table_rows.groups[rule.per].names] if rule.per else [""]
         values = ["nothing stays" if np.isnan(cut) else f"cut {cut:.6g}" for cut in (cuts if cuts is not None else [])]
         best, worst = ("top", "below") if keeps_high(rule) else ("lowest", "above")
         if isinstance(rule, KeepTop):

@@ -93,7 +93,7 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
     given = request.given_column(table)
     from_table = bool(request.labelled_where) or (known is not None and not has_own) or given is not None
     needs = request.needs(table, signals, labels_of_table=from_table)
-    rows = read_rows(table, needs)
+    rows = read_rows(table, needs, by_hash=True)
     labelled = _labelled(table, request, rows, known)
     notes = _nothing_labelled(request, known, rows)
     excluded = np.zeros(len(rows), bool)
@@ -130,7 +130,8 @@ def _nothing_labelled(request: Request, known: Known | None, rows: Rows) -> list
     notes = []
     if known is not None and not len(known.keys):
         notes.append(f"--labelled {request.labelled} names no key: nothing is labelled by it")
-    if rows.truths is not None and not rows.truths.any():
+    truths = rows.holds(request.labelled_where)
+    if truths is not None and not truths.any():
         notes.append(f"no row meets --labelled-where {request.labelled_where!r}: nothing is labelled by it")
     return notes
 
@@ -138,10 +139,11 @@ def _nothing_labelled(request: Request, known: Known | None, rows: Rows) -> list
 def _labelled(table: Table, request: Request, rows: Rows, known: Known | None) -> Labelled:
     """Return which rows are labelled, and their classes: of the file where it has them, else of the table."""
     label: dict[int, str | None] = {}
-    own = rows.texts.get(request.label_column(table) or "") if rows.texts else None
+    own = rows.names.get(request.label_column(table) or "") if rows.names else None
+    truths = rows.holds(request.labelled_where)
     names: list[str | None] = [*own.names, None] if own else [None]
-    if rows.truths is not None:
-        for row in np.flatnonzero(rows.truths).tolist():
+    if truths is not None:
+        for row in np.flatnonzero(truths).tolist():
             label[row] = names[own.codes[row]] if own else None
     if known is not None:
         found = known.rows(rows)

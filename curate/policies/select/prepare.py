@@ -12,12 +12,11 @@ from curate.policies.select.strategy import HEEDS
 from curate.probes.chances import CHANCES, Labelled, told, with_chances
 from curate.selectors import HOW_TO_GET, Pool, Selector
 from curate.selectors.mixing import rank_share
-from curate.tables.dedup_rows import space
-from curate.tables.rows import ODD, Rows
+from curate.tables.rows import Rows
 from curate.tables.signals import Signals
+from curate.tables.vectors import ODD, rows_of
 from scoring.errors import InputError
 
-BLOCK = 65_536
 HOW_TO_LABEL = (
     "needs the classes of some labelled rows, got {}; give them with --labelled FILE (columns key and label) or with "
     "--labelled-where CONDITION and --label COLUMN, or take --strategy auto, which does without"
@@ -105,7 +104,7 @@ def prepare(
     everyone = np.full(len(rows), -1, np.int64)
     everyone[labelled.rows] = labelled.codes
     if given is not None:
-        labelled, everyone = labelled.among(rows.texts[given])
+        labelled, everyone = labelled.among(rows.names[given])
         notes += _without_class(given, everyone[open_rows], last="holdout_loss" in selector.needs)
     vectors = _inside(rows, at) if by_vectors else None
     fields: dict[str, Any] = _numbers(rows, signals, at)
@@ -171,7 +170,7 @@ def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list
 
 def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
     """Return the groups of the pool's rows by a column of names; rows without a value are a group of their own."""
-    column = rows.texts[name]
+    column = rows.names[name]
     codes = np.where(column.codes < 0, len(column.names), column.codes)[at]
     return Groups(codes, [*column.names, "(no value)"])
 
@@ -196,7 +195,7 @@ def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tu
     if by_vectors:
         why[:] = rows.odd.astype(np.int8) - 1
     for name in signals.columns:
-        lacking = np.isnan(rows.numbers[name]) & (why < 0)
+        lacking = ~np.isfinite(rows.numbers[name]) & (why < 0)
         why[lacking] = len(reasons)
         reasons.append(f"{name} has no value (null, NaN or infinite)")
     why[~rows.ok] = -1
@@ -205,14 +204,9 @@ def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tu
 
 def _inside(rows: Rows, at: NDArray[np.int64]) -> NDArray[np.floating]:
     """Return the vectors of the pool: all of them, or the usable ones moved together in blocks."""
-    if rows.vectors is None:
+    if rows.embedding is None or not len(rows):
         raise InputError("expected a table with rows, got one without any; score some images first")
-    if len(at) == len(rows):
-        return rows.vectors
-    found = space(len(at), rows.vectors.shape[1], rows.vectors.dtype)
-    for start in range(0, len(at), BLOCK):
-        found[start : start + BLOCK] = rows.vectors[at[start : start + BLOCK]]
-    return found
+    return rows_of(rows.embedding, at)
 
 
 def _numbers(rows: Rows, signals: Signals, at: NDArray[np.int64]) -> dict[str, Any]:
@@ -220,14 +214,15 @@ def _numbers(rows: Rows, signals: Signals, at: NDArray[np.int64]) -> dict[str, A
     fields: dict[str, Any] = {}
     if signals.score:
         values = signals.score.sign * rows.numbers[signals.score.column][at]
-        fields["uncertainty"] = np.nan_to_num(values, nan=0.0)
+        fields["uncertainty"] = np.where(np.isfinite(values), values, 0.0)
     if signals.quality:
         values = signals.quality.sign * rows.numbers[signals.quality.column][at]
         quality = np.full(len(at), 0.5, np.float32)
-        known = ~np.isnan(values)
+        known = np.isfinite(values)
         quality[known] = rank_share(values[known])
         fields["quality"] = quality
     for name, column in (("loss", signals.loss), ("holdout_loss", signals.holdout_loss)):
         if column:
-            fields[name] = np.nan_to_num(rows.numbers[column][at], nan=0.0).astype(np.float32)
+            values = rows.numbers[column][at]
+            fields[name] = np.where(np.isfinite(values), values, 0.0).astype(np.float32)
     return fields

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from curate.policies.select.plan import BALANCE, PER, Plan
 from curate.policies.select.prepare import needs_vectors
 from curate.tables.known import LABEL
-from curate.tables.rows import Needs
+from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.signals import Signal, Signals, quality_signal, signal
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -139,12 +139,12 @@ class Request:
     def needs(self, table: Table, signals: Signals, *, labels_of_table: bool) -> Needs:
         """Return what has to be read of the table."""
         plan = self.plan
-        texts = [name for name in (self.group, self.label_column(table) if labels_of_table else None) if name]
+        names = [name for name in (self.group, self.label_column(table) if labels_of_table else None) if name]
         return Needs(
-            needs_vectors(plan, plan.selector(), signals),
-            signals.columns,
-            tuple(dict.fromkeys(texts)),
-            self.labelled_where,
+            representations=EMBEDDINGS if needs_vectors(plan, plan.selector(), signals) else frozenset(),
+            numbers=signals.columns,
+            names=tuple(dict.fromkeys(names)),
+            conditions=(("--labelled-where", self.labelled_where),) if self.labelled_where else (),
         )
 
     def given_column(self, table: Table) -> str | None:

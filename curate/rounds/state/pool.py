@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.rounds.files.settings import Settings
 from curate.tables.digests import plain, tie_breaks
-from curate.tables.rows import Needs, Rows, read_rows
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.rows import Rows, read_rows
 from curate.tables.signals import Signals, quality_signal, signal
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -37,9 +38,9 @@ class TableRows:
     @property
     def vectors(self) -> NDArray[np.floating]:
         """Unit rows, shape (N, D)."""
-        if self.rows.vectors is None:
+        if self.rows.embedding is None:
             raise ValueError("a table of rounds is read with its embeddings")
-        return self.rows.vectors
+        return self.rows.embedding
 
     def find(self, keys: Iterable[str]) -> Places:
         """Return the row of each key, shape (M,).
@@ -85,8 +86,8 @@ def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
         InputError: if it is no table, has no embeddings, or a key twice.
     """
     table = open_table(path, require=[KEY])
-    rows = read_rows(table, Needs(vectors=True, numbers=numbers))
-    if rows.vectors is None:
+    rows = read_rows(table, Needs(representations=EMBEDDINGS, numbers=numbers), by_hash=True)
+    if not len(rows):
         raise InputError(f"expected a table with rows, got none in {table.path}; score some images")
     return TableRows(table, rows, rows.ok & (rows.odd == 0))
 

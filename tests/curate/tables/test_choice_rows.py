@@ -8,51 +8,61 @@ from curate.policies.select.plan import Plan
 from curate.policies.select.prepare import prepare
 from curate.probes.chances import Labelled, codes_of
 from curate.tables.digests import tie_breaks
-from curate.tables.rows import Needs, read_rows
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.rows import read_rows
 from curate.tables.signals import Signal, Signals, signal
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
-EVERYTHING = Needs(True, ("kappa_mcinfonce", "aesthetic"), ("label", "photographer"), "photographer == 'ann'")
+CONDITION = "photographer == 'ann'"
+EVERYTHING = Needs(
+    representations=EMBEDDINGS,
+    numbers=("kappa_mcinfonce", "aesthetic"),
+    names=("label", "photographer"),
+    conditions=(("--labelled-where", CONDITION),),
+)
 
 
 def test_rows_stand_in_the_order_of_their_hashes_with_all_that_belongs_to_them(tmp_path):
     columns = columns_of(50)
-    rows = read_rows(open_table(write(tmp_path / "s.parquet", columns)), EVERYTHING)
+    rows = read_rows(open_table(write(tmp_path / "s.parquet", columns)), EVERYTHING, by_hash=True)
     hashes = tie_breaks([key.encode() for key in columns["key"]])
     order = np.argsort(hashes)
     assert rows.place.tolist() == order.tolist()
     assert rows.hashes.tolist() == hashes[order].tolist()
-    assert np.array_equal(rows.vectors, np.array(columns["embedding"])[order])
+    assert np.array_equal(rows.embedding, np.array(columns["embedding"])[order])
     assert np.allclose(rows.numbers["aesthetic"], columns["aesthetic"][order])
-    labels = rows.texts["label"]
+    labels = rows.names["label"]
     assert [labels.names[code] for code in labels.codes] == [columns["label"][i] for i in order]
-    who = rows.texts["photographer"]
+    who = rows.names["photographer"]
     assert [who.names[c] if c >= 0 else None for c in who.codes] == [columns["photographer"][i] for i in order]
-    assert rows.truths.tolist() == [columns["photographer"][i] == "ann" for i in order]
+    assert rows.holds(CONDITION).tolist() == [columns["photographer"][i] == "ann" for i in order]
 
 
 def test_another_order_of_the_file_gives_the_same_arrays_and_digest(tmp_path):
     columns = columns_of(50)
-    first = read_rows(open_table(write(tmp_path / "a.parquet", columns)), EVERYTHING)
+    first = read_rows(open_table(write(tmp_path / "a.parquet", columns)), EVERYTHING, by_hash=True)
     turned = np.random.default_rng(0).permutation(50)
-    second = read_rows(open_table(write(tmp_path / "b.parquet", columns, turned)), EVERYTHING)
+    second = read_rows(open_table(write(tmp_path / "b.parquet", columns, turned)), EVERYTHING, by_hash=True)
     assert first.digest == second.digest
     assert turned[second.place].tolist() == first.place.tolist()
-    for name in ("hashes", "vectors", "truths"):
+    for name in ("hashes", "embedding"):
         assert np.array_equal(getattr(first, name), getattr(second, name))
-    assert np.array_equal(first.texts["label"].codes, second.texts["label"].codes)
-    assert first.texts["label"].names == second.texts["label"].names
+    assert np.array_equal(first.holds(CONDITION), second.holds(CONDITION))
+    assert np.array_equal(first.names["label"].codes, second.names["label"].codes)
+    assert first.names["label"].names == second.names["label"].names
 
 
 def test_embeddings_that_cannot_be_used_are_told_apart(tmp_path):
     vectors = [*columns_of(6)["embedding"]]
     vectors[1], vectors[2], vectors[3], vectors[4] = None, np.full(8, np.nan), np.zeros(8), np.full(8, np.inf)
-    rows = read_rows(open_table(table(tmp_path / "s.parquet", 6, embedding=vectors)), Needs(True))
+    rows = read_rows(
+        open_table(table(tmp_path / "s.parquet", 6, embedding=vectors)), Needs(representations=EMBEDDINGS), by_hash=True
+    )
     odd = np.empty(6, int)
     odd[rows.place] = rows.odd
     assert odd.tolist() == [0, 1, 1, 2, 1, 0]
-    assert np.isfinite(rows.vectors).all()
+    assert np.isfinite(rows.embedding).all()
 
 
 def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
@@ -63,7 +73,7 @@ def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
     kappa = np.arange(1, 9, dtype=np.float32)
     kappa[2] = np.nan
     path = table(tmp_path / "s.parquet", 8, embedding=vectors, status=status, kappa_mcinfonce=kappa)
-    rows = read_rows(open_table(path), Needs(True, ("kappa_mcinfonce",)))
+    rows = read_rows(open_table(path), Needs(representations=EMBEDDINGS, numbers=("kappa_mcinfonce",)), by_hash=True)
     signals = Signals(quality=Signal("kappa_mcinfonce", 1))
     of_place = np.empty(8, int)
     of_place[rows.place] = np.arange(8)
@@ -83,7 +93,11 @@ def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
 
 
 def test_quality_is_a_rank_in_the_direction_of_the_column(tmp_path):
-    rows = read_rows(open_table(table(tmp_path / "s.parquet", 40)), Needs(True, ("unc_losspred",)))
+    rows = read_rows(
+        open_table(table(tmp_path / "s.parquet", 40)),
+        Needs(representations=EMBEDDINGS, numbers=("unc_losspred",)),
+        by_hash=True,
+    )
     ready = prepare(rows, Plan("auto", "2", discount=True), signals=Signals(quality=Signal("unc_losspred", -1)))
     place = np.argsort(np.argsort(-rows.numbers["unc_losspred"]))
     assert np.allclose(ready.pool.quality, (place + 0.5) / 40)
@@ -92,12 +106,14 @@ def test_quality_is_a_rank_in_the_direction_of_the_column(tmp_path):
 def test_the_light_model_says_what_the_probe_says(tmp_path):
     from curate.probes.linear import fit_linear_probe, spread_of
 
-    rows = read_rows(open_table(table(tmp_path / "s.parquet", 60)), Needs(True, texts=("label",)))
-    own = rows.texts["label"]
+    rows = read_rows(
+        open_table(table(tmp_path / "s.parquet", 60)), Needs(representations=EMBEDDINGS, names=("label",)), by_hash=True
+    )
+    own = rows.names["label"]
     labelled = Labelled(np.arange(0, 60, 2), own.codes[::2].astype(np.int64), tuple(own.names))
     ready = prepare(rows, Plan("margin", "2"), labelled)
-    probe = fit_linear_probe(rows.vectors[::2], labelled.codes, 5, spread=spread_of(rows.vectors))
-    assert np.allclose(ready.pool.probabilities, probe.predict(rows.vectors), atol=1e-6)
+    probe = fit_linear_probe(rows.embedding[::2], labelled.codes, 5, spread=spread_of(rows.embedding))
+    assert np.allclose(ready.pool.probabilities, probe.predict(rows.embedding), atol=1e-6)
     assert (ready.pool.probabilities.argmax(1) == own.codes).mean() > 0.9
     assert prepare(rows, Plan("bald", "2"), labelled).pool.draws.shape == (10, 60, 5)
 
@@ -126,14 +142,14 @@ def test_the_direction_of_a_column(tmp_path, text, certain_first, expected):
 @pytest.mark.parametrize(
     ("needs", "other", "said"),
     [
-        (Needs(True), {"embedding": None}, "has no 'embedding' column, and this strategy goes by how alike"),
+        (Needs(representations=EMBEDDINGS), {"embedding": None}, "has no 'embedding' column, which says how alike"),
         (Needs(numbers=("label",)), {}, "expected numbers in column 'label'"),
         (Needs(numbers=("kapa_mcinfonce",)), {}, "did you mean 'kappa_mcinfonce'"),
-        (Needs(texts=("embedding",)), {}, "expected names or numbers in column 'embedding'"),
+        (Needs(names=("embedding",)), {}, "expected names or numbers in column 'embedding'"),
         (Needs(), {"status": [1] * 4}, "expected text in column 'status'"),
         (Needs(), {"key": ["a", "b", "a", "c"]}, "expected unique keys in .* such as 'a'"),
         (Needs(), {"key": ["a", "b", None, "c"]}, "expected a key in every row of .*, got none in row 2 "),
-        (Needs(condition="nothing == 1"), {}, "nothing"),
+        (Needs(conditions=(("--labelled-where", "nothing == 1"),)), {}, "--labelled-where .*nothing"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_one_line(tmp_path, needs, other, said):
@@ -141,4 +157,4 @@ def test_a_table_that_cannot_be_used_is_one_line(tmp_path, needs, other, said):
     columns.update(other)
     columns = {name: values for name, values in columns.items() if values is not None}
     with pytest.raises(InputError, match=said):
-        read_rows(open_table(write(tmp_path / "s.parquet", columns)), needs)
+        read_rows(open_table(write(tmp_path / "s.parquet", columns)), needs, by_hash=True)

@@ -7,7 +7,8 @@ import pytest
 from choosing import csv, table
 
 from curate.tables.known import known, read_known, refuse_strangers
-from curate.tables.rows import Needs, read_rows
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -109,7 +110,7 @@ def test_a_null_key_is_refused(tmp_path):
 
 
 def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_path):
-    rows = read_rows(open_table(table(tmp_path / "s.parquet", 20)), Needs())
+    rows = read_rows(open_table(table(tmp_path / "s.parquet", 20)), Needs(), by_hash=True)
     some = known("labels.csv", ["img/003.png", "img/999.png", "img/000.png", "IMG/001.png"])
     found = some.rows(rows)
     keys = [f"img/{place:03}.png" for place in rows.place[found[found >= 0]]]
@@ -123,6 +124,6 @@ def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_pat
 
 def test_keys_that_a_spreadsheet_marked_are_found(tmp_path):
     path = table(tmp_path / "s.parquet", 3, key=["=a.png", "b.png", "-c.png"])
-    rows = read_rows(open_table(path), Needs())
+    rows = read_rows(open_table(path), Needs(), by_hash=True)
     found = known("l.csv", ["'=a.png", "b.png", "-c.png"]).rows(rows)
     assert rows.place[found].tolist() == [0, 1, 2]

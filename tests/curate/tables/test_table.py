@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.tables import table as table_module
+from curate.tables import writer as writer_module
 from curate.tables.table import embedding_field, embedding_matrix, open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile, commit_together
@@ -60,7 +61,7 @@ def test_metadata_names_kind_version_and_columns(tmp_path):
 
 
 def test_equal_rows_give_equal_bytes_however_they_are_split(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_module, "ROW_GROUP_ROWS", 64)
+    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 64)
     table = rows(1000)
     written(tmp_path / "whole.parquet", table)
     with TableWriter(tmp_path / "pieces.parquet", SCHEMA, META) as writer:
@@ -308,7 +309,7 @@ class FullDisk:
 
 @pytest.mark.parametrize("room", [0, 3, 4, 1000, 4000, 20_000])
 def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch, room):
-    monkeypatch.setattr(table_module, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 100)
     real = os.fdopen
     monkeypatch.setattr("scoring.atomic.os.fdopen", lambda *args: FullDisk(real(*args), room))
     with pytest.raises(InputError, match=r"cannot write .*a\.parquet: the disk is full"):

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from curate.tables import vectors
-from curate.tables.vectors import Embeddings, space
+from curate.tables.rows import Rows
+from curate.tables.vectors import MISSING, ZERO, Embeddings, space
 from scoring.errors import InputError
 
 LISTS = pa.list_(pa.float32())
@@ -20,19 +21,19 @@ def taken(*batches, kind=LISTS):
     for batch in batches:
         made.add(pa.array(batch, kind), slice(start, start + len(batch)))
         start += len(batch)
-    return made.done(np.ones(n, bool))
+    return made.done()
 
 
 def test_batches_without_an_embedding_before_and_after_are_zeros_and_counted():
     matrix, odd = taken([None, None], [[1.0, 2.0], None], [None])
     assert matrix.tolist() == [[0, 0], [0, 0], [1, 2], [0, 0], [0, 0]]
-    assert odd == {"an embedding that is missing, NaN or infinite": 4}
+    assert odd.tolist() == [MISSING, MISSING, 0, MISSING, MISSING]
 
 
 def test_no_embedding_at_all_is_a_column_of_zeros():
     matrix, odd = taken([None], [None, None])
     assert matrix.tolist() == [[0], [0], [0]]
-    assert odd == {"an embedding that is missing, NaN or infinite": 3}
+    assert odd.tolist() == [MISSING] * 3
     assert taken()[0].shape == (0, 1)
 
 
@@ -49,7 +50,7 @@ def test_stored_numbers_are_kept_as_they_are(kind):
     matrix, odd = taken(rows.tolist(), kind=pa.list_(kind, 2))
     assert matrix.dtype == rows.dtype
     assert np.array_equal(matrix, rows)
-    assert odd == {}
+    assert not odd.any()
 
 
 def test_doubles_keep_their_direction_whatever_their_length():
@@ -58,13 +59,23 @@ def test_doubles_keep_their_direction_whatever_their_length():
     assert matrix.dtype == np.float32
     assert matrix[:2].tolist() == [[0.75, 1.0], [0.75, -1.0]]
     assert not matrix[2:].any()
-    assert sum(odd.values()) == 3
+    assert odd.tolist() == [0, 0, ZERO, MISSING, MISSING]
 
 
 def test_rows_that_failed_are_not_counted():
-    made = Embeddings(3, Path("t.parquet"))
-    made.add(pa.array([None, [1.0, 0.0], [0.0, 0.0]], LISTS), slice(0, 3))
-    assert made.done(np.array([False, True, True]))[1] == {"an embedding of zeros": 1}
+    matrix, odd = taken([None, [1.0, 0.0], [0.0, 0.0]])
+    rows = Rows(np.array([False, True, True]), np.zeros(3, np.uint64), embedding=matrix, odd=odd)
+    assert rows.not_compared() == {"an embedding of zeros": 1}
+    assert rows.compared().tolist() == [1]
+
+
+def test_rows_go_to_the_places_that_are_named():
+    made = Embeddings(4, Path("t.parquet"))
+    made.add(pa.array([[1.0, 2.0], None], LISTS), np.array([3, 0]))
+    made.add(pa.array([[5.0, 6.0], [0.0, 0.0]], LISTS), np.array([1, 2]))
+    matrix, odd = made.done()
+    assert matrix.tolist() == [[0, 0], [5, 6], [0, 0], [1, 2]]
+    assert odd.tolist() == [MISSING, 0, ZERO, 0]
 
 
 def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.policies.dedup.finders.looks import look_codes
-from curate.tables.dedup_rows import Rows
+from curate.tables.rows import Rows
 from scoring.images.cropfit import Refined, as_they_are, plain_cosines, refine
 from scoring.images.crops import candidates
 from scoring.images.views import View

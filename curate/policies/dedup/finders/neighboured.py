@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import Links, first_of, joined
 from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector
-from curate.tables.dedup_rows import Rows
 from curate.tables.graph import Stored
+from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
 from scoring.search import CosineIndex, Recall
 from scoring.search.links import rounded

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.manifest import SourceOptions
-from curate.tables.dedup_rows import Rows
 from curate.tables.images import Original, Originals
+from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.images import DecodeError, pixel_digest
 from scoring.search import HammingIndex

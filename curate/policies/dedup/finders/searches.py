@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.dedup.finders.elk import Radius
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
-from curate.tables.dedup_rows import Rows
+from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.images.views import View, views
 from scoring.search import CosineIndex, HammingIndex, Recall
@@ -270,7 +270,7 @@ class NearDistribution:
                 f"--similarity elk compares rows with an embedding and {kappa!r}, got none; compare by cosine"
             )
         self.radius = Radius.of(self.kappas[self.there], threshold, rows.embedding.shape[1], name=kappa)
-        self.near = NearVector(rows.embedding, self.radius.loosest, "embedding", ties=rows.ties)
+        self.near = NearVector(rows.embedding, self.radius.loosest, "embedding", ties=rows.hashes)
         self.notes = tuple(f"elk: {line}" for line in self.radius.lines())
 
     @property

@@ -21,8 +21,8 @@ from curate.policies.dedup.finders.searches import (
     Search,
     Views,
 )
-from curate.tables.dedup_rows import Rows
 from curate.tables.graph import Stored
+from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -94,7 +94,7 @@ def _near_hash(rows: Rows, threshold: float, _options: Options) -> Search:
 def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.signature is None:
         raise ValueError("rows were read without signature")
-    return NearVector(rows.signature, threshold, "signature", options.views, ties=rows.ties)
+    return NearVector(rows.signature, threshold, "signature", options.views, ties=rows.hashes)
 
 
 def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
@@ -109,8 +109,8 @@ def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
     if options.kappa is not None:
         return NearDistribution(rows, threshold, options.kappa)
     if options.graph is not None:
-        return NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.ties)
-    return NearVector(rows.embedding, threshold, "embedding", ties=rows.ties)
+        return NearGraph(rows.embedding, threshold, options.graph, rows.compared(), rows.hashes)
+    return NearVector(rows.embedding, threshold, "embedding", ties=rows.hashes)
 
 
 FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is told by the first

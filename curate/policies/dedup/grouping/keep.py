@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import is_less_certain
-from curate.tables.dedup_rows import Rows
+from curate.tables.rows import Rows
 from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -127,7 +127,9 @@ def _by_column(name: str, table: Table) -> Criterion:
     return Criterion(name, (column,), (), lambda rows: sign * rows.numbers[column])
 
 
-def keep_order(rows: Rows, criteria: Sequence[Criterion]) -> NDArray[np.int64]:
+def keep_order(
+    rows: Rows, criteria: Sequence[Criterion], protected: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
     """Return all rows, the one that stays first of any that are the same.
 
     Protected rows come first, then the criteria decide in their order, rows without a value last in each, then the
@@ -136,10 +138,10 @@ def keep_order(rows: Rows, criteria: Sequence[Criterion]) -> NDArray[np.int64]:
     Returns:
         Shape (N,) int64, a permutation.
     """
-    keys: list[NDArray] = [rows.ties]  # the last key of lexsort is the first to decide
+    keys: list[NDArray] = [rows.hashes]  # the last key of lexsort is the first to decide
     for criterion in reversed(criteria):
         value = criterion.value(rows)
         keys.append(np.where(np.isnan(value), np.inf, -value))
-    if rows.protected is not None:
-        keys.append(~rows.protected)
+    if protected is not None:
+        keys.append(~protected)
     return np.lexsort(keys).astype(np.int64)

@@ -13,8 +13,8 @@ from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.request import Request
-from curate.tables.dedup_rows import Rows
 from curate.tables.digests import plain
+from curate.tables.rows import Rows
 from curate.tables.table import Table
 
 ALL_PAIRS = 64  # rows of a group up to which all its pairs are measured
@@ -192,7 +192,7 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     members, code = members[inside], code[inside]
     starts = np.flatnonzero(np.r_[True, code[1:] != code[:-1]]) if len(code) else np.zeros(0, np.int64)
     sizes = np.diff(np.r_[starts, len(code)])
-    rank = np.lexsort((rows.ties[members[starts]], -sizes))
+    rank = np.lexsort((rows.hashes[members[starts]], -sizes))
     group = np.full(n, -1, np.int64)
     number = np.empty(len(starts), np.int64)
     number[rank] = np.arange(len(starts))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.grouping.stars import NOBODY, Stars
-from curate.tables.dedup_rows import Rows
+from curate.tables.rows import Rows
 
 FEWEST, MOST = 64, 65_536  # rows of the other table that ask at a time
 MANY = 1_000_000  # pairs, from which fewer rows ask at a time
@@ -34,7 +34,7 @@ def find_outside(
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
     ok = np.flatnonzero(theirs.ok)
-    asking = ok[np.argsort(theirs.ties[ok], kind="stable")]
+    asking = ok[np.argsort(theirs.hashes[ok], kind="stable")]
     for number, search in enumerate(searches.values()):
         _ask(stars, number, search, theirs, asking, open_rows & (stars.owner == NOBODY))
     return stars
@@ -62,7 +62,7 @@ def _ask(
 
 
 def _nearest(found: Links, theirs: Rows, sign: float) -> Links:
-    order = np.lexsort((theirs.ties[found.query], -sign * found.similarity, found.row))
+    order = np.lexsort((theirs.hashes[found.query], -sign * found.similarity, found.row))
     ordered = found.take(order)
     first = np.ones(len(ordered), bool)
     first[1:] = ordered.row[1:] != ordered.row[:-1]

@@ -21,7 +21,7 @@ from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSetti
 from curate.policies.dedup.request import CHAIN, Request
 from curate.report.audit_page import PAIR_SIDE, pair_page
 from curate.report.tiles import Pictures
-from curate.tables.dedup_rows import Rows, collect
+from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.images import pixel_digest
@@ -64,7 +64,7 @@ def planted_recall(
 
     def search(copies: pa.Table) -> Iterator[Hits]:
         names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
-        theirs = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, table.path)
+        theirs = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, path=table.path)
         among = rows.ok & ~gone
         among[copies.column(ORIGINAL).to_numpy()] = True
         for name, each in searches.items():
@@ -129,7 +129,7 @@ def audit_pairs(
             "equal bytes and pixels are the same"
         )
     stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & request.report_only)))
-    asked = stay[np.argsort(rows.ties[stay], kind="stable")[:MOST_ASKED]]
+    asked = stay[np.argsort(rows.hashes[stay], kind="stable")[:MOST_ASKED]]
     parts = [_dropped(stars, outside, judged), *_nearly(rows, order, stay, asked, request, judged)]
     finder = np.concatenate([part[0] for part in parts])
     a, b, similarity = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))

@@ -5,10 +5,11 @@ import pyarrow as pa
 from PIL import Image
 
 from curate.policies.dedup.finders.links import Links, joined
-from curate.tables.dedup_rows import Rows
 from curate.tables.digests import tie_breaks
+from curate.tables.rows import Rows
 from curate.tables.signatures import SIGNATURE_TYPE
 from curate.tables.table import embedding_field
+from curate.tables.vectors import ZERO
 from curate.tables.writer import TableWriter
 from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY, coarse, framed
@@ -54,6 +55,8 @@ def plain_rows(n=None, **arrays):
     """Rows that are all ok, with hashes of the keys k0, k1, ... and whatever arrays are given."""
     n = len(next(iter(arrays.values()))) if n is None else n
     ties = tie_breaks([f"k{i}".encode() for i in range(n)])
+    if "embedding" in arrays:
+        arrays["odd"] = np.where(arrays["embedding"].any(1), 0, ZERO).astype(np.uint8)
     return Rows(np.ones(n, bool), ties, **arrays)
 
 

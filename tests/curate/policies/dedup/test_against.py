@@ -63,9 +63,9 @@ def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one
         equal = [1.0 if a is not None and a == texts[0][row] else None for a in texts[1]]
         bits = [(int(code) ^ int(rows.phash[row])).bit_count() for code in theirs.phash]
         choices = [
-            [(-1.0, theirs.ties[o], o) for o in range(OLD) if theirs.ok[o] and equal[o]],
-            [(bits[o], theirs.ties[o], o) for o in range(OLD) if theirs.ok[o] and bits[o] <= 2],
-            [(-cosine[row, o], theirs.ties[o], o) for o in range(OLD) if theirs.ok[o] and cosine[row, o] >= 0.93],
+            [(-1.0, theirs.hashes[o], o) for o in range(OLD) if theirs.ok[o] and equal[o]],
+            [(bits[o], theirs.hashes[o], o) for o in range(OLD) if theirs.ok[o] and bits[o] <= 2],
+            [(-cosine[row, o], theirs.hashes[o], o) for o in range(OLD) if theirs.ok[o] and cosine[row, o] >= 0.93],
         ]
         expected = next(((at, min(each)) for at, each in enumerate(choices) if each), None)
         if expected is None or not open_rows[row]:
@@ -119,7 +119,7 @@ def test_thousands_of_copies_here_and_there_are_not_millions_of_pairs():
     theirs.texts["sha256"] = texts
     search = Asked(SameText(texts))
     stars, mb = peak_mb(lambda: outside(theirs, {"bytes": search}, mine.ok))
-    assert (stars.owner == np.argmin(theirs.ties)).all()
+    assert (stars.owner == np.argmin(theirs.hashes)).all()
     assert search.pairs <= 64 * 50_000
     assert mb < 400
 

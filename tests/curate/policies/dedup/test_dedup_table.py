@@ -15,7 +15,8 @@ from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
 from curate.policies.dedup.policy import dedup_table
 from curate.policies.verify import verify
-from curate.tables.dedup_rows import Needs, read_rows
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -78,7 +79,7 @@ def test_every_decision_is_the_one_of_the_definition(made):
     opened = open_table(folder / "scores.parquet")
     criteria = parse_keep(DEFAULT, opened, label="label")
     numbers = tuple(dict.fromkeys(name for each in criteria for name in each.numbers))
-    order = keep_order(read_rows(opened, Needs(frozenset(), numbers, ("label",))), criteria)
+    order = keep_order(read_rows(opened, Needs(numbers=numbers, present=("label",))), criteria)
     owner = by_definition(order, np.any(parts, axis=0), ok, np.zeros(N, bool))
     keys = table["key"].to_list()
     assert decisions["key"].to_list() == keys

@@ -6,8 +6,9 @@ import pytest
 from made import write_table
 
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
-from curate.tables.dedup_rows import Needs, read_rows
 from curate.tables.digests import tie_breaks
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -31,8 +32,9 @@ def order_of(table, text, *, label="label", protect=None):
     criteria = parse_keep(text, table, label=label)
     numbers = tuple(dict.fromkeys(name for each in criteria for name in each.numbers))
     present = tuple(dict.fromkeys(name for each in criteria for name in each.present))
-    rows = read_rows(table, Needs(frozenset(), numbers, present, protect=protect))
-    return keep_order(rows, criteria).tolist()
+    conditions = (("--protect", protect),) if protect else ()
+    rows = read_rows(table, Needs(numbers=numbers, present=present, conditions=conditions))
+    return keep_order(rows, criteria, rows.holds(protect)).tolist()
 
 
 def hashed(*rows):

@@ -111,8 +111,8 @@ def test_what_is_found_by_short_lists_is_what_a_search_of_all_rows_finds(seed):
     rows = plain_rows(embedding=vectors)
     graph = knn_graph(vectors, k)
     stored = Stored(graph, graph.cosine[:, -1], "g.parquet", "", ())
-    mine = NearGraph(vectors, threshold, stored, np.arange(len(rows)), rows.ties)
-    plain = NearVector(vectors, threshold, "embedding", ties=rows.ties)
+    mine = NearGraph(vectors, threshold, stored, np.arange(len(rows)), rows.hashes)
+    plain = NearVector(vectors, threshold, "embedding", ties=rows.hashes)
     for _ in range(4):
         asked, among = generator.permutation(len(rows))[: generator.integers(1, len(rows))], generator.random(len(rows))
         for name in ("links", "first"):

@@ -114,7 +114,7 @@ def near_graph(generator):
     rows.ok[7] = False
     at = rows.compared()
     whole = knn_graph(mine[at], 5)
-    search = NearGraph(mine, 0.95, Stored(whole, whole.cosine[:, -1], "g.parquet", "", ()), at, rows.ties)
+    search = NearGraph(mine, 0.95, Stored(whole, whole.cosine[:, -1], "g.parquet", "", ()), at, rows.hashes)
     assert 10 < len(search.many) < 60
     assert search.notes == (
         f"{len(search.many)} rows may have more links than g.parquet lists neighbours: pairs of two such rows are "

@@ -251,7 +251,7 @@ def test_the_receipt_says_what_went_in_and_what_came_out(scored, tmp_path):
         ([KeepTop(5, "kapa_a")], "no column 'kapa_a'; did you mean 'kappa_a'"),
         ([KeepTop(5, "label")], "expected numbers in column 'label' .*got string.*--where"),
         ([KeepTop(5, "kappa_a", "lable")], "no column 'lable'; did you mean 'label'"),
-        ([KeepTop(5, "kappa_a", "embedding")], "--per takes a column of single values"),
+        ([KeepTop(5, "kappa_a", "embedding")], "expected single values in column 'embedding'"),
         ([Where("lable == 'cat'")], "column 'lable'"),
         ([], "expected at least one rule"),
     ],

@@ -17,7 +17,6 @@ from curate.policies.filter.rules import (
     KeepTop,
     Maximum,
     Minimum,
-    Scores,
     Where,
     decide,
     rule_from_json,
@@ -25,6 +24,7 @@ from curate.policies.filter.rules import (
 )
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
+from curate.tables.rows import Codes, Numbers, Rows
 from scoring.errors import InputError
 
 NAN = float("nan")
@@ -36,13 +36,13 @@ def scores_of(values, *, column="kappa_a", keys=None, ok=None, labels=None, dtyp
     keys = keys or [f"k{i}" for i in range(n)]
     valid = np.array([v is not None and not math.isnan(v) for v in values], bool)
     names = list(dict.fromkeys(labels or []))
-    return Scores(
+    numbers = np.array([v if good else 0 for v, good in zip(values, valid, strict=True)], dtype)
+    codes = np.array([names.index(label) for label in labels or []], np.int32)
+    return Rows(
         ok=np.ones(n, bool) if ok is None else np.array(ok),
-        tie_breaks=tie_breaks([key.encode() for key in keys]),
-        values={column: np.array([v if good else 0 for v, good in zip(values, valid, strict=True)], dtype)},
-        valid={column: valid},
-        groups={"label": np.array([names.index(label) for label in labels], np.int32)} if labels else {},
-        group_names={"label": [str(name) for name in names]} if labels else {},
+        hashes=tie_breaks([key.encode() for key in keys]),
+        exact={column: Numbers(numbers, valid)},
+        groups={"label": Codes(codes, [str(name) for name in names])} if labels else {},
     )
 
 

@@ -1,0 +1,65 @@
+"""One column of a batch as an array: numbers, codes, text, and whether there is a value."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import OK
+from curate.tables.digests import is_text, plain
+
+TRUE, FALSE, UNKNOWN = 1, 0, -1  # of a condition on a row
+
+
+def exact_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return values in the column's own precision (float32 for float16), and which of them are neither null nor NaN."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    valid = np.array(column.is_valid().to_numpy(zero_copy_only=False), bool)
+    filled = pc.fill_null(column, 0) if column.null_count else column
+    values = filled.to_numpy(zero_copy_only=False)
+    if np.issubdtype(values.dtype, np.floating):
+        valid &= ~np.isnan(values)
+    return values, valid
+
+
+def nan_as_null(column: pa.Array) -> pa.Array:
+    """Return the values without dictionary encoding, null in place of NaN."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return plain(column)
+
+
+def coded(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
+    """Return whole numbers for the values of a column, the same over all batches; null has one of its own."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    codes = [seen.setdefault(value, len(seen)) for value in encoded.dictionary.to_pylist()]
+    return np.array(codes, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def truth(condition: pa.Array) -> NDArray[np.int8]:
+    """Return 1 where a condition is true, 0 where it is not, -1 where it has no value."""
+    flags = pc.if_else(condition, pa.scalar(TRUE, pa.int8()), pa.scalar(FALSE, pa.int8()))
+    return np.asarray(pc.fill_null(flags, UNKNOWN).to_numpy(zero_copy_only=False), np.int8)
+
+
+def is_ok(status: pa.Array) -> NDArray[np.bool_]:
+    """Return which statuses are ``ok``, shape (N,); null is not."""
+    return np.asarray(pc.fill_null(pc.equal(status, OK), False).to_numpy(zero_copy_only=False), bool)
+
+
+def has_value(column: pa.Array) -> pa.BooleanArray:
+    """Return whether there is a value: not null, not NaN, and not a text without a letter, as of an empty CSV cell."""
+    values = plain(column)
+    if is_text(values.type):
+        return pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(values), ""), False)
+    return pc.invert(pc.is_null(values, nan_is_null=True))
+
+
+def texts(column: pa.Array) -> pa.Array:
+    """Return values as text; null where there is none, so that two rows without one are not the same."""
+    return pc.if_else(has_value(column), plain(column).cast(pa.large_string()), pa.scalar(None, pa.large_string()))

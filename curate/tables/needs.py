@@ -1,0 +1,114 @@
+"""Which columns a policy, a strategy or a measure needs of a table, and as what; checked before anything is read."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from curate.columns import EMBEDDING, KEY, STATUS
+from curate.tables.digests import is_text
+from curate.tables.table import Table
+from curate.tables.where import Condition, parse_condition
+from scoring.errors import InputError
+
+SHA256, PHASH = "sha256", "phash"
+EMBEDDINGS = frozenset({EMBEDDING})
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Columns by name, and what is made of them.
+
+    Attributes:
+        exact: numbers in the column's own precision.
+        numbers: numbers as float64.
+        groups: single values of any type, whose rows belong together; null is one of them.
+        names: values as text, such as classes; null and empty text are none.
+        texts: text kept whole.
+        present: of which only counts whether there is a value.
+        conditions: pairs of an option, such as ``--where``, and the condition that was typed there.
+        representations: of sha256, phash, signature and embedding.
+        keys: whether rows are known by their keys: the digest and the hashes need them.
+        advice: what to do about a column without numbers; ends its message.
+    """
+
+    exact: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+    representations: frozenset[str] = frozenset()
+    keys: bool = True
+    advice: str = "name another column"
+
+    def parsed(self, schema: pa.Schema) -> list[Condition]:
+        """Return the conditions, parsed.
+
+        Raises:
+            InputError: naming the option, for one that cannot be understood.
+        """
+        return [parse_condition(text, schema, flag=flag) for flag, text in dict.fromkeys(self.conditions)]
+
+    def columns(self, table: Table) -> list[str]:
+        """Return the columns to read, each once, key first.
+
+        Raises:
+            InputError: for a column that the table lacks, one of the wrong type, or a condition that cannot be used.
+        """
+        names = [KEY] if self.keys else []
+        names += [STATUS] if STATUS in table.schema.names else []
+        names += [*sorted(self.representations), *self.exact, *self.numbers, *self.groups, *self.names]
+        names += [*self.texts, *self.present]
+        names += [name for condition in self.parsed(table.schema) for name in condition.columns]
+        names = list(dict.fromkeys(names))
+        if EMBEDDING in self.representations and EMBEDDING not in table.schema.names:
+            raise InputError(
+                f"{table.path} has no {EMBEDDING!r} column, which says how alike images are; score the images with "
+                "embeddings, or choose by a column with --strategy score --score COLUMN"
+            )
+        table.require(names)
+        self._check_types(table, names)
+        return names
+
+    def _check_types(self, table: Table, names: Iterable[str]) -> None:
+        for name in (*self.exact, *self.numbers):
+            if not is_number(table.schema.field(name).type):
+                _refuse(table, name, "numbers", f"{self.advice} (numbers: {', '.join(_numeric(table)) or 'none'})")
+        for name in self.groups:
+            if pa.types.is_nested(table.schema.field(name).type):
+                _refuse(table, name, "single values", "name another column")
+        for expected, columns in (
+            ("names or numbers", self.names),
+            ("text", [*self.texts, *({SHA256} & self.representations)]),
+        ):
+            for name in columns:
+                if not is_plain(table.schema.field(name).type):
+                    _refuse(table, name, expected, "name another column, or rename it")
+        if STATUS in names and not is_text(table.schema.field(STATUS).type):
+            _refuse(table, STATUS, "text", "rename it ('ok' or the kind of failure is written there)")
+        if PHASH in self.representations and not pa.types.is_integer(table.schema.field(PHASH).type):
+            _refuse(table, PHASH, "whole numbers", "score the images again")
+
+
+def _refuse(table: Table, name: str, expected: str, advice: str) -> None:
+    kind = table.schema.field(name).type
+    raise InputError(f"expected {expected} in column {name!r} of {table.path}, got {kind}; {advice}")
+
+
+def _numeric(table: Table) -> list[str]:
+    return [field.name for field in table.schema if is_number(field.type)]
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds numbers: whole, floating or decimal."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether values of an Arrow type can be read as text, which lists and bytes cannot."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return not (binary or pa.types.is_binary_view(kind) or pa.types.is_nested(kind))
