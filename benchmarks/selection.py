@@ -25,7 +25,8 @@ WIDTH, CLASSES = 512, 10
 OURS = """
 import json, sys, time, resource
 import numpy as np
-from curate.selectors import SELECTORS, Pool
+from curate.selectors.pool import Pool
+from curate.selectors.table import SELECTORS
 folder, name, budget = sys.argv[1], sys.argv[2], int(sys.argv[3])
 vectors = np.load(folder + "/vectors.npy")
 needs = SELECTORS[name].needs
@@ -73,7 +74,6 @@ PICKS = {  # selector -> picks
     "prob-cover": 1000,
     "pairwise": 1000,
     "determinantal": 1000,
-    "facility-location-stochastic": 1000,
     "mixed": 1000,
     "margin": 1000,
     "power": 1000,

@@ -109,7 +109,7 @@ def finders() -> str:
 
 def strategies() -> str:
     """Return every strategy of `curate select`: what it picks, what it needs, and its cost."""
-    from curate.selectors import SELECTORS
+    from curate.selectors.table import SELECTORS
 
     needs = {
         "vectors": "embeddings",

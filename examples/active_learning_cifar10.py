@@ -32,7 +32,9 @@ from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_ta
 
 from curate.policies.select.strategy import SAFE_GATE, guard
 from curate.report.chart import Curve, draw_chart, write_chart
-from curate.selectors import SELECTORS, Pool, Selection
+from curate.selectors.contract import Selector
+from curate.selectors.pool import Pool, Selection
+from curate.selectors.table import SELECTORS
 from curate.simulation.curves import Curves
 from curate.simulation.replay import Replay, replay
 
@@ -43,8 +45,6 @@ NOISY = {"worse": ("worse_label",), "random": ("random_label1", "random_label2",
 LEFT_OUT = {
     "rho-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
     "small-loss": "needs the labels of the rows it chooses from: examples/subset_training.py has it",
-    "jensen-shannon": "ranks as bald does",
-    "facility-location-stochastic": "facility-location, faster and a little worse",
     "determinantal": "looks at 8,192 rows and takes time with the square of the labels: minutes a round from 1,000 on",
     "score": "by a column; here as `score:COLUMN`, the least certain first",
 }
@@ -54,7 +54,7 @@ JUNK_STRATEGIES = ("random", "margin", "entropy", "auto")
 
 
 @dataclass(frozen=True)
-class Guarded:
+class Guarded(Selector):
     """A strategy that heeds quality: a gate, a discount, or both.
 
     Attributes:
@@ -81,7 +81,7 @@ class Guarded:
 
 
 @dataclass(frozen=True)
-class ByScore:
+class ByScore(Selector):
     """The rows that a column calls the least certain."""
 
     uncertainty: NDArray[np.float32]

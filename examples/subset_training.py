@@ -37,8 +37,10 @@ from study_results import Ledger, accuracy_table, against_table, curves_of
 from curate.columns import is_less_certain
 from curate.policies.select.strategy import SAFE_GATE, guard
 from curate.probes.linear import fit_linear_probe
-from curate.selectors import SELECTORS, Pool, Selector
 from curate.selectors.chance import StratifiedRandom
+from curate.selectors.contract import Selector
+from curate.selectors.pool import Pool
+from curate.selectors.table import SELECTORS
 from scoring.metrics import fit_linear
 
 SHARES = (0.01, 0.05, 0.1, 0.3)
@@ -48,11 +50,9 @@ HOLDOUT = 0.1  # rows that the holdout model learns from, as a share of the pool
 FIRST = 0.01  # rows that the model in training has seen
 LEFT_OUT = {
     "bald": "needs several models; margin is its like here",
-    "jensen-shannon": "ranks as bald does",
     "least-confidence": "between margin and entropy",
     "power": "margin, sampled",
     "score": "highest uncertainty; the other end is `keep-top`",
-    "facility-location-stochastic": "facility-location, faster and a little worse",
     "determinantal": "picks at most 8,192 rows, in time that grows with their square",
     "mixed": "its shortlist of ten times the budget is the whole pool",
 }

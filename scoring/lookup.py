@@ -1,7 +1,8 @@
 """Names that users type, looked up in a literal table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from typing import TypeVar
 
 from scoring.errors import InputError
@@ -21,6 +22,34 @@ def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
     if name in table:
         return table[name]
     raise InputError(f"unknown {kind} {name!r}{closest(name, table)} (known: {', '.join(sorted(table))})")
+
+
+class Lazy(Mapping[str, T]):
+    """A table whose entries are imported when they are looked up: its names cost nothing.
+
+    Args:
+        where: name -> ``"package.module:attribute"``; a line that is added later counts.
+
+    >>> Lazy({"join": "posixpath:join"})["join"]("a", "b")
+    'a/b'
+    """
+
+    def __init__(self, where: Mapping[str, str]) -> None:
+        self.where = where
+
+    def __getitem__(self, name: str) -> T:
+        module, _, attribute = self.where[name].partition(":")
+        entry: T = getattr(import_module(module), attribute)
+        return entry
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.where
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.where)
+
+    def __len__(self) -> int:
+        return len(self.where)
 
 
 def closest(name: str, known: Iterable[str]) -> str:

@@ -8,21 +8,14 @@ import typer
 from curate.commands import options
 from curate.commands.report import emit, printers, say
 from curate.counted import counted
+from curate.selectors.table import SELECTORS
 
 if TYPE_CHECKING:
     from curate.policies.select.policy import ChoiceResult
 
-# As in curate.selectors.SELECTORS, which help must not load; a test compares them.
-STRATEGIES = (
-    "auto, random, stratified, least-confidence, margin, entropy, bald, jensen-shannon, score, power, badge, k-means, "
-    "typiclust, prob-cover, herding, facility-location, facility-location-stochastic, k-center, determinantal, "
-    "pairwise, mixed, rho-loss, small-loss"
-)
-
-
 Budget = Annotated[str, options.shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT")]
 Out = Annotated[Path | None, options.shared("--out", ": the batch, such as batch.parquet")]
-Strategy = Annotated[str, options.shared("--strategy", f": {STRATEGIES}", metavar="NAME", show_default=True)]
+Strategy = Annotated[str, options.shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", show_default=True)]
 LabelledWhere = Annotated[
     str | None,
     typer.Option(

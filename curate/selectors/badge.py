@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import blocks, check
+from curate.selectors.contract import Selector, blocks, check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.scores import of
 
@@ -15,7 +15,7 @@ BLOCK = 16_384  # rows whose bound is computed at a time
 
 
 @dataclass(frozen=True)
-class Badge:
+class Badge(Selector):
     """k-means++ on the gradients of the last layer: uncertain rows that differ in class, or in kind.
 
     The gradient of a row with class probabilities p, likeliest class y and vector h, as if y were its label, is
@@ -32,9 +32,9 @@ class Badge:
     """
 
     needs: ClassVar[tuple[str, ...]] = ("vectors", "probabilities")
+    optional: ClassVar[tuple[str, ...]] = ("quality",)
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "O(K N (C + D)) time at most, in a pass of N x C a pick; O(N) memory beyond the arrays"
-    weighs_quality: ClassVar[bool] = True
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.scores import of
 from scoring.errors import InputError
@@ -16,7 +16,7 @@ SHARES = ("proportional", "equal")
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Selector):
     """Candidates in a random order.
 
     Gains are 1: every row counts the same.
@@ -34,7 +34,7 @@ class Random:
 
 
 @dataclass(frozen=True)
-class StratifiedRandom:
+class StratifiedRandom(Selector):
     """Candidates in a random order inside each class, the classes taking turns.
 
     With ``proportional`` every start of the picks has each class in its share of the candidates, within a row or so;
@@ -51,6 +51,7 @@ class StratifiedRandom:
     shares: str = "proportional"
 
     needs: ClassVar[tuple[str, ...]] = ("probabilities",)
+    optional: ClassVar[tuple[str, ...]] = ("labels",)
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "O(NC + N log N) time, O(N) memory"
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import members, spans, subset, unit
 from curate.selectors.graphs import graph_of_rows
 from curate.selectors.pool import Pool, Selection
@@ -41,7 +41,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class KMeans:
+class KMeans(Selector):
     """Pick the row nearest to each centroid of a k-means clustering; gains are the rows of the cluster.
 
     There are as many clusters as picks and labelled rows together, up to ``most_clusters``, so at least as many as
@@ -64,7 +64,7 @@ class KMeans:
         _check_clusters(self.most_clusters)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
 
@@ -80,7 +80,7 @@ class KMeans:
 
 
 @dataclass(frozen=True)
-class TypiClust:
+class TypiClust(Selector):
     """Pick the most typical row of each cluster; gains are typicalities. Made for the first labels.
 
     There are as many clusters as picks and labelled rows together, up to ``most_clusters``. The cluster with the fewest
@@ -95,6 +95,7 @@ class TypiClust:
 
     most_clusters: int = 500
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
+    uses_graph: ClassVar[bool] = True
     prefix: ClassVar[bool] = False
     cost: ClassVar[str] = "O(NkD + N n D), k = min(K + L, 500) clusters of n rows; 0.2 GB and 16 bytes a row"
 
@@ -102,7 +103,7 @@ class TypiClust:
         _check_clusters(self.most_clusters)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
         typical = np.zeros(len(clusters.rows))

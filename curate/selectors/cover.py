@@ -241,22 +241,3 @@ def greedy(cover: Cover, budget: int) -> tuple[NDArray[np.int64], NDArray[np.flo
         picks[position], gains[position] = cover.best()
         cover.take(int(picks[position]))
     return picks, gains
-
-
-def stochastic_greedy(
-    cover: Cover, open_rows: NDArray[np.int64], budget: int, epsilon: float, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Pick the best of a fresh sample of (M / budget) ln(1 / epsilon) rows, ``budget`` times.
-
-    In expectation at least 1 - 1/e - epsilon of the best value. Source: Mirzasoleiman et al. 2015, arXiv:1409.7938.
-    """
-    generator = np.random.default_rng(seed)
-    left = open_rows.copy()
-    size = int(np.ceil(len(left) / budget * np.log(1 / epsilon)))
-    picks, gains = np.empty(budget, np.int64), np.empty(budget)
-    for position in range(budget):
-        sample = np.sort(generator.choice(len(left), min(size, len(left)), replace=False))
-        picks[position], gains[position] = cover.best(left[sample])
-        cover.take(int(picks[position]))
-        left = np.delete(left, np.searchsorted(left, picks[position]))
-    return picks, gains

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import check_bandwidth, rbf, unit
 from curate.selectors.herding import worth
 from curate.selectors.pool import Pool, Selection
@@ -17,7 +17,7 @@ TINY = 1e-12  # a conditional variance below this is that of a copy
 
 
 @dataclass(frozen=True)
-class Determinantal:
+class Determinantal(Selector):
     """Pick the row that adds most to log det of diag(w) K diag(w), K the kernel of MaxHerding; gains are what it adds.
 
     w is what a row counts: 1 - margin where there are probabilities, times quality where given, else 1. Labelled rows
@@ -44,7 +44,7 @@ class Determinantal:
             raise InputError(f"shortlist must be at least 1, got {self.shortlist}")
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         if pool.vectors is None:
             raise ValueError("a pool that was checked has vectors")

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
-from curate.selectors.cover import Cover, DenseCover, SparseCover, greedy, stochastic_greedy
+from curate.selectors.contract import Selector, check
+from curate.selectors.cover import Cover, DenseCover, SparseCover, greedy
 from curate.selectors.geometry import members, unit
 from curate.selectors.graphs import check_neighbours, neighbours, not_looked_at
 from curate.selectors.pool import Pool, Selection
@@ -18,7 +18,7 @@ TRIAL_PICKS = 200
 
 
 @dataclass(frozen=True)
-class FacilityLocation:
+class FacilityLocation(Selector):
     """Pick the row that adds most to the mean cosine of a row to its most similar pick; negative cosines count as 0.
 
     Greedy, which reaches at least 1 - 1/e of the best there is. Up to ``exact_rows`` candidates and labelled rows all
@@ -31,61 +31,23 @@ class FacilityLocation:
     neighbours: int = 64
     exact_rows: int = 5_000
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
+    uses_graph: ClassVar[bool] = True
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = (
         "O(M^2 D), 0.2 GB up to 5,000 rows; beyond, the graph of 64 neighbours, N K to pick and 1.1 KB a row"
     )
 
     def __post_init__(self) -> None:
-        _check_facility(self.neighbours, self.exact_rows)
+        check_neighbours(self.neighbours)
+        if self.exact_rows < 1:
+            raise InputError(f"exact_rows must be at least 1, got {self.exact_rows}")
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         cover, rows, notes = _cover(pool, self.neighbours, self.exact_rows, budget, seed)
         picks, gains = greedy(cover, budget)
         return Selection(rows[picks], gains / len(rows), notes=notes)
-
-
-@dataclass(frozen=True)
-class StochasticFacilityLocation:
-    """Facility location where each pick is the best of a sample of (M / budget) ln(1 / epsilon) candidates.
-
-    In expectation at least 1 - 1/e - epsilon of the best there is: 0.01 costs one hundredth, where the 0.9 that other
-    packages take by default promises nothing. Otherwise as FacilityLocation. No prefix: the sample depends on the
-    budget.
-
-    Source: Mirzasoleiman et al. 2015, arXiv:1409.7938.
-    """
-
-    epsilon: float = 0.01
-    neighbours: int = 64
-    exact_rows: int = 5_000
-    needs: ClassVar[tuple[str, ...]] = ("vectors",)
-    prefix: ClassVar[bool] = False
-    cost: ClassVar[str] = "O(M^2 ln(1/epsilon)) to pick up to 5,000 rows; beyond, as facility-location"
-
-    def __post_init__(self) -> None:
-        _check_facility(self.neighbours, self.exact_rows)
-        if not 0 < self.epsilon < 1 - 1 / np.e:
-            raise InputError(
-                f"epsilon must be above 0 and below 0.632, where the bound of 1 - 1/e - epsilon says something,"
-                f" got {self.epsilon}"
-            )
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
-        check(pool, budget, self.needs)
-        cover, rows, notes = _cover(pool, self.neighbours, self.exact_rows, budget, seed)
-        places = np.flatnonzero(np.isin(rows, pool.candidates, assume_unique=True))
-        picks, gains = stochastic_greedy(cover, places, budget, self.epsilon, seed)
-        return Selection(rows[picks], gains / len(rows), notes=notes)
-
-
-def _check_facility(k: int, exact_rows: int) -> None:
-    check_neighbours(k)
-    if exact_rows < 1:
-        raise InputError(f"exact_rows must be at least 1, got {exact_rows}")
 
 
 def _cover(

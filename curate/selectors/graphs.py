@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.geometry import members, subset
-from curate.selectors.mixed import Mixed
 from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 MOST = 64  # neighbours that a graph holds at most
 LOST = 0.75  # share of the neighbours that may be missing; where more are, another graph is computed
-USERS = ("prob-cover", "facility-location", "facility-location-stochastic", "pairwise", "typiclust")
 
 
 def check_neighbours(k: int) -> None:
@@ -41,15 +39,9 @@ class Neighboured(Pool):
     graph: "Graph | None" = None
 
 
-def uses_graph(strategy: str, selector: object) -> bool:
-    """Return whether a strategy can go by a graph of neighbours that is brought along."""
-    return strategy in USERS or (isinstance(selector, Mixed) and bool({selector.score, selector.coverage} & set(USERS)))
-
-
 def computes_graph(selector: object, n_rows: int) -> bool:
     """Return whether a selector computes the graph of a pool of so many rows where none is brought along."""
-    inner = getattr(selector, "selector", selector)  # inside a gate
-    return hasattr(inner, "neighbours") and n_rows > getattr(inner, "exact_rows", 0)
+    return hasattr(selector, "neighbours") and n_rows > getattr(selector, "exact_rows", 0)
 
 
 def with_graph(pool: Pool, graph: "Graph") -> Neighboured:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.cover import ONE, DenseCover, greedy, to_fixed
 from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
 from curate.selectors.pool import Pool, Selection
@@ -18,7 +18,7 @@ STAGE = 1000  # picks between two drawings of references, when not all rows are 
 
 
 @dataclass(frozen=True)
-class MaxHerding:
+class MaxHerding(Selector):
     """Cover every row: repeatedly pick the row that adds most to the mean similarity of a row to its nearest pick.
 
     max over S of mean_x max_{y in S or labelled} exp(-|x - y|^2 / (2 bandwidth^2)), greedily; on unit rows with the
@@ -71,6 +71,8 @@ class Auto(MaxHerding):
     Source: Bae et al. 2024, arXiv:2412.20644 (Uncertainty Herding). Their radius shrinks with the number labelled; ours
     stays, which is as good on the digits and has no parameter to go wrong.
     """
+
+    optional: ClassVar[tuple[str, ...]] = ("probabilities", "quality")
 
     def weights(self, pool: Pool) -> NDArray[np.float32]:
         """Return what covering each candidate counts, shape (M,): ``worth``."""

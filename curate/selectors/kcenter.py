@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import spans, unit
 from curate.selectors.pool import Pool, Selection
 
@@ -18,7 +18,7 @@ TIE = 1e-12  # distances in float64 nearer than this, relative to the greater, a
 
 
 @dataclass(frozen=True)
-class KCenter:
+class KCenter(Selector):
     """Pick the row whose nearest pick is farthest; gains are those distances. It seeks outliers.
 
     What it minimises is the distance of the worst served row, so junk that resembles nothing comes first: below random
@@ -41,7 +41,7 @@ class KCenter:
     cost: ClassVar[str] = "O(NKD) at worst, far less where old distances rule rows out; 40 bytes a row and 20 MB"
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         if pool.vectors is None:
             raise ValueError("a pool that was checked has vectors")

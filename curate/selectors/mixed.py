@@ -7,12 +7,12 @@ import numpy as np
 
 from curate.selectors.contract import Selector, check
 from curate.selectors.pool import Pool, Selection
+from curate.selectors.table import selector_named
 from scoring.errors import InputError
-from scoring.lookup import lookup
 
 
 @dataclass(frozen=True)
-class Mixed:
+class Mixed(Selector):
     """Take the best ``factor`` times budget candidates by one strategy, and pick among them by another.
 
     With margin and k-means it is the usual cure for a batch of the most uncertain rows that all look alike. Gains are
@@ -26,6 +26,7 @@ class Mixed:
     coverage: str = "k-means"
     factor: float = 10.0
     needs: ClassVar[tuple[str, ...]] = ("probabilities", "vectors")
+    optional: ClassVar[tuple[str, ...]] = ("uncertainty",)  # with score="score"
     prefix: ClassVar[bool] = False
     cost: ClassVar[str] = "that of the score, and that of the coverage with N = 10 K candidates"
 
@@ -34,17 +35,16 @@ class Mixed:
             raise InputError(f"the factor must be at least 1, candidates in the shortlist a pick, got {self.factor}")
         scored, covered = self._strategies()
         object.__setattr__(self, "needs", tuple(dict.fromkeys((*scored.needs, *covered.needs))))
+        object.__setattr__(self, "uses_graph", scored.uses_graph or covered.uses_graph)
 
     def _strategies(self) -> tuple[Selector, Selector]:
-        from curate.selectors import SELECTORS
-
         for name in (self.score, self.coverage):
             if name == "mixed":
                 raise InputError("a mixed strategy is made of two others, got 'mixed' as one of them")
-        return lookup(SELECTORS, self.score, kind="strategy")(), lookup(SELECTORS, self.coverage, kind="strategy")()
+        return selector_named(self.score)(), selector_named(self.coverage)()
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         scored, covered = self._strategies()
         ranked = scored(pool, min(len(pool.candidates), int(np.ceil(self.factor * budget))), seed=seed)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import HOW_TO_GET, Selector, check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.power import PowerSampling
-from curate.selectors.ranked import HighestScore
+from curate.selectors.ranked import HighestScore, Ranked
 from curate.selectors.scores import SCORES, of
 from scoring.errors import InputError
 from scoring.metrics.ranking import ranks
@@ -88,36 +88,13 @@ def discount(pool: Pool, score: str, *, form: str = "product", weight: float = 1
     return replace(pool, uncertainty=uncertainty)
 
 
-@dataclass(frozen=True)
-class Gated:
-    """Any selector on the candidates that pass a gate of quality."""
-
-    selector: Selector
-    least: float
-
-    needs: ClassVar[tuple[str, ...]] = ("quality",)
-    prefix: ClassVar[bool] = False
-    cost: ClassVar[str] = "that of the selector, and O(N log N) time"
-
-    def __post_init__(self) -> None:
-        _take_after(self, self.selector)
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        check(pool, budget, self.needs)
-        left = gate(pool, self.least)
-        if budget > len(left.candidates):
-            raise InputError(
-                f"the budget must be at most the {len(left.candidates)} of {len(pool.candidates)} candidates that pass"
-                f" the gate at {self.least:g}, got {budget}; lower the gate or the budget"
-            )
-        found = self.selector(left, budget, seed=seed)
-        gone = len(pool.candidates) - len(left.candidates)
-        return replace(found, notes=(*found.notes, f"the gate at {self.least:g} left out {gone} candidates"))
+def has_score(selector: Selector) -> bool:
+    """Return whether a selector ranks, or samples, by one score, which a discount can change."""
+    return isinstance(selector, Ranked | PowerSampling)
 
 
 @dataclass(frozen=True)
-class Discounted:
+class Discounted(Selector):
     """A selector that ranks, or samples, by a score, with that score discounted by quality.
 
     Its notes say how many picks the score alone and quality alone would have made: the price of the discount.
@@ -137,12 +114,13 @@ class Discounted:
     cost: ClassVar[str] = "three times that of the selector, and O(N log N) time"
 
     def __post_init__(self) -> None:
-        if getattr(self.selector, "score", None) not in SCORES:
+        if not has_score(self.selector):
             raise InputError(
                 "only a strategy that ranks by a score can be discounted by rank"
                 f" (margin, entropy, power, ...), got {type(self.selector).__name__}; use the gate"
             )
-        _take_after(self, self.selector)
+        object.__setattr__(self, "needs", (*self.selector.needs, "quality"))
+        object.__setattr__(self, "prefix", self.selector.prefix)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
@@ -163,12 +141,6 @@ class Discounted:
         shared = [int(np.isin(found.rows, rows).sum()) for rows in alone]
         note = f"of {budget} picks, {shared[0]} are those of {score} alone and {shared[1]} those of quality alone"
         return replace(found, parts=parts, notes=(*found.notes, note))
-
-
-def _take_after(wrapper: Selector, inner: Selector) -> None:
-    """Give a wrapper the needs and the promise of what it wraps."""
-    object.__setattr__(wrapper, "needs", (*inner.needs, "quality"))
-    object.__setattr__(wrapper, "prefix", inner.prefix)
 
 
 def _check_quality(pool: Pool) -> None:

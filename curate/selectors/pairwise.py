@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.cover import by_server
 from curate.selectors.geometry import spans
 from curate.selectors.graphs import check_neighbours, neighbours
@@ -18,7 +18,7 @@ BLOCK = 65_536  # rows, or entries, that are looked at in one go
 
 
 @dataclass(frozen=True)
-class Pairwise:
+class Pairwise(Selector):
     """Pick the row that adds most to alpha * (worth of picks) - (1 - alpha) * (cosines of neighbours both picked).
 
     Worth is the rank of the pool's uncertainty in (0, 1] where given, else 1 - margin where there are probabilities,
@@ -32,6 +32,8 @@ class Pairwise:
     alpha: float = 0.9
     neighbours: int = 10
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
+    optional: ClassVar[tuple[str, ...]] = ("uncertainty", "probabilities", "quality")
+    uses_graph: ClassVar[bool] = True
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "the graph of 10 neighbours, then O(N K) and 0.6 KB a row"
 
@@ -41,7 +43,7 @@ class Pairwise:
         check_neighbours(self.neighbours)
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         rows = np.sort(np.concatenate([pool.candidates, pool.labelled]))
         start, other, cosine, notes = edges(pool, self.neighbours, seed)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.scores import SCORES
 from scoring.errors import InputError
@@ -17,7 +17,7 @@ FORMS = ("power", "softmax", "rank")
 
 
 @dataclass(frozen=True)
-class PowerSampling:
+class PowerSampling(Selector):
     """Draws rows without putting them back, with chances that grow with a score.
 
     The chance of a row with score s is proportional to s^(1/T) for "power", exp(s/T) for "softmax" and r^(-1/T) for
@@ -38,6 +38,7 @@ class PowerSampling:
     form: str = "power"
 
     needs: ClassVar[tuple[str, ...]] = ("probabilities",)
+    optional: ClassVar[tuple[str, ...]] = ("uncertainty",)  # with score="score"
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "that of the score, and O(N log N) time, O(N) memory"
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.cover import SparseCover, greedy
 from curate.selectors.geometry import members, spans, squared_distances, subset, unit
 from curate.selectors.graphs import check_neighbours, neighbours, not_looked_at
@@ -18,7 +18,7 @@ CLOSE = 1e-6  # squared distances that are no further beyond the radius's lie on
 
 
 @dataclass(frozen=True)
-class ProbCover:
+class ProbCover(Selector):
     """Pick the row whose ball holds most rows that no ball holds yet; gains are their share of all.
 
     The radius is a distance between unit rows. Without one it is the largest at which ``purity`` of the balls hold one
@@ -36,6 +36,8 @@ class ProbCover:
     neighbours: int = 64
     exact_rows: int = 5_000
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
+    optional: ClassVar[tuple[str, ...]] = ("probabilities", "labels")
+    uses_graph: ClassVar[bool] = True
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = (
         "O(M^2 D) up to 5,000 rows, at most 0.3 GB; beyond, the graph of 64 neighbours, N K to pick and 1.2 KB a row"
@@ -51,7 +53,7 @@ class ProbCover:
             raise InputError(f"exact_rows must be at least 1, got {self.exact_rows}")
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows."""
+        """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         if pool.vectors is None:
             raise ValueError("a pool that was checked has vectors")

@@ -5,50 +5,42 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.scores import SCORES
 
 
-def take_best(score: str, pool: Pool, budget: int) -> Selection:
-    """Pick the candidates with the highest score, the highest first; ties go to the lower row.
-
-    Args:
-        score: a name of ``SCORES``.
-        pool: the rows.
-        budget: picks.
-
-    Returns:
-        Gains are the scores, in their own unit.
-
-    Raises:
-        InputError: as ``check``.
-    """
-    check(pool, budget, SCORES[score].needs)
-    values = SCORES[score].compute(pool)[pool.candidates]
-    order = np.argsort(-values, kind="stable")[:budget]
-    return Selection(pool.candidates[order], values[order])
-
-
 @dataclass(frozen=True)
-class LeastConfidence:
+class Ranked(Selector):
+    """The candidates with the highest score, the highest first; ties go to the lower row. Gains are the scores.
+
+    Attributes:
+        score: a name of ``SCORES``; each score has its own class.
+    """
+
+    score: ClassVar[str]
+    prefix: ClassVar[bool] = True
+    cost: ClassVar[str] = "O(NC + N log N) time, O(N) memory"
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows, as every ``Selector`` does."""
+        check(pool, budget, self.needs)
+        values = SCORES[self.score].compute(pool)[pool.candidates]
+        order = np.argsort(-values, kind="stable")[:budget]
+        return Selection(pool.candidates[order], values[order])
+
+
+class LeastConfidence(Ranked):
     """The rows whose likeliest class is the least likely: 1 - p1.
 
     Source: Settles 2009, "Active Learning Literature Survey", sec. 3.1.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("probabilities",)
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(NC + N log N) time, O(N) memory"
-    score: ClassVar[str] = "least-confidence"
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        return take_best(self.score, pool, budget)
+    needs = ("probabilities",)
+    score = "least-confidence"
 
 
-@dataclass(frozen=True)
-class Margin:
+class Margin(Ranked):
     """The rows whose two likeliest classes are closest: 1 - (p1 - p2).
 
     The safe choice once there are many labels; with few, what it ranks by is noise. Buys ambiguous images: gate or
@@ -57,86 +49,43 @@ class Margin:
     Source: Settles 2009, sec. 3.1.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("probabilities",)
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(NC + N log N) time, O(N) memory"
-    score: ClassVar[str] = "margin"
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        return take_best(self.score, pool, budget)
+    needs = ("probabilities",)
+    score = "margin"
 
 
-@dataclass(frozen=True)
-class Entropy:
+class Entropy(Ranked):
     """The rows with the highest entropy of the predicted classes; below random while labels are few.
 
     Source: Settles 2009, sec. 3.1.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("probabilities",)
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(NC + N log N) time, O(N) memory"
-    score: ClassVar[str] = "entropy"
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        return take_best(self.score, pool, budget)
+    needs = ("probabilities",)
+    score = "entropy"
 
 
-@dataclass(frozen=True)
-class Bald:
+class Bald(Ranked):
     """The rows whose label would tell most about the model, by the disagreement of several models.
 
     Source: Houlsby et al. 2011, arXiv:1112.5745, eq. 2.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("draws",)
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(MNC + N log N) time for M models, O(NC) memory"
-    score: ClassVar[str] = "bald"
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        return take_best(self.score, pool, budget)
+    needs = ("draws",)
+    cost = "O(MNC + N log N) time for M models, O(NC) memory"
+    score = "bald"
 
 
-@dataclass(frozen=True)
-class JensenShannon:
-    """BALD as a share of the most that M models can disagree, in [0, 1]: comparable between numbers of models.
-
-    Source: Lin 1991, eq. 5.1, with equal weights.
-    """
-
-    needs: ClassVar[tuple[str, ...]] = ("draws",)
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(MNC + N log N) time for M models, O(N) memory"
-    score: ClassVar[str] = "jensen-shannon"
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        return take_best(self.score, pool, budget)
-
-
-@dataclass(frozen=True)
-class HighestScore:
+class HighestScore(Ranked):
     """The rows with the highest value of a score column, kappa or unc, in the direction that the caller gave it.
 
     High uncertainty of a pretrained model is mostly bad quality: it is a gate or a discount, seldom a reason to label.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("uncertainty",)
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(N log N) time, O(N) memory"
-    score: ClassVar[str] = "score"
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        return take_best(self.score, pool, budget)
+    needs = ("uncertainty",)
+    cost = "O(N log N) time, O(N) memory"
+    score = "score"
 
 
-@dataclass(frozen=True)
-class RhoLoss:
+class RhoLoss(Ranked):
     """Of rows that have labels, those that are learnable and not yet learnt: loss - holdout loss.
 
     For choosing what to train on, never what to label: its candidates carry labels.
@@ -144,11 +93,6 @@ class RhoLoss:
     Source: Mindermann et al. 2022, arXiv:2206.07137, eq. 3.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("loss", "holdout_loss")
-    prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(N log N) time, O(N) memory"
-    score: ClassVar[str] = "rho-loss"
-
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows, as every ``Selector`` does."""
-        return take_best(self.score, pool, budget)
+    needs = ("loss", "holdout_loss")
+    cost = "O(N log N) time, O(N) memory"
+    score = "rho-loss"

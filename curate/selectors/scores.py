@@ -113,36 +113,6 @@ def bald(draws: NDArray) -> Floats:
     return np.maximum(entropy(mean / len(draws)) - inner / len(draws), 0.0)
 
 
-def jensen_shannon(draws: NDArray) -> Floats:
-    """Return the mean KL divergence of the draws from their mean, as a share of ln M, the most that M draws can have.
-
-    It is BALD in another form: with equal weights both are the same number but for the unit, and both rank alike.
-    Summed as divergences, none of which is negative, it keeps small values that the difference of two entropies loses.
-
-    Args:
-        draws: probabilities by M models, shape (M, N, C); one model alone disagrees with nobody, and gives 0.
-
-    Returns:
-        Shape (N,), in [0, 1].
-
-    Source: Lin 1991, "Divergence measures based on the Shannon entropy", eq. 5.1, with equal weights.
-
-    >>> jensen_shannon(np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])).tolist()
-    [1.0, 0.0]
-    """
-    n_draws = len(draws)
-    found = np.zeros(draws.shape[1])
-    if n_draws == 1:
-        return found
-    for start, block in blocks(draws[0]):
-        stop = start + len(block)
-        p = draws[:, start:stop].astype(np.float64)  # (M, B, C)
-        p /= p.sum(2, keepdims=True)
-        ratio = np.divide(p, p.mean(0), out=np.ones_like(p), where=p > 0)
-        found[start:stop] = (p * np.log(ratio)).sum((0, 2)) / n_draws
-    return np.clip(found / np.log(n_draws), 0.0, 1.0)
-
-
 def rho_loss(loss: NDArray, holdout_loss: NDArray) -> Floats:
     """Return the loss that training can still take away: loss - holdout loss; higher is picked first.
 
@@ -173,7 +143,6 @@ SCORES: dict[str, Score] = {  # to add a score, add a line
     "margin": Score(("probabilities",), lambda pool: margin(of(pool, "probabilities"))),
     "entropy": Score(("probabilities",), lambda pool: entropy(of(pool, "probabilities"))),
     "bald": Score(("draws",), lambda pool: bald(of(pool, "draws"))),
-    "jensen-shannon": Score(("draws",), lambda pool: jensen_shannon(of(pool, "draws"))),
     "score": Score(("uncertainty",), lambda pool: of(pool, "uncertainty").astype(np.float64)),
     "rho-loss": Score(("loss", "holdout_loss"), lambda pool: rho_loss(of(pool, "loss"), of(pool, "holdout_loss"))),
 }

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.selectors.chance import labelled_in, turn_in_class
-from curate.selectors.contract import check
+from curate.selectors.contract import Selector, check
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.scores import of
 from scoring.errors import InputError
@@ -17,7 +17,7 @@ LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
 
 
 @dataclass(frozen=True)
-class SmallLoss:
+class SmallLoss(Selector):
     """Of rows with labels that may be wrong, at random by class among those that a model of other rows bears out.
 
     In each given class the ``share`` of the candidates with the smallest holdout loss is trusted, rounded up; ties go

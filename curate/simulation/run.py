@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
-from curate.selectors import Selector
+from curate.selectors.contract import Selector
 from curate.simulation.curves import Curves, Lift, lift
 from curate.simulation.replay import Replay, compare
 from curate.tables.needs import EMBEDDINGS, Needs

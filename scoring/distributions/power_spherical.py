@@ -111,19 +111,6 @@ def mean_cosine(kappa: Tensor, dim: int) -> Tensor:
     return (a - b) / (a + b)
 
 
-def optimal_kappa(cosine: Tensor, dim: int) -> Tensor:
-    """Return the first-order maximiser of ``log_prob`` in kappa for a fixed cosine: (M-1) c / (1-c) + 1/2.
-
-    It is what a perfect kappa head would say of a prediction that always meets its target at ``cosine``.
-
-    Args:
-        cosine: mu.z in (-1, 1); at or below 0 the maximum is near kappa = 0 and 0 is returned.
-        dim: M >= 2.
-    """
-    cosine = cosine.double()
-    return torch.where(cosine > 0, (dim - 1) * cosine / (1 - cosine) + 0.5, 0.0)
-
-
 def sample(mu: Tensor, kappa: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw one unit vector for every row.
 

@@ -13,7 +13,8 @@ from curate.policies.select.prepare import Ready, prepare
 from curate.policies.select.request import Request
 from curate.policies.select.words import EXCLUDED, GATED, LABELLED, MISSING, NOT_PICKED, NOT_SCORED, PICKED, Verdict
 from curate.probes.chances import Labelled, codes_of
-from curate.selectors.graphs import USERS, uses_graph, with_graph
+from curate.selectors.graphs import with_graph
+from curate.selectors.table import SELECTORS
 from curate.tables.amount import Amount
 from curate.tables.graph import Stored, stored_graph
 from curate.tables.known import Known, read_known, refuse_strangers
@@ -85,8 +86,9 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
         InputError: for a column, key, label or budget that cannot be used.
     """
     signals = request.signals(table)
-    if request.graph and not uses_graph(request.strategy, request.plan.selector()):
-        raise InputError(f"--graph is for the strategies {', '.join(USERS)}; {request.strategy} looks at none")
+    if request.graph and not request.plan.selector().uses_graph:
+        users = ", ".join(name for name, kind in SELECTORS.items() if kind.uses_graph)
+        raise InputError(f"--graph is for the strategies {users}; {request.strategy} looks at none")
     known = read_known(request.labelled, request.label) if request.labelled else None
     left_out = read_known(request.exclude, labels=False) if request.exclude else None
     has_own = known is not None and known.labels is not None

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors import Pool, Selection, Selector
+from curate.selectors.contract import Selector
 from curate.selectors.geometry import members
+from curate.selectors.pool import Pool, Selection
 from curate.tables.digests import tie_breaks
 
 MEETINGS = 5_000_000  # groups times labelled rows, up to which every group sees all of them

@@ -10,7 +10,8 @@ from curate.counted import counted
 from curate.policies.select.gaps import first_too_near
 from curate.policies.select.groups import group_order, pick_in_groups, water_fill
 from curate.policies.select.strategy import SAFE_GATE, can_discount, guard, make_selector
-from curate.selectors import Pool, Selector
+from curate.selectors.contract import Selector
+from curate.selectors.pool import Pool
 from curate.tables.amount import Amount
 from scoring.errors import InputError
 
@@ -133,7 +134,7 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
     quotas = _quotas(plan, amount, by_group, n)
     asked = sum(quotas.values())
     _check_budget(asked, n)
-    discount = plan.discount or (plan.noise_guard and can_discount(plan.strategy, selector))
+    discount = plan.discount or (plan.noise_guard and can_discount(selector))
     least = plan.gate or (SAFE_GATE if plan.noise_guard else 0.0)
     before = pool.candidates
     pool, selector, notes = guard(pool, plan.strategy, selector, least=least, discount=discount)

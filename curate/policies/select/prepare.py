@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.select.plan import Groups, Plan
-from curate.policies.select.strategy import HEEDS
 from curate.probes.chances import CHANCES, Labelled, told, with_chances
-from curate.selectors import HOW_TO_GET, Pool, Selector
+from curate.selectors.contract import HOW_TO_GET, Selector
 from curate.selectors.mixing import rank_share
+from curate.selectors.pool import Pool
 from curate.tables.rows import Rows
 from curate.tables.signals import Signals
 from curate.tables.vectors import ODD, rows_of
@@ -137,12 +137,13 @@ def _modelled(
         judged: column of the classes whose rows get a loss, each of models of other rows; or None.
         excluded: rows of the pool that are not learned from there, shape (M,) bool.
     """
-    wanted = CHANCES & set(plan.selector().needs)
+    selector = plan.selector()
+    wanted = CHANCES & set(selector.needs)
     if judged is not None and pool.labels is not None:
         from curate.probes.out_of_fold import with_own_losses
 
         return with_own_losses(pool, labelled, judged, excluded)
-    if pool.vectors is None or not (wanted or plan.strategy in HEEDS):
+    if pool.vectors is None or not (wanted or "probabilities" in selector.optional):
         return pool, {}, []
     pool, model = with_chances(pool, labelled, seed=plan.seed, draws="draws" in wanted)
     if wanted and not model:

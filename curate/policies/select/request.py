@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from curate.policies.select.plan import BALANCE, PER, Plan
 from curate.policies.select.prepare import needs_vectors
+from curate.policies.select.strategy import strategies_with
 from curate.tables.known import LABEL
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.signals import Signal, Signals, quality_signal, signal
@@ -14,7 +15,6 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 RULE = "select"
-SCORED = ("power", "mixed", "pairwise")  # strategies that can go by a score column and need not
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,11 @@ class Request:
         Raises:
             InputError: for a column that is missing, of no known direction, or of no use to the strategy.
         """
-        needs = self.plan.selector().needs
-        if self.score and "uncertainty" not in needs and self.strategy not in SCORED:
-            raise InputError(f"--score is for the strategies score, {', '.join(SCORED)}; {self.strategy} has its own")
+        selector = self.plan.selector()
+        needs = selector.needs
+        if self.score and "uncertainty" not in (*needs, *selector.optional):
+            known = strategies_with("uncertainty")
+            raise InputError(f"--score is for the strategies score, {known}; {self.strategy} has its own")
         if self.loss and "loss" not in needs:
             raise InputError(f"--loss is for the strategy rho-loss, got {self.strategy}; leave it out")
         if self.holdout_loss and "holdout_loss" not in needs:

@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
-from curate.selectors import SELECTORS, Pool, Selector
-from curate.selectors.mixing import Discounted, gate
-from curate.selectors.scores import SCORES
+from curate.selectors.contract import Selector
+from curate.selectors.mixing import Discounted, gate, has_score
+from curate.selectors.pool import Pool
+from curate.selectors.table import SELECTORS, selector_named
 from scoring.errors import InputError
-from scoring.lookup import lookup
 from scoring.settings import with_settings
 
-WEIGHS = ("auto", "pairwise", "badge")  # strategies in which a row counts its quality
-HEEDS = ("auto", "pairwise", "prob-cover")  # strategies that use class probabilities where there are any
 SAFE_GATE = 0.2  # of the noise guard
 
 
@@ -25,8 +23,7 @@ def make_selector(name: str, settings: Mapping[str, object] | None = None) -> Se
     Raises:
         InputError: for an unknown strategy or parameter, or a value that is not of its type or range.
     """
-    kind: type[Selector] = lookup(SELECTORS, name, kind="strategy")
-    return with_settings(kind, settings, name=name, what="strategy")
+    return with_settings(selector_named(name), settings, name=name, what="strategy")
 
 
 def settings_of(selector: Selector) -> dict[str, object]:
@@ -34,9 +31,14 @@ def settings_of(selector: Selector) -> dict[str, object]:
     return {field.name: getattr(selector, field.name) for field in fields(selector)}  # type: ignore[arg-type]
 
 
-def can_discount(name: str, selector: Selector) -> bool:
+def can_discount(selector: Selector) -> bool:
     """Return whether quality can lower the rank or the weight of a strategy's rows."""
-    return name in WEIGHS or (name != "mixed" and getattr(selector, "score", None) in SCORES)
+    return "quality" in selector.optional or has_score(selector)
+
+
+def strategies_with(field: str) -> str:
+    """Return the names of the strategies that go by a field of a pool where it is there, separated by commas."""
+    return ", ".join(name for name, kind in SELECTORS.items() if field in kind.optional)
 
 
 def guard(
@@ -64,9 +66,9 @@ def guard(
         notes.append(f"the gate at {least:g} left out {before - len(pool.candidates):,} of {before:,} candidates")
     if not discount:
         return replace(pool, quality=None), selector, notes
-    if not can_discount(name, selector):
+    if not can_discount(selector):
         raise InputError(
             "--discount works with strategies that rank by a score (margin, entropy, power, ...) or weigh rows "
-            f"({', '.join(WEIGHS)}), got {name}; use --gate"
+            f"({strategies_with('quality')}), got {name}; use --gate"
         )
-    return pool, selector if name in WEIGHS else Discounted(selector), notes
+    return pool, selector if "quality" in selector.optional else Discounted(selector), notes

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from curate.rounds.files.folder import Folder
 from curate.rounds.files.sealed import ChangedError, sha256_of
-from curate.selectors import Pool
 from curate.selectors.graphs import with_graph
+from curate.selectors.pool import Pool
 from curate.tables.graph import Stored, computed_graph, stored_graph
 from curate.tables.graph_file import AGAIN
 from scoring.search.graph import Graph

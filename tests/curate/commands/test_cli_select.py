@@ -2,19 +2,22 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import typer
 from choosing import csv, table
 from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.commands.select import STRATEGIES
-from curate.selectors import SELECTORS
+from curate.selectors.table import SELECTORS, WHERE
 
+ROOT = Path(__file__).parents[3]
 LABELLED = ["--labelled-where", "key like 'img/00%'"]
 MORE = {
     "score": ["--score", "unc_losspred"],
@@ -37,7 +40,6 @@ def keys(path):
 
 
 def test_help_names_every_strategy_and_loads_no_torch():
-    assert [name.strip() for name in STRATEGIES.split(",")] == list(SELECTORS)
     code = (
         "import sys; from typer.testing import CliRunner; from curate.cli import app\n"
         "result = CliRunner().invoke(app, ['select', '--help']); print(result.output)\n"
@@ -45,7 +47,71 @@ def test_help_names_every_strategy_and_loads_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("[]")
-    assert "typiclust" in done.stdout
+    assert ",".join(SELECTORS) in "".join(done.stdout.split())
+
+
+OUTSIDE = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from curate.selectors.contract import Selector, check
+from curate.selectors.pool import Selection
+
+
+@dataclass(frozen=True)
+class Every(Selector):
+    \"\"\"Every ``step``-th row, from the first.\"\"\"
+
+    step: int = 2
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    prefix: ClassVar[bool] = True
+    cost: ClassVar[str] = "O(N) time"
+
+    def __call__(self, pool, budget, *, seed=0):
+        check(pool, budget, self.needs)
+        return Selection(pool.candidates[:: self.step][:budget], np.ones(budget))
+"""
+
+
+def test_a_selector_from_outside_is_one_file_and_one_line(scores, monkeypatch):
+    (scores.parent / "outside.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(str(scores.parent))
+    monkeypatch.setitem(WHERE, "every", "outside:Every")
+    result = run("s.parquet", "-b", 8, "--strategy", "every", "--set", "step=3", "-o", "b.parquet")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"picked +8 +every", result.stderr)
+    assert CliRunner().invoke(app, ["verify", "b.receipt.json"]).exit_code == 0
+    parts = ["--set", "score=every", "--set", "coverage=random"]
+    mixed = run("s.parquet", "-b", 4, "--strategy", "mixed", *parts, "--dry-run")
+    assert mixed.exit_code == 0, mixed.output
+    assert "did you mean 'every'" in run("s.parquet", "-b", 8, "--strategy", "evry", "--dry-run").stderr
+    anew = typer.Typer()
+    anew.command()(runpy.run_path(str(ROOT / "curate/commands/select.py"))["run"])
+    assert "every." in CliRunner().invoke(anew, ["--help"]).output
+    tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
+    assert "| `every` | Every `step`-th row, from the first |  | yes | O(N) time |" in tables["strategies"]()
+
+
+@pytest.mark.parametrize(
+    ("gone", "instead"), [("jensen-shannon", "bald"), ("facility-location-stochastic", "facility-location")]
+)
+def test_a_strategy_that_was_removed_is_one_line_that_names_what_to_take(scores, gone, instead):
+    done = run("s.parquet", "-b", 8, "--strategy", instead, *LABELLED, "-o", "b.parquet")
+    assert done.exit_code == 0, done.output
+    receipt = scores.parent / "b.receipt.json"
+    receipt.write_text(receipt.read_text().replace(f'"strategy": "{instead}"', f'"strategy": "{gone}"'))
+    part = ["--strategy", "mixed", "--set", f"score={gone}"]
+    for result in (
+        CliRunner().invoke(app, ["verify", "b.receipt.json"]),
+        run("s.parquet", "-b", 8, "--strategy", gone, "--dry-run"),
+        run("s.parquet", "-b", 8, *part, *LABELLED, "--dry-run"),
+    ):
+        assert result.exit_code == 1
+        assert f"{gone!r} has been removed; take {instead!r}" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("name", SELECTORS)

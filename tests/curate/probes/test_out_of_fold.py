@@ -15,7 +15,8 @@ from curate.policies.verify import verify
 from curate.probes import out_of_fold
 from curate.probes.chances import Labelled
 from curate.probes.linear import spread_of
-from curate.selectors import SELECTORS, Pool
+from curate.selectors.pool import Pool
+from curate.selectors.table import SELECTORS
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.metrics import spread_folds

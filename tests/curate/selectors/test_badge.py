@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from curate.selectors import Pool
 from curate.selectors.badge import Badge, _draw, _Gradients
+from curate.selectors.pool import Pool
 
 
 def gradients_of(pool):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from curate.selectors import Pool
 from curate.selectors.chance import Random, StratifiedRandom
+from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from coverage_pools import small_pool
 
-from curate.selectors import Pool, typicality
+from curate.selectors import typicality
 from curate.selectors.clusters import KMeans, TypiClust, cluster
 from curate.selectors.graphs import with_graph
+from curate.selectors.pool import Pool
 from curate.selectors.typicality import Typicality
 from scoring.errors import InputError
 from scoring.search.graph import Graph, knn_graph

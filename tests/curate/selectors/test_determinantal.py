@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool
 from curate.selectors.determinantal import Determinantal
+from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from replayed import digits
 
-from curate.selectors import SELECTORS
+from curate.selectors.table import SELECTORS
 from curate.simulation.curves import lift
 from curate.simulation.replay import replay
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from curate.selectors import SELECTORS
 from curate.selectors.kcenter import KCenter
+from curate.selectors.table import SELECTORS
 from curate.simulation.replay import Replay, replay
 
 pytestmark = pytest.mark.study

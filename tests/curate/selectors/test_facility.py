@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool, cover
+from curate.selectors import cover
 from curate.selectors.cover import SparseCover, greedy
-from curate.selectors.facility import FacilityLocation, StochasticFacilityLocation
+from curate.selectors.facility import FacilityLocation
+from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
 
@@ -67,24 +68,6 @@ def test_the_sparse_form_loses_little_and_says_how_much():
     sparse = similarity[:, found.rows].max(1).sum()
     assert sparse > 0.97 * dense
     assert f"reaches {sparse / dense:.2%} of what" in found.notes[-1]
-
-
-def test_the_stochastic_form_is_near_the_lazy_one_and_far_above_random():
-    pool, rows = small_pool(3, n=400, width=12, copies=False)
-    similarity = cosines(rows)[np.concatenate([pool.candidates, pool.labelled])]
-    lazy, fast = FacilityLocation()(pool, 40).rows, StochasticFacilityLocation()(pool, 40, seed=1).rows
-    random = np.random.default_rng(0).choice(pool.candidates, 40, replace=False)
-
-    def value(picks):
-        return similarity[:, [*pool.labelled, *picks]].max(1).sum()
-
-    assert value(fast) > 0.98 * value(lazy)
-    assert value(fast) > 1.03 * value(random)
-
-
-def test_an_epsilon_that_promises_nothing_is_refused():
-    with pytest.raises(InputError, match=r"below 0.632.* got 0.9"):
-        StochasticFacilityLocation(epsilon=0.9)
 
 
 def test_neighbours_beyond_what_a_graph_holds_are_refused():

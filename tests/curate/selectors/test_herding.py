@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool, herding
+from curate.selectors import herding
 from curate.selectors.herding import Auto, MaxHerding
+from curate.selectors.pool import Pool
 from scoring.errors import InputError
 
 

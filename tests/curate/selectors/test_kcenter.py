@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool, kcenter
+from curate.selectors import kcenter
 from curate.selectors.kcenter import KCenter
+from curate.selectors.pool import Pool
 
 
 def farthest_first(rows, pool, budget, first):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from coverage_pools import small_pool
 
-from curate.selectors import SELECTORS
 from curate.selectors.mixed import Mixed
+from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
 

@@ -5,10 +5,10 @@ import pytest
 from replayed import digits
 from sklearn.metrics import roc_auc_score
 
-from curate.selectors import SELECTORS, Pool
-from curate.selectors.badge import Badge
 from curate.selectors.chance import Random
-from curate.selectors.mixing import Discounted, Gated, discount, gate, rank_share
+from curate.selectors.mixed import Mixed
+from curate.selectors.mixing import Discounted, discount, gate, rank_share
+from curate.selectors.pool import Pool
 from curate.selectors.power import PowerSampling
 from curate.selectors.ranked import HighestScore, Margin
 from curate.simulation.replay import Replay, replay
@@ -100,23 +100,9 @@ def test_power_sampling_is_discounted_as_sampling_by_the_mix():
     assert found.rows.tolist() == by_hand.rows.tolist()
 
 
-@pytest.mark.parametrize("name", SELECTORS)
-def test_any_selector_can_be_gated_and_picks_only_what_passes(name):
-    n, generator = 40, np.random.default_rng(1)
-    more = {field: generator.random(n).astype(np.float32) for field in ("uncertainty", "loss", "holdout_loss")}
-    draws = generator.dirichlet(np.ones(3), (2, n)).astype(np.float32)
-    pool = pool_of(**more, draws=draws, labels=generator.integers(0, 3, n))
-    passed = set(gate(pool, 0.5).candidates.tolist())
-    found = Gated(SELECTORS[name](), 0.5)(pool, len(passed))
-    assert set(found.rows.tolist()) == passed
-    assert f"left out {30 - len(passed)} candidates" in found.notes[-1]
-
-
-def test_wrappers_promise_what_they_wrap():
-    assert Gated(Badge(), 0.5).needs == ("vectors", "probabilities", "quality")
+def test_a_discount_promises_what_it_wraps():
     assert Discounted(Margin()).prefix is True
-    both = Gated(Discounted(Margin()), 0.2)
-    assert len(both(pool_of(), 5).rows) == 5
+    assert Discounted(Margin()).needs == ("probabilities", "quality")
 
 
 @pytest.mark.parametrize(
@@ -126,10 +112,7 @@ def test_wrappers_promise_what_they_wrap():
         (lambda pool: discount(replace(pool, quality=None), "margin"), "need a quality column"),
         (lambda pool: gate(pool, 1.0), r"gate must be in \[0, 1\), got 1"),
         (lambda pool: gate(pool, float("nan")), r"gate must be in \[0, 1\), got nan"),
-        (
-            lambda pool: Gated(Margin(), 0.9)(pool, 30),
-            "at most the . of 30 candidates that pass the gate at 0.9, got 30",
-        ),
+        (lambda pool: Discounted(Mixed()), "only a strategy that ranks by a score .* got Mixed; use the gate"),
         (lambda pool: Discounted(Random()), "only a strategy that ranks by a score .* got Random; use the gate"),
         (lambda pool: Discounted(HighestScore())(pool, 2), "this strategy needs a score column"),
     ],
@@ -142,6 +125,13 @@ def test_what_cannot_be_mixed_is_one_line(call, said):
 def test_a_form_that_does_not_exist_is_the_callers_bug():
     with pytest.raises(ValueError, match="one of product, difference"):
         discount(pool_of(), "margin", form="sum")
+
+
+class BetterHalf(Margin):
+    """Margin among the half of better quality."""
+
+    def __call__(self, pool, budget, *, seed=0):
+        return super().__call__(gate(pool, 0.5), budget, seed=seed)
 
 
 def junked(seed, auroc):
@@ -182,6 +172,6 @@ def test_discount_and_gate_keep_ambiguous_rows_out_as_the_published_study_says()
     assert product > plain + 1
     _, difference_bad = study(Discounted(Margin(), "difference"), 0.77)
     assert difference_bad == pytest.approx(27, abs=5)
-    gated, gated_bad = study(Gated(Margin(), 0.5), 1.0)
+    gated, gated_bad = study(BetterHalf(), 1.0)
     assert gated_bad == pytest.approx(3, abs=2)
     assert gated > plain + 3

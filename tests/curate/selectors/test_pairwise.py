@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool, cover, pairwise
+from curate.selectors import cover, pairwise
 from curate.selectors.graphs import Neighboured
 from curate.selectors.pairwise import Pairwise, edges
+from curate.selectors.pool import Pool
 from scoring.errors import InputError
 from scoring.search.graph import Graph
 from scoring.search.links import Recall

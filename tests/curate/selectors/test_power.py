@@ -4,7 +4,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from curate.selectors import Pool
+from curate.selectors.pool import Pool
 from curate.selectors.power import PowerSampling
 from scoring.errors import InputError
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import Pool
+from curate.selectors.pool import Pool
 from curate.selectors.probcover import ProbCover, pure_radius
 from scoring.errors import InputError
 from scoring.search.kmeans import assign, spherical_kmeans

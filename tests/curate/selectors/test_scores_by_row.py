@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from curate.selectors import Pool
-from curate.selectors.ranked import Bald, Entropy, HighestScore, JensenShannon, LeastConfidence, Margin, RhoLoss
-from curate.selectors.scores import SCORES, bald, entropy, jensen_shannon, least_confidence, margin, rho_loss
+from curate.selectors.pool import Pool
+from curate.selectors.ranked import Bald, Entropy, HighestScore, LeastConfidence, Margin, RhoLoss
+from curate.selectors.scores import SCORES, bald, entropy, least_confidence, margin, rho_loss
 
 
 def chances(*shape, seed=0):
@@ -45,33 +45,15 @@ def test_bald_is_the_entropy_of_the_mean_less_the_mean_entropy():
         assert bald(draws)[row] == pytest.approx(expected, abs=1e-6)
 
 
-def test_jensen_shannon_is_the_mean_divergence_from_the_mean_and_ranks_like_bald():
-    draws = chances(5, 30, 4)
-    for row in range(30):
-        p = draws[:, row].astype(float)
-        divergence = sum(x * math.log(x / m) for draw in p for x, m in zip(draw, p.mean(0), strict=True) if x > 0) / 5
-        assert jensen_shannon(draws)[row] == pytest.approx(divergence / math.log(5), abs=1e-6)
-    assert np.array_equal(np.argsort(jensen_shannon(draws)), np.argsort(bald(draws)))
-
-
-def test_jensen_shannon_keeps_disagreements_that_a_difference_of_entropies_loses():
-    step = 1e-9
-    draws = np.array([[[0.5 + step, 0.5 - step]], [[0.5 - step, 0.5 + step]]])
-    expected = 2 * step**2 / math.log(2)  # second order of KL around the even chance
-    assert jensen_shannon(draws)[0] == pytest.approx(expected, rel=1e-3)
-
-
 def test_models_that_disagree_wholly_reach_the_most_and_one_model_agrees_with_itself():
     draws = np.eye(3)[:, None, :]
-    assert jensen_shannon(draws)[0] == pytest.approx(1)
     assert bald(draws)[0] == pytest.approx(math.log(3))
-    assert jensen_shannon(draws[:1])[0] == bald(draws[:1])[0] == 0
+    assert bald(draws[:1])[0] == 0
 
 
 def test_noise_that_all_models_agree_on_is_no_disagreement():
     draws = np.repeat(chances(1, 20, 3), 4, axis=0)
     assert bald(draws).max() < 1e-6
-    assert jensen_shannon(draws).max() < 1e-6
 
 
 def test_rho_loss_leaves_noise_and_what_is_learnt():
@@ -87,11 +69,9 @@ def test_scores_over_many_blocks_equal_those_of_single_rows():
         whole = score(rows)
         for row in (0, 6665, 6666, 6667, 7000):
             assert whole[row] == score(rows[row : row + 1])[0]
-    draws = np.stack([rows, rows[::-1]])
-    assert jensen_shannon(draws)[6800] == jensen_shannon(draws[:, 6800:6801])[0]
 
 
-@pytest.mark.parametrize("kind", [LeastConfidence, Margin, Entropy, Bald, JensenShannon, HighestScore, RhoLoss])
+@pytest.mark.parametrize("kind", [LeastConfidence, Margin, Entropy, Bald, HighestScore, RhoLoss])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_ranked_selector_takes_the_candidates_one_by_one_from_the_highest(kind, seed):
     generator = np.random.default_rng(seed)

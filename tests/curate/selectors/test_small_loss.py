@@ -4,7 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from curate.selectors import Pool
+from curate.selectors.pool import Pool
 from curate.selectors.small_loss import SmallLoss
 from scoring.errors import InputError
 

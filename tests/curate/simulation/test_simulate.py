@@ -4,12 +4,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from curate.selectors import SELECTORS, Pool, Selection
 from curate.selectors.chance import Random
 from curate.selectors.facility import FacilityLocation
 from curate.selectors.graphs import Neighboured
 from curate.selectors.pairwise import Pairwise
+from curate.selectors.pool import Pool, Selection
 from curate.selectors.probcover import ProbCover
+from curate.selectors.table import SELECTORS
 from curate.simulation import replay as simulate
 from curate.simulation.curves import area_under, labels_saved, lift, sign_flip_p
 from curate.simulation.replay import Replay, compare, replay

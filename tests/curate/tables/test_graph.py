@@ -11,9 +11,9 @@ from choosing import columns_of, csv, write
 
 from curate.policies.select.policy import choose_table
 from curate.policies.verify import verify
-from curate.selectors import SELECTORS, Pool
-from curate.selectors.graphs import Neighboured, computes_graph, neighbours, uses_graph
-from curate.selectors.mixing import Gated
+from curate.selectors.graphs import Neighboured, computes_graph, neighbours
+from curate.selectors.pool import Pool
+from curate.selectors.table import SELECTORS
 from curate.tables.graph import stored_graph
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
@@ -22,7 +22,6 @@ from scoring.search.graph import Graph, knn_graph
 SPARSE = {
     "prob-cover": {"exact_rows": "1", "neighbours": "6"},
     "facility-location": {"exact_rows": "1", "neighbours": "6"},
-    "facility-location-stochastic": {"exact_rows": "1", "neighbours": "6"},
     "pairwise": {"neighbours": "6"},
     "typiclust": {"most_clusters": "4"},
 }
@@ -70,7 +69,7 @@ def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path,
         )
 
 
-@pytest.mark.parametrize("name", ["prob-cover", "facility-location", "facility-location-stochastic"])
+@pytest.mark.parametrize("name", ["prob-cover", "facility-location"])
 def test_few_rows_are_compared_all_with_all_and_it_is_said_that_the_graph_is_not_looked_at(scores, tmp_path, name):
     told = "the graph is not looked at: 80 rows are few enough to be compared all with all"
     exact = choose_table(scores, dry_run=True, strategy=name, budget=5, graph=tmp_path / "g.parquet")
@@ -233,13 +232,12 @@ def test_vectors_of_other_types_signs_or_widths_have_other_hashes():
 def test_what_uses_a_graph_and_what_computes_one_of_its_own():
     def of(name, n):
         selector = SELECTORS[name]()
-        return uses_graph(name, selector), computes_graph(selector, n)
+        return selector.uses_graph, computes_graph(selector, n)
 
     assert {name for name in SELECTORS if of(name, 1)[0]} == set(SPARSE)
     assert {name for name in SELECTORS if of(name, 5_000)[1]} == {"pairwise"}
     assert {name for name in SELECTORS if of(name, 5_001)[1]} == set(SPARSE) - {"typiclust"}
-    assert computes_graph(Gated(SELECTORS["pairwise"](), 0.2), 1)
-    assert uses_graph("mixed", SELECTORS["mixed"](coverage="typiclust"))
+    assert SELECTORS["mixed"](coverage="typiclust").uses_graph
 
 
 def changed(path, tell=None, **metadata):

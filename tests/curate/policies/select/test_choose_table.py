@@ -9,7 +9,7 @@ from choosing import columns_of, csv, table, write
 
 from curate.policies.select.policy import choose_table
 from curate.policies.verify import verify
-from curate.selectors import SELECTORS
+from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
 # what a strategy needs besides the table and labels

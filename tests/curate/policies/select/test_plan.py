@@ -8,10 +8,11 @@ from choosing import vectors_of
 
 from curate.policies.select.groups import part_of, water_fill
 from curate.policies.select.plan import Groups, Plan, choose
-from curate.selectors import SELECTORS, Pool
 from curate.selectors.herding import MaxHerding
 from curate.selectors.mixing import Discounted, gate
+from curate.selectors.pool import Pool
 from curate.selectors.ranked import Margin
+from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
 
 

@@ -1,0 +1,52 @@
+"""Every strategy by name; a class is imported when it is looked up, so that help can name all at no cost."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from scoring.errors import InputError
+from scoring.lookup import Lazy, lookup
+
+if TYPE_CHECKING:
+    from curate.selectors.contract import Selector
+
+WHERE: dict[str, str] = {  # to add a selector, add a line
+    "auto": "curate.selectors.herding:Auto",
+    "random": "curate.selectors.chance:Random",
+    "stratified": "curate.selectors.chance:StratifiedRandom",
+    "least-confidence": "curate.selectors.ranked:LeastConfidence",
+    "margin": "curate.selectors.ranked:Margin",
+    "entropy": "curate.selectors.ranked:Entropy",
+    "bald": "curate.selectors.ranked:Bald",
+    "score": "curate.selectors.ranked:HighestScore",
+    "power": "curate.selectors.power:PowerSampling",
+    "badge": "curate.selectors.badge:Badge",
+    "k-means": "curate.selectors.clusters:KMeans",
+    "typiclust": "curate.selectors.clusters:TypiClust",
+    "prob-cover": "curate.selectors.probcover:ProbCover",
+    "herding": "curate.selectors.herding:MaxHerding",
+    "facility-location": "curate.selectors.facility:FacilityLocation",
+    "k-center": "curate.selectors.kcenter:KCenter",
+    "determinantal": "curate.selectors.determinantal:Determinantal",
+    "pairwise": "curate.selectors.pairwise:Pairwise",
+    "mixed": "curate.selectors.mixed:Mixed",
+    "rho-loss": "curate.selectors.ranked:RhoLoss",
+    "small-loss": "curate.selectors.small_loss:SmallLoss",
+}
+SELECTORS: "Mapping[str, type[Selector]]" = Lazy(WHERE)
+
+REMOVED = {  # strategy that receipts may name -> what to take, and why that is no loss
+    "jensen-shannon": ("bald", "which ranks alike"),
+    "facility-location-stochastic": ("facility-location", "which is as fast beyond 5,000 rows and covers more"),
+}
+
+
+def selector_named(name: str) -> "type[Selector]":
+    """Return the selector of a strategy.
+
+    Raises:
+        InputError: if there is none of that name, or there was one that has been removed.
+    """
+    if name in REMOVED:
+        instead, why = REMOVED[name]
+        raise InputError(f"the strategy {name!r} has been removed; take {instead!r}, {why}")
+    return lookup(SELECTORS, name, kind="strategy")
