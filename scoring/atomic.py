@@ -5,6 +5,7 @@ import glob
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Sequence
@@ -44,11 +45,31 @@ def place_error(error: OSError, path: str | Path) -> InputError | OSError:
     return error if reason is None else InputError(f"cannot write {path}: {reason}")
 
 
+def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse a place where no file can be written: a folder, or a file that may not be replaced.
+
+    To be asked before the work, not after it; ``AtomicFile`` asks again.
+
+    Raises:
+        InputError: naming the path and what would do.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise place_error(error, path) from None
+    if stat.S_ISDIR(mode):
+        raise InputError(f"cannot write {path}: it is a folder; give the path of a file")
+    if not overwrite:
+        raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
+
+
 def require_folder(out: Path) -> None:
     """Raise ``InputError`` unless the folder that ``out`` is to lie in is there: before the work, not after it."""
     if not out.parent.is_dir():
-        what = "is a file" if out.parent.exists() else "does not exist; create it first"
-        raise InputError(f"expected a folder for --out, and {out.parent} {what}")
+        reason = PLACE_ERRORS[errno.ENOTDIR if out.parent.exists() else errno.ENOENT]
+        raise InputError(f"cannot write {out}: {reason}")
 
 
 class AtomicFile:
@@ -76,28 +97,16 @@ class AtomicFile:
         self.n_bytes = 0
         self.sha256 = ""
         self._hash = hashlib.sha256()
-        self._refuse_existing()
-        stem = f".{self.path.name[:120]}.tmp."
-        _sweep(self.path.parent, stem)
+        refuse_existing(self.path, overwrite=overwrite)
+        stem = temporary_stem(self.path)
+        sweep(self.path.parent, stem)
         self.temporary = self.path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
             self._file = os.fdopen(os.open(self.temporary, flags, 0o666), "wb")
         except OSError as error:
             raise place_error(error, self.path) from None
-        _try_lock(self._file.fileno())
-
-    def _refuse_existing(self) -> None:
-        try:
-            mode = os.lstat(self.path).st_mode
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise place_error(error, self.path) from None
-        if stat.S_ISDIR(mode):
-            raise InputError(f"cannot write {self.path}: it is a folder; give the path of a file")
-        if not self.overwrite:
-            raise InputError(f"{self.path} exists already; choose another name, or replace it with --overwrite")
+        try_lock(self._file.fileno())
 
     @property
     def closed(self) -> bool:
@@ -168,8 +177,13 @@ class AtomicFile:
             self.discard()
 
 
-def _try_lock(handle: int) -> bool:
-    """Hold an open file until it is closed, or its process dies; False where another holds it."""
+def temporary_stem(path: Path) -> str:
+    """Return what the names of all temporaries of a path begin with."""
+    return f".{path.name[:120]}.tmp."
+
+
+def try_lock(handle: int) -> bool:
+    """Hold an open file or folder until it is closed, or its process dies; False where another holds it."""
     if fcntl is None:
         return False
     try:
@@ -179,18 +193,27 @@ def _try_lock(handle: int) -> bool:
     return True
 
 
-def _sweep(folder: Path, stem: str) -> None:
+def sweep(folder: Path, stem: str) -> None:
     """Remove temporaries of the same output that no living process holds; younger ones may not be held yet."""
-    with suppress(OSError):  # a folder that cannot be listed or written says so when the file is made
+    with suppress(OSError):  # a folder that cannot be listed or written says so when the output is made
         for leftover in folder.glob(f"{glob.escape(stem)}*"):
-            if time.time() - leftover.stat().st_mtime < SETTLED:
-                continue
-            handle = os.open(leftover, os.O_RDONLY)
-            try:
-                if _try_lock(handle):
-                    leftover.unlink()
-            finally:
-                os.close(handle)
+            found = leftover.lstat()
+            ours = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+            if ours and time.time() - found.st_mtime >= SETTLED:
+                _remove_if_free(leftover)
+
+
+def _remove_if_free(leftover: Path) -> None:
+    handle = os.open(leftover, os.O_RDONLY)
+    try:
+        if not try_lock(handle):
+            return
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink()
+    finally:
+        os.close(handle)
 
 
 def _name_if_free(temporary: Path, path: Path) -> None:

@@ -6,7 +6,6 @@ copied, until their names and shapes are known to be those of the model.
 """
 
 import argparse
-import hashlib
 import re
 import zipfile
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from scoring.backbones import canonical_name, classifier_names, create_backbone, published_preprocessing
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 from scoring.heads import UncertaintyHeadSpec
 from scoring.model import ModelSpec, ScoringModel
 
@@ -68,7 +68,7 @@ def convert(path: str | Path, backbone: str | None = None) -> tuple[ScoringModel
     if broken:
         raise InputError(f"{path} holds numbers that are not finite, first in {broken[0]!r}; fetch it again")
     model.load_state_dict(plain)
-    return model.eval(), {**facts, "architecture": name, "file": path.name, "sha256": _sha256(path)}
+    return model.eval(), {**facts, "architecture": name, "file": path.name, "sha256": file_sha256(path)}
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
@@ -191,8 +191,3 @@ def _require_room(path: Path, weights: Mapping[str, Tensor]) -> None:
     claimed = sum(value.numel() * value.element_size() for value in weights.values())
     if claimed > path.stat().st_size:
         raise InputError(f"{path} claims {claimed:,} bytes of weights in {path.stat().st_size:,}; it is left alone")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

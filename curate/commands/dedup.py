@@ -183,16 +183,15 @@ def run(
 
 def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:
     """Mistakes about the picture, before hours of work."""
+    from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
     if dry_run:
         raise InputError("--sheet draws what was written, and --dry-run writes nothing; leave one of them out")
     if sheet.suffix.lower() not in (".png", ".html"):
         raise InputError(f"expected a picture name that ends in .html or .png, got {sheet}")
-    if not sheet.parent.is_dir():
-        raise InputError(f"cannot write {sheet}: the folder does not exist; create it first")
-    if sheet.exists() and not overwrite:
-        raise InputError(f"{sheet} exists already; choose another name, or replace it with --overwrite")
+    require_folder(sheet)
+    refuse_existing(sheet, overwrite=overwrite)
 
 
 def _require_images(tables: Iterable[tuple[Path | None, str | None]]) -> None:

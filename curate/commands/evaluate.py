@@ -67,14 +67,13 @@ def run(
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.evaluate.run import EvaluateSettings, evaluate
     from curate.manifest import SourceOptions
-    from scoring.atomic import require_folder
+    from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
     if out is not None and out.suffix.lower() != ".json":
         raise InputError(f"expected a report name that ends in .json, got {out}")
-    if out is not None and out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
     if out is not None:
+        refuse_existing(out, overwrite=overwrite)
         require_folder(out)
     of_images = {"source": source, "key": key, "path-column": path_column, "image-column": image_column}
     unread = [name for name, value in {**of_images, "root": root, "model": model}.items() if value is not None]

@@ -137,14 +137,14 @@ def run(
 
 def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
     """Mistakes about the picture, before the work."""
+    from scoring.atomic import refuse_existing
     from scoring.errors import InputError
 
     if dry_run:
         raise InputError("--plot writes a picture, and --dry-run writes nothing; leave one of them out")
     if plot.suffix.lower() != ".png":
         raise InputError(f"expected a picture name that ends in .png, got {plot}")
-    if plot.exists() and not overwrite:
-        raise InputError(f"{plot} exists already; choose another name, or replace it with --overwrite")
+    refuse_existing(plot, overwrite=overwrite)
 
 
 def _draw(result: "ChoiceResult", plot: Path, overwrite: bool) -> None:

@@ -40,12 +40,12 @@ def run(
     from curate.report.sheet import contact_sheet, refuse_too_many, save_sheet
     from curate.report.tiles import tiles
     from curate.tables.table import open_table
+    from scoring.atomic import refuse_existing
     from scoring.errors import InputError
 
     if out.suffix.lower() != ".png":
         raise InputError(f"expected a picture name that ends in .png, got {out}")
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
+    refuse_existing(out, overwrite=overwrite)
     opened = open_table(table, require=["key"])
     found = extremes(opened, column, top=top, bottom=bottom)
     if not found.top and not found.bottom:

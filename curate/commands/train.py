@@ -215,11 +215,10 @@ def _start(cached: Path | None, backbone: str | None, size: int | None) -> "tupl
 
 def check_out(out: Path, overwrite: bool) -> None:
     """Raise ``InputError`` unless a checkpoint can be written there."""
-    from scoring.atomic import require_folder
+    from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
+    refuse_existing(out, overwrite=overwrite)
     if out.suffix != ".safetensors":
         raise InputError(f"expected a checkpoint name that ends in .safetensors, got {out}")
     require_folder(out)

@@ -1,7 +1,6 @@
 """What has been committed: shard files in a folder, a journal of one line a shard, and a lock."""
 
 import glob
-import hashlib
 import json
 import os
 import secrets
@@ -14,6 +13,7 @@ from typing import Any, Self
 from curate.engines.settings import refuse_difference
 from scoring.atomic import AtomicFile, place_error, sync_folder
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
 
 RUN = "run.json"
@@ -160,5 +160,4 @@ class WorkFolder(HeldFolder):
         part = self.part(line.shard)
         if not part.is_file() or part.stat().st_size != line.n_bytes:
             return False
-        with part.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == line.sha256
+        return file_sha256(part) == line.sha256

@@ -12,10 +12,11 @@ from typing import Any
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item, Value
 from curate.export.contract import Format, Going, Written
-from curate.export.folders import NewFolder
+from curate.export.folders import add_image
 from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round
 from curate.export.names import KeyNames
 from curate.export.text import read_json, to_json, to_json_list
+from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
 VERSION = "1.0.0"  # of the layout; newer FiftyOne migrates it as it imports
@@ -40,8 +41,8 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
     wide = _wide(batch)
-    with NewFolder(out) as folder:
-        samples = [_sample(item, f"{DATA}/{folder.add_image(item, DATA, how)}", wide) for item in batch]
+    with AtomicFolder(out) as folder:
+        samples = [_sample(item, f"{DATA}/{add_image(folder, item, DATA, how)}", wide) for item in batch]
         folder.write(SAMPLES, b'{"samples": ' + to_json_list(samples) + b"}\n")
         folder.write(METADATA, to_json(_metadata(batch, out.name, how.classes, wide)))
     return Written((out,), len(batch))

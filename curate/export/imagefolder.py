@@ -9,11 +9,12 @@ from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch
 from curate.export.contract import Format, Going, Written
 from curate.export.csv_file import LABEL
-from curate.export.folders import NewFolder
+from curate.export.folders import add_image
 from curate.export.labels import UNKNOWN_KEY, UNUSABLE, Collector, Labels, Round
 from curate.export.names import KeyNames
 from curate.export.text import check_values, parse_json, read_text, to_json
 from curate.manifest.names import is_image_name
+from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
 SPLIT = "train"  # images lie in here: else a file called `test_1.jpg` would become a split of its own
@@ -33,10 +34,10 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
         InputError: also if an image cannot be had; names the key.
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
-    with NewFolder(out) as folder:
+    with AtomicFolder(out) as folder:
         lines = []
         for item in batch:
-            name = folder.add_image(item, SPLIT, how)
+            name = add_image(folder, item, SPLIT, how)
             lines.append(to_json({"file_name": name, **item.record(batch.columns)}, indent=None))
         folder.write(f"{SPLIT}/{METADATA}", b"".join(lines))
     return Written((out,), len(batch))

@@ -13,7 +13,7 @@ from curate.policies.outcomes import KEEP
 from curate.policies.receipts import receipt_json, state_of
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
-from scoring.atomic import AtomicFile, commit_together
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder
 from scoring.errors import InputError
 
 SUFFIX = ".parquet"
@@ -57,13 +57,8 @@ class Outputs:
                 if path.resolve() in taken or (table.path.is_dir() and path.resolve().parent == table.path.resolve()):
                     raise InputError(f"{path} is part of {table.path}, which is never changed; choose another name")
         for path in self.paths.values():
-            if path.exists() and not overwrite:
-                raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
-        if not self.subset.parent.is_dir():
-            what = (
-                "is not a folder; choose another" if self.subset.parent.exists() else "does not exist; create it first"
-            )
-            raise InputError(f"cannot write {self.subset}: the folder {what}")
+            refuse_existing(path, overwrite=overwrite)
+        require_folder(self.subset)
 
 
 def outputs_for(

@@ -1,6 +1,5 @@
 """Derive a subset again from its receipt, and say whether it is the same or which rows differ."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +17,9 @@ from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 N_NAMED = 10
-CHUNK = 1 << 20
 
 
 @dataclass
@@ -212,15 +211,6 @@ def _check_bytes(path: Path, expected: str, result: Verification) -> None:
         result.problem(f"{path} is no longer there")
     elif file_sha256(path) != expected:
         result.problem(f"{path} is not the file that was written: its bytes differ from the receipt")
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _read_keys(table: Table, extra: tuple[str, ...] = ()) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:

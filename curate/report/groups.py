@@ -13,6 +13,7 @@ from curate.report.page import group_facts, groups_page, save_page
 from curate.report.sheet import TILE, Tile, contact_sheet, refuse_too_many, save_sheet
 from curate.report.tiles import Pictures, Shown
 from curate.tables.table import Table
+from scoring.atomic import refuse_existing
 from scoring.errors import InputError
 
 PNG, HTML = ".png", ".html"
@@ -63,8 +64,7 @@ def group_sheet(
     kind = out.suffix.lower()
     if kind not in (PNG, HTML):
         raise InputError(f"expected a name that ends in {PNG} or {HTML}, got {out}")
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another name, or replace it with --overwrite")
+    refuse_existing(out, overwrite=overwrite)
     chosen = doubtful_groups(decisions, groups, limit=limit)
     refuse_too_many(sum(len(group.members) for group in chosen))
     n_elsewhere = sum(group.members[0].is_elsewhere for group in chosen)

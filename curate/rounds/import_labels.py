@@ -9,9 +9,9 @@ from curate.export import Label, Labels, Problem, read_labels
 from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, shown
 from curate.rounds.files.folder import Folder, held, label_paths
 from curate.rounds.files.label_files import LabelFile, write_labels
-from curate.rounds.files.sealed import sha256_of
 from curate.rounds.files.votes import TIED, News, Vote, Votes, agree
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def import_labels(
             raise InputError(
                 f"expected a file or a folder of labels, and {path} is a device or a pipe; save it as a file"
             )
-        digest = sha256_of(path)
+        digest = file_sha256(path)
         kind = format or opened.settings.format
         earlier = _imported_before(opened, digest, annotator) if digest else None
         if earlier is not None and not skip_rest and earlier[0] == opened.rounds[-1].number:

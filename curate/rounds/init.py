@@ -13,7 +13,7 @@ from curate.columns import KEY
 from curate.manifest.keys import check_text, first_true
 from curate.policies.select.plan import Plan
 from curate.rounds.files.folder import CONFIG, HOLDOUT, Folder, open_folder
-from curate.rounds.files.sealed import sha256_of, write_sealed
+from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.settings import SKIP, Settings
 from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
 from curate.tables.amount import Amount
@@ -24,6 +24,7 @@ from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.atomic import place_error
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
 
 SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said otherwise
@@ -82,7 +83,7 @@ def start(
     _refuse_foreign(path)
     with HeldFolder(path):
         _write_holdout(path / HOLDOUT, found.keys(held_out), labels)
-        values = {**settings.to_json(), "holdout_sha256": sha256_of(path / HOLDOUT), "curate": __version__}
+        values = {**settings.to_json(), "holdout_sha256": file_sha256(path / HOLDOUT), "curate": __version__}
         write_sealed(path / CONFIG, values)
     return open_folder(path)
 

@@ -19,7 +19,7 @@ from curate.policies.receipts import ROUND_KIND, environment
 from curate.probes.accuracy import accuracy, entropy_share
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
-from curate.rounds.files.sealed import sha256_of, write_sealed
+from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.state.batch import Picked
 from curate.rounds.state.derived import derive
@@ -32,6 +32,7 @@ from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 EXPORT = "export"
 HIDDEN = ("arm", "pick", "gain")  # what would tell an annotator why an image is asked
@@ -114,15 +115,15 @@ def _write(
         _write_table(place / BATCH, batch, "batch", number)
         export, notes = _export(place, batch, folder, images)
         model: dict[str, Any] = {}
-        files = {BATCH: sha256_of(place / BATCH)}
+        files = {BATCH: file_sha256(place / BATCH)}
         if probe is not None:
             model, stop = _measure(found, where, folder, probe)
             _write_table(place / STOP, stop, "stop set", number)
-            files[STOP] = sha256_of(place / STOP)
+            files[STOP] = file_sha256(place / STOP)
         receipt = _receipt(folder, picked, number, files, graph)
         with AtomicFile(place / RECEIPT) as file:
             file.write(receipt)
-        files[RECEIPT] = sha256_of(place / RECEIPT)
+        files[RECEIPT] = file_sha256(place / RECEIPT)
         state = _state(folder, found, progress, where, picked, number)
         state |= {
             "model": model,

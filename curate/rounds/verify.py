@@ -22,7 +22,7 @@ from curate.rounds.files.folder import (
     open_round,
 )
 from curate.rounds.files.label_files import LabelFile, read_label_file
-from curate.rounds.files.sealed import read_sealed, sha256_of
+from curate.rounds.files.sealed import read_sealed
 from curate.rounds.files.settings import KIND, Settings
 from curate.rounds.files.votes import Votes
 from curate.rounds.init import held_out_rows
@@ -32,6 +32,7 @@ from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import Progress, held_out_keys, stand
 from curate.version import __version__
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
 
@@ -171,7 +172,7 @@ class _Past:
         self.graphs = GraphsThen(path)
         self.arms: dict[str, str] = {}  # every key that was asked -> why
         self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
-        self.before: str | None = sha256_of(path / CONFIG)  # digest of the last thing written; None where it is lost
+        self.before: str | None = file_sha256(path / CONFIG)  # digest of the last thing written; None where it is lost
         self.lacking: str | None = None  # why no round from here on can be derived
         self.told: set[str] = set()  # imports that a round named
         self.loose: list[str] = []  # what no round is to blame for
@@ -181,7 +182,7 @@ class _Past:
         path, settings = self.folder.path, self.folder.settings
         self.given: dict[str, str] = {}
         self.held_out: tuple[str, ...] = ()
-        if sha256_of(path / HOLDOUT) != settings.holdout_sha256:
+        if file_sha256(path / HOLDOUT) != settings.holdout_sha256:
             self.lacking = f"{HOLDOUT} is not what {CONFIG} says"
             return []
         self.held_out, self.given = held_out_keys(self.folder)
@@ -279,7 +280,7 @@ class _Past:
             self.arms = self.arms | dict(zip(asked["key"].to_pylist(), asked["arm"].to_pylist(), strict=True))
         elif self.lacking is None:
             self.lacking = f"what round {number} asked is not known any more"
-        self.before = None if round_ is None else sha256_of(place / STATE)
+        self.before = None if round_ is None else file_sha256(place / STATE)
         for path in label_paths(place):
             name = self.folder.name(path)
             try:

@@ -21,7 +21,7 @@ from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from curate.version import __version__
-from scoring.atomic import AtomicFile, commit_together, require_folder
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder
 from scoring.errors import InputError
 
 BASELINE = "random"
@@ -206,8 +206,7 @@ def check_outputs(out: Path | None, *, overwrite: bool) -> None:
         raise InputError(f"a replay is a JSON file: expected a name like results.json, got {out}")
     require_folder(out)
     for path in (out, out.with_suffix(".csv")):
-        if path.exists() and not overwrite:
-            raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
+        refuse_existing(path, overwrite=overwrite)
 
 
 def write_simulation(found: Simulation, out: str | Path, *, overwrite: bool = False) -> list[Path]:

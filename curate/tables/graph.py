@@ -13,7 +13,6 @@ from curate.tables.graph_file import (
     BLOCK,
     check_facts,
     check_types,
-    file_digest,
     neighbours_in,
     recall_in,
     rows_in,
@@ -21,7 +20,9 @@ from curate.tables.graph_file import (
 )
 from curate.tables.table import Table, open_table
 from curate.tables.vectors import rows_of, vector_hashes
+from scoring.atomic import require_folder
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 from scoring.search.graph import MOST_NEIGHBOURS, Graph, knn_graph
 
 ANOTHER = "name another file with --graph"
@@ -82,8 +83,8 @@ def stored_graph(
         raise InputError(f"expected a graph of neighbours at {path}, which is a link to nothing; {otherwise}")
     if path.suffix != ".parquet":
         raise InputError(f"the graph is a Parquet file: expected a name like graph.parquet, got {path}")
-    if write and not path.parent.is_dir():
-        raise InputError(f"cannot write {path}: its folder does not exist; create it first")
+    if write:
+        require_folder(path)
     if write and not os.access(path.parent, os.W_OK):
         raise InputError(f"cannot write {path}: permission denied; choose a folder that you may write to")
     order, found = _computed(hashes, vectors)
@@ -95,7 +96,7 @@ def stored_graph(
             if path.is_file():  # another process made one in the meantime, and it is as good if it is of these rows
                 return _read(open_table(path), hashes, vectors, model, otherwise)
             raise
-        digest, notes = file_digest(path), (f"{path}: the graph of {counted(len(hashes), 'row')}, to be used again",)
+        digest, notes = file_sha256(path), (f"{path}: the graph of {counted(len(hashes), 'row')}, to be used again",)
     return _in_order(order, found, path, digest, notes)
 
 
@@ -185,4 +186,4 @@ def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str
     if n > len(hashes):
         lost = 1 - int((index >= 0).sum()) / max(1, named)
         note += f", for {len(hashes):,} of them: {lost:.2%} of the neighbours that it names are other rows"
-    return Stored(Graph(index, cosine, recall), reach, str(table.path), file_digest(table.path), (note,))
+    return Stored(Graph(index, cosine, recall), reach, str(table.path), file_sha256(table.path), (note,))

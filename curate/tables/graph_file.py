@@ -1,6 +1,5 @@
 """The file of a graph of nearest neighbours: what it holds, checked whenever it is read."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,6 @@ MEANINGS = {
     "neighbours": ("the nearest other rows of this file, nearest first; -1 where there is no further one", "", ""),
     "cosine": ("to each", "1", "more alike"),
 }
-
-
-def file_digest(path: Path) -> str:
-    """Return the hex SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_facts(table: Table, model: str, otherwise: str) -> None:

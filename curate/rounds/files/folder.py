@@ -1,6 +1,5 @@
 """A folder of rounds: what lies where, one process at a time, and whether it is still as it was written."""
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,12 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from curate.rounds.files.label_files import LabelFile, read_label_file
-from curate.rounds.files.sealed import ChangedError, read_sealed, sha256_of
+from curate.rounds.files.sealed import ChangedError, read_sealed
 from curate.rounds.files.settings import KIND, Settings
 from curate.rounds.files.votes import Votes
 from curate.tables.table import open_table
-from scoring.atomic import place_error, sync_folder
+from scoring.atomic import place_error
+from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 from scoring.lock import HeldFolder
 
 CONFIG = "round.json"
@@ -29,7 +30,7 @@ STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is i
 _PARTS = ("files", "labels", "model", "picked")  # what is read of a state
 _NUMBER = re.compile(r"\d{4,}")
 _LABELS = re.compile(r"labels-\d{4,}\.parquet")
-_LEFTOVER = re.compile(r"\.\d{4,}\.tmp")
+_LEFTOVER = re.compile(r"\.\d{4,}\.tmp(\..*)?")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Round:
         return [
             file
             for file, digest in self.state["files"].items()
-            if Path(file).name != file or "\0" in file or sha256_of(self.folder / file) != digest
+            if Path(file).name != file or "\0" in file or file_sha256(self.folder / file) != digest
         ]
 
 
@@ -133,16 +134,16 @@ class Folder:
     def head(self) -> str:
         """Digest of the last thing written: an import, a round, or the settings."""
         if not self.rounds:
-            return sha256_of(self.path / CONFIG)
+            return file_sha256(self.path / CONFIG)
         last = self.rounds[-1]
-        return last.labels[-1].content if last.labels else sha256_of(last.folder / STATE)
+        return last.labels[-1].content if last.labels else file_sha256(last.folder / STATE)
 
     def changed(self) -> list[str]:
         """Return what is not as it was written: one sentence a file, none where all is well."""
         found = []
-        if sha256_of(self.path / HOLDOUT) != self.settings.holdout_sha256:
+        if file_sha256(self.path / HOLDOUT) != self.settings.holdout_sha256:
             found.append(f"{HOLDOUT} is not what {CONFIG} says")
-        before = sha256_of(self.path / CONFIG)
+        before = file_sha256(self.path / CONFIG)
         contents: dict[str, str] = {}
         for each in self.rounds:
             name = self.name(each.folder)
@@ -152,7 +153,7 @@ class Folder:
             for file, content in each.state["labels"].items():
                 if contents.get(file) != content:
                     found.append(f"{file} is not what {name}/{STATE} says")
-            before = sha256_of(each.folder / STATE)
+            before = file_sha256(each.folder / STATE)
             for path in label_paths(each.folder):
                 try:
                     labels = read_label_file(path)
@@ -252,16 +253,9 @@ def new_round(folder: Folder, number: int) -> Iterator[Path]:
         InputError: if the place refuses.
     """
     final = folder.of_round(number)
-    temporary = final.with_name(f".{final.name}.tmp")
     try:
         final.parent.mkdir(exist_ok=True)
-        temporary.mkdir()
-        yield temporary
-        for inside, _, _ in os.walk(temporary):
-            sync_folder(Path(inside))
-        temporary.rename(final)
-        sync_folder(final.parent)
     except OSError as error:
         raise place_error(error, final) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with AtomicFolder(final) as made:
+        yield made.temporary

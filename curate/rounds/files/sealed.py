@@ -66,12 +66,3 @@ def read_sealed(path: Path, kind: str) -> dict[str, Any]:
     if value.get(DIGEST) != digest_of(value):
         raise ChangedError(f"{path} was changed since it was written; take it from a copy")
     return value
-
-
-def sha256_of(path: Path) -> str:
-    """Return the hex digest of a file's bytes; an empty text where there is no file."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return ""

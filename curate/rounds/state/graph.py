@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.rounds.files.folder import Folder
-from curate.rounds.files.sealed import ChangedError, sha256_of
+from curate.rounds.files.sealed import ChangedError
 from curate.selectors.graphs import with_graph
 from curate.selectors.pool import Pool
 from curate.tables.graph import Stored, computed_graph, stored_graph
 from curate.tables.graph_file import AGAIN
+from scoring.file_digest import file_sha256
 from scoring.search.graph import Graph
 
 GRAPH = "graph.parquet"
@@ -80,7 +81,7 @@ class PoolGraph:
         return with_graph(pool, _spread(stored.graph, rows, len(hashes))), self.notes
 
     def _refuse_changed(self) -> None:
-        if self.expected and self.path.exists() and sha256_of(self.path) != self.expected:
+        if self.expected and self.path.exists() and file_sha256(self.path) != self.expected:
             raise ChangedError(f"{self.path} is not what the last round went by; {AGAIN}")
 
 
@@ -95,7 +96,7 @@ class GraphsThen:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path, self.now = folder / GRAPH, sha256_of(folder / GRAPH)
+        self.path, self.now = folder / GRAPH, file_sha256(folder / GRAPH)
         self._stored, self._computed = PoolGraph(folder), PoolGraph(folder, read=False)
         self._noted: set[str] = set()
 

@@ -1,7 +1,6 @@
 """Image folders and FiftyOne: names that are safe, folders that are whole, labels that come back."""
 
 import json
-import os
 import shutil
 import string
 import tarfile
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.export import Going, read_labels, uri_reader, write_batch
-from curate.export.folders import NewFolder
 from curate.export.names import KeyNames, file_name
 from curate.manifest.contract import ReadError
 from scoring.errors import InputError
@@ -206,23 +204,6 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
         write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "out", "imagefolder", Going(overwrite=True))
     with pytest.raises(InputError, match="does not exist; create it first"):
         write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "no" / "out", "imagefolder")
-
-
-def test_what_a_dead_process_left_is_removed_and_what_a_living_one_holds_is_not(tmp_path):
-    dead = tmp_path / ".out.tmp.1.abc"
-    dead.mkdir()
-    (dead / "x").write_text("x")
-    os.utime(dead, (1, 1))
-    with NewFolder(tmp_path / "out") as first:
-        assert not dead.exists()
-        os.utime(first.temporary, (1, 1))
-        with NewFolder(tmp_path / "out") as second:
-            assert first.temporary.exists()
-            second.write("a/b", b"2")
-        with pytest.raises(InputError, match="appeared while it was being written"):
-            first._publish()
-        shutil.rmtree(tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def samples(*rows):

@@ -1,0 +1,79 @@
+"""Folders that get their name last: filled under a temporary name, flushed, then renamed."""
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from scoring.atomic import place_error, sweep, sync_folder, temporary_stem, try_lock
+from scoring.errors import InputError
+
+
+class AtomicFolder:
+    """A new folder that appears under its name complete or not at all: a context manager.
+
+    It is made as ``.NAME.tmp.<pid>.<random>`` beside its place. Leaving the ``with`` block cleanly flushes it and gives
+    it its name, leaving it by an exception removes it. What a dead process left behind is removed by the next one.
+
+    Args:
+        path: the final name; nothing may be there, and its parent must exist.
+
+    Attributes:
+        temporary: where the folder lies until it has its name.
+
+    Raises:
+        InputError: if something is there, or the place refuses; the text names the path.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if os.path.lexists(path):
+            raise InputError(f"{path} exists already; choose another name (folders are never replaced)")
+        stem = temporary_stem(path)
+        sweep(path.parent, stem)
+        self.temporary = path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
+
+    def __enter__(self) -> Self:
+        try:
+            self.temporary.mkdir()
+            self._handle = os.open(self.temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise place_error(error, self.path) from None
+        try_lock(self._handle)  # where folders cannot be locked, those of dead processes stay
+        return self
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write one file of the folder, flushed to the disk; ``name`` is ours, never a stranger's."""
+        target = self.temporary / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise place_error(error, self.path) from None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.publish()
+        finally:
+            os.close(self._handle)
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+    def publish(self) -> None:
+        """Give the folder its name; one that was taken in the meantime is refused."""
+        try:
+            for folder, _, _ in os.walk(self.temporary):
+                sync_folder(Path(folder))
+            if os.path.lexists(self.path):
+                raise InputError(f"{self.path} appeared while it was being written; choose another name")
+            self.temporary.rename(self.path)
+            sync_folder(self.path.parent)
+        except OSError as failed:
+            raise place_error(failed, self.path) from None

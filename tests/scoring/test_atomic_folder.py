@@ -1,0 +1,51 @@
+"""Folders that appear whole or not at all."""
+
+import os
+import shutil
+
+import pytest
+
+from scoring.atomic import AtomicFile
+from scoring.atomic_folder import AtomicFolder
+from scoring.errors import InputError
+
+
+def test_what_a_dead_process_left_is_removed_and_what_a_living_one_holds_is_not(tmp_path):
+    dead = tmp_path / ".out.tmp.1.abc"
+    dead.mkdir()
+    (dead / "x").write_text("x")
+    os.utime(dead, (1, 1))
+    with AtomicFolder(tmp_path / "out") as first:
+        assert not dead.exists()
+        os.utime(first.temporary, (1, 1))
+        with AtomicFolder(tmp_path / "out") as second:
+            assert first.temporary.exists()
+            second.write("a/b", b"2")
+        with pytest.raises(InputError, match="appeared while it was being written"):
+            first.publish()
+        shutil.rmtree(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_has_its_name_when_all_is_in_it_and_is_gone_after_an_error(tmp_path):
+    with AtomicFolder(tmp_path / "out") as folder:
+        folder.write("a/b", b"1")
+        assert not (tmp_path / "out").exists()
+    assert (tmp_path / "out/a/b").read_bytes() == b"1"
+    with pytest.raises(FileExistsError), AtomicFolder(tmp_path / "other") as folder:  # noqa: PT012
+        folder.write("b", b"2")
+        raise FileExistsError
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(InputError, match="exists already"):
+        AtomicFolder(tmp_path / "out")
+
+
+def test_files_and_folders_of_one_name_remove_what_either_left_and_no_link(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / ".out.tmp.1.link").symlink_to(tmp_path / "precious")
+    (tmp_path / ".out.tmp.1.file").write_text("x")
+    (tmp_path / ".out.tmp.1.folder").mkdir()
+    for path in tmp_path.iterdir():
+        os.utime(path, (1, 1), follow_symlinks=False)
+    AtomicFile(tmp_path / "out").discard()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.tmp.1.link", "precious"]
