@@ -29,7 +29,6 @@ from dedup_speed import other_python, speed
 
 import curate
 from curate.policies.dedup.finders.table import FINDERS, Options
-from curate.policies.dedup.policy import dedup_table
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
@@ -176,7 +175,7 @@ def finders(judged: Judged, rows: Rows, kappas: tuple[str, ...]) -> Iterator[tup
 def as_run(path: Path, keys: list[str], folder: Path) -> Iterator[tuple[str, Pairs, float]]:
     """Yield what whole runs of ``curate dedup`` put into one group."""
     for name, asked in AS_RUN.items():
-        result = dedup_table(path, folder / "subset.parquet", overwrite=True, **asked)
+        result = curate.dedup(path, folder / "subset.parquet", overwrite=True, **asked)
         table = pq.read_table(result.decisions, columns=["key", "group"])
         group_of = dict(zip(table["key"].to_pylist(), table["group"].to_pylist(), strict=True))
         groups = np.array([-1 if group_of[key] is None else group_of[key] for key in keys])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.evaluate import correctness
+from curate.evaluation import correctness
 from scoring import metrics
 from scoring.metrics.neighbours import QUERIES, REFERENCES
 

@@ -1,6 +1,7 @@
 """Score a heap of images, keep the subset worth training on.
 
-``curate.score``, ``curate.filter`` and ``curate.select`` mirror the commands; they are loaded when first used, so that
+``score``, ``filter``, ``dedup``, ``select``, ``evaluate`` and ``verify`` are the commands of these names, with the same
+options as keywords; a mistake of the user's is an ``InputError``. They are loaded when first used, so that
 ``import curate`` costs nothing.
 """
 
@@ -11,25 +12,32 @@ from curate.version import __version__
 
 if TYPE_CHECKING:
     from curate.engines.local import score
-    from curate.policies.filter.policy import filter_table as filter
-    from curate.policies.select.policy import choose_table as select
+    from curate.evaluation.run import evaluate
+    from curate.policies.dedup.policy import dedup
+    from curate.policies.filter.policy import filter as filter
+    from curate.policies.select.policy import select
+    from curate.policies.verify import verify
+    from scoring.errors import InputError
 
 
-_LAZY = {
-    "score": ("curate.engines.local", "score"),
-    "filter": ("curate.policies.filter.policy", "filter_table"),
-    "deduplicate": ("curate.policies.dedup.policy", "dedup_table"),
-    "select": ("curate.policies.select.policy", "choose_table"),
+_MODULES = {
+    "score": "curate.engines.local",
+    "filter": "curate.policies.filter.policy",
+    "dedup": "curate.policies.dedup.policy",
+    "select": "curate.policies.select.policy",
+    "evaluate": "curate.evaluation.run",
+    "verify": "curate.policies.verify",
+    "InputError": "scoring.errors",
 }
-__all__ = ["__version__", "filter", "score", "select"]
+# Not ``filter``: a star import would replace Python's own.
+__all__ = ["InputError", "__version__", "dedup", "evaluate", "score", "select", "verify"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _MODULES:
         raise AttributeError(f"module 'curate' has no attribute {name!r}")
-    module, attribute = _LAZY[name]
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_MODULES])

@@ -84,13 +84,13 @@ def rules() -> str:
     import typer
 
     from curate.cli import app
-    from curate.policies.filter.request import MAKERS
+    from curate.policies.filter.rules import RULES
 
     group: Any = typer.main.get_command(app)
     shown = [
         (f"`{param.opts[0]} {param.metavar}`", param.help)
         for param in group.commands["filter"].params
-        if param.name in (*MAKERS, "where", "column", "per")
+        if param.opts[0].removeprefix("--") in (*RULES, "column", "per")
     ]
     return table(("option", "meaning"), shown)
 

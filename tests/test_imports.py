@@ -29,7 +29,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
-    {"policies", "engines", "report", "evaluate", "export", "info"},
+    {"policies", "engines", "report", "evaluation", "export", "info"},
     {"rounds", "simulation"},
     {"training"},
     {"commands"},

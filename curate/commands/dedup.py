@@ -135,8 +135,7 @@ def run(
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json. Nothing is deleted.
     """
-    from curate.policies.dedup.policy import dedup_table
-    from curate.policies.dedup.quality.recall import RecallSettings
+    from curate.policies.dedup.policy import dedup
     from curate.policies.dedup.request import finders_in_order
 
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
@@ -144,7 +143,7 @@ def run(
         _refuse_sheet(sheet, dry_run, overwrite)
         _require_images(((table, source), (against, against_source)))
     with Bar("images edited", quiet=json_ or quiet) as bar:
-        result = dedup_table(
+        result = dedup(
             table,
             out,
             finders_in_order(typed(ctx)),
@@ -163,9 +162,9 @@ def run(
             similarity=similarity,
             kappa=kappa,
             source=source,
-            source_options=where,
+            **where,
             against_source=against_source,
-            plant=None if estimate_recall is None else RecallSettings(estimate_recall, seed=seed),
+            estimate_recall=estimate_recall,
             audit=audit,
             model=model,
             seed=seed,

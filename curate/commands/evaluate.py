@@ -10,7 +10,7 @@ from curate.commands import options
 from curate.commands.report import columns_that_fit, emit, say, show, show_table
 
 if TYPE_CHECKING:
-    from curate.evaluate.results import Evaluation, Measure
+    from curate.evaluation.results import Evaluation, Measure
     from scoring.metrics import Interval
 
 
@@ -65,7 +65,7 @@ def run(
         curate evaluate scores.parquet --against other.parquet
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
-    from curate.evaluate.run import EvaluateSettings, evaluate
+    from curate.evaluation.run import EvaluateSettings, evaluate
     from curate.manifest import SourceOptions
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError

@@ -25,12 +25,8 @@ def run(
     drop_bottom: Annotated[
         Texts, typer.Option(metavar="AMOUNT", help="Drop the least certain: 0.2, 20% or 5000 (rows).")
     ] = None,
-    minimum: Annotated[
-        Texts, typer.Option("--min", metavar="X", help="Keep values of at least X, in the column's unit.")
-    ] = None,
-    maximum: Annotated[
-        Texts, typer.Option("--max", metavar="X", help="Keep values of at most X, in the column's unit.")
-    ] = None,
+    min: Annotated[Texts, typer.Option(metavar="X", help="Keep values of at least X, in the column's unit.")] = None,
+    max: Annotated[Texts, typer.Option(metavar="X", help="Keep values of at most X, in the column's unit.")] = None,
     where: Annotated[
         Texts, typer.Option(metavar="CONDITION", help="Keep rows that meet a condition on any columns.")
     ] = None,
@@ -62,12 +58,12 @@ def run(
     kept.receipt.json, which `curate verify` checks. The table itself is never changed.
     A --column or --per after the last rule counts for all of them.
     """
-    from curate.policies.filter.policy import filter_table
+    from curate.policies.filter.policy import filter
     from curate.policies.filter.request import rules_in_order
     from curate.tables.table import open_table
 
     rules = rules_in_order(typed(ctx), open_table(table, require=["key"]))
-    result = filter_table(table, out, rules, dry_run=dry_run, overwrite=overwrite)
+    result = filter(table, out, rules, dry_run=dry_run, overwrite=overwrite)
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:

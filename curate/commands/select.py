@@ -97,17 +97,17 @@ def run(
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
-    from curate.policies.select.policy import choose_table
+    from curate.policies.select.policy import select
     from scoring.settings import parse_settings
 
     if plot is not None:
         _refuse_plot(plot, dry_run, overwrite)
-    result = choose_table(
+    result = select(
         table,
         out,
         strategy,
         budget,
-        settings=parse_settings(set_ or []),
+        set=parse_settings(set_ or []),
         labelled=labelled,
         labelled_where=labelled_where,
         label=label,

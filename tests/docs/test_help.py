@@ -25,7 +25,7 @@ CALLS = {
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.policies.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
-    "evaluate": ("curate.evaluate.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
+    "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
     "sheet": ("curate.tables.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),

@@ -94,12 +94,12 @@ def test_a_stale_table_is_noticed(generate):
 def test_every_command_source_rule_method_and_column_is_in_the_readme():
     from curate.columns import COLUMNS
     from curate.manifest.sources import KINDS
-    from curate.policies.filter.request import MAKERS
+    from curate.policies.filter.rules import RULES
     from scoring.images.outcome import STATUSES
     from trainers.methods import METHODS
 
     text = README.read_text()
-    flags = [f"--{name.replace('imum', '').replace('_', '-')} " for name in MAKERS]
+    flags = [f"--{name} " for name in RULES]
     names = [*(f"curate {name}" for name in GROUP.commands), *flags, *METHODS, *COLUMNS, *STATUSES]
     assert [name for name in [*names, *(f"`.{suffix}`" for suffix in KINDS)] if name not in text] == []
 

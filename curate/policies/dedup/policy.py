@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +10,13 @@ import pyarrow as pa
 from curate.columns import KEY
 from curate.policies.decided import Decided, second_look
 from curate.policies.dedup.decide import Found, decide_duplicates
+from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
+from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, group_rows, keys_at
 from curate.policies.dedup.quality.examine import ANSWERS, PAGE, audit_pairs, pages, planted_recall, refuse_answers
 from curate.policies.dedup.quality.recall import RecallSettings
-from curate.policies.dedup.request import Request, make_request, refuse_graph
+from curate.policies.dedup.request import COSINE, STAR, Request, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import MEANINGS, SCHEMA, Told, rule_text
 from curate.policies.outcomes import DROP
@@ -29,40 +30,71 @@ N_CONFLICTS = 5
 MOST_PICTURES = 2000  # that a page to judge pairs on may hold
 
 
-def dedup_table(
+def dedup(
     table: str | Path,
     out: str | Path | None = None,
-    finders: Mapping[str, float | None] | Sequence[str] | None = None,
+    finder: str | Sequence[str] | Mapping[str, float | None] | None = None,
     *,
+    mirrored: bool = False,
+    rotated: bool = False,
+    cropped: bool = False,
     against: str | Path | None = None,
+    report_only: bool = False,
+    keep: str = KEEP_DEFAULT,
+    protect: str | None = None,
+    label: str | None = None,
+    groups: str = STAR,
+    similarity: str = COSINE,
+    kappa: str | None = None,
     graph: str | Path | None = None,
-    dry_run: bool = False,
-    overwrite: bool = False,
-    plant: RecallSettings | None = None,
+    estimate_recall: int | None = None,
     audit: int | None = None,
+    source: str | None = None,
+    root: str | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    against_source: str | None = None,
     model: str | None = None,
     seed: int = 0,
+    dry_run: bool = False,
+    overwrite: bool = False,
     report: Callable[[int, int], None] = lambda done, total: None,
-    **asked: Any,
 ) -> DedupResult:
     """Keep one row of each group that is the same; write subset, decisions, groups and receipt.
+
+    Every keyword but ``report`` is the option of ``curate dedup`` of that name.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
-        finders: name -> threshold in the finder's unit (None for its own), or names; by default ``bytes`` and
-            ``signature``.
+        finder: one or several keys of ``FINDERS``, or name -> threshold in the finder's unit (None for its own); by
+            default ``bytes`` and ``signature``.
+        mirrored: mirrored copies are the same, of the finders ``signature`` and ``crop``.
+        rotated: so are copies turned by 90, 180 or 270 degrees.
+        cropped: also the finder ``crop``.
         against: another table: rows that it has already go. Its rows are not compared with one another.
+        report_only: rows that ``against`` has stay, and are told.
+        keep: who stays: criteria in order, separated by commas.
+        protect: condition on the rows that never go.
+        label: column of labels, to list groups that disagree; by default ``label`` where there is one.
+        groups: ``star``, or ``chain``.
+        similarity: of embeddings, ``cosine`` or ``elk``.
+        kappa: column of the kappas for ``elk``; by default the model's own.
         graph: file of the graph of nearest neighbours, for the finder ``embedding``: read, or computed and written.
+        estimate_recall: also edit so many of the table's own images, and say how many of the copies are found.
+        audit: also write this many pairs near the threshold, for a person to judge.
+        source: what was scored, where images are read again and the table has no paths.
+        root: where relative paths of the source start.
+        key: column of the source that holds the key.
+        path_column: column of the source that holds paths or URLs.
+        image_column: column of the source that holds image bytes.
+        against_source: what was scored for ``against``.
+        model: that scored the table, for ``estimate_recall``, if it does not ship.
+        seed: of the images and pairs that are drawn.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
-        plant: also edit copies of the table's own images, and say how many are found again.
-        audit: also write this many pairs near the threshold, for a person to judge.
-        model: that scored the table, for ``plant``, if it does not ship.
-        seed: of the pairs that are drawn.
         report: told of images edited, of all.
-        asked: ``mirrored``, ``rotated``, ``cropped``, ``keep``, ``protect``, ``label``, ``groups``, ``similarity``,
-            ``kappa``, ``report_only``, ``source``; see ``curate.policies.dedup.request``.
 
     Returns:
         counts, notes and paths.
@@ -72,8 +104,25 @@ def dedup_table(
     """
     opened = open_table(table, require=[KEY])
     other = open_table(against, require=[KEY]) if against is not None else None
-    named = finders if finders is None or isinstance(finders, Mapping) else dict.fromkeys(finders)
-    request, criteria, notes = make_request(opened, named, **asked)
+    plant = RecallSettings(estimate_recall, seed=seed) if estimate_recall is not None else None
+    request = Request(
+        {},
+        mirrored=mirrored,
+        rotated=rotated,
+        cropped=cropped,
+        keep=keep,
+        protect=protect,
+        label=label,
+        groups=groups,
+        similarity=similarity,
+        kappa=kappa,
+        report_only=report_only,
+        source=source,
+        source_options={"root": root, "key": key, "path_column": path_column, "image_column": image_column},
+        against_source=against_source,
+    )
+    request, notes = resolved(request, opened, finder)
+    criteria = parse_keep(request.keep, opened, label=request.label)
     if other is not None and other.path.resolve() == opened.path.resolve():
         raise InputError(f"--against is {opened.path} itself, which has every row already; name another table")
     if request.report_only and other is None:

@@ -1,7 +1,7 @@
 """What somebody asks of a deduplication, checked against the table: finders, thresholds, views, who stays."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from curate.columns import is_less_certain
@@ -9,9 +9,9 @@ from curate.manifest import SourceOptions
 from curate.policies.dedup.finders.pixels import Images
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
-from curate.policies.dedup.grouping.keep import Criterion, parse_keep
+from curate.policies.dedup.grouping.keep import Criterion
 from curate.tables.needs import Needs, is_plain
-from curate.tables.signals import default_column
+from curate.tables.signals import kappa_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.images.views import View, views
@@ -26,7 +26,6 @@ WITHOUT_SIGNATURE = ("bytes", "hash")
 CROP = "crop"
 LABEL = "label"
 WHERE = ("root", "key", "path_column", "image_column")  # of the options with which a source is read again
-BEST_KAPPA = "kappa_visimsiam"  # of several, the one that told copies apart best where measured (docs/dedup.md)
 
 
 @dataclass(frozen=True)
@@ -141,68 +140,48 @@ def _given(name: str, value: object) -> float | None:
     return float(value)
 
 
-def make_request(
-    table: Table,
-    finders: Mapping[str, float | None] | None = None,
-    *,
-    similarity: str = COSINE,
-    kappa: str | None = None,
-    label: str | None = None,
-    keep: str = KEEP_DEFAULT,
-    groups: str = STAR,
-    **rest: Any,
-) -> tuple[Request, list[Criterion], list[str]]:
-    """Check what is asked against a table.
+def resolved(
+    asked: Request, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
+) -> tuple[Request, list[str]]:
+    """Return what is asked with the thresholds and columns that it means in a table, and notes for the user.
 
     Args:
+        asked: without thresholds; ``kappa`` and ``label`` may be None for the table's own.
         table: to deduplicate.
-        finders: name -> threshold, None for its own; None for the default ones.
-        similarity: of embeddings.
-        kappa: column for ``elk``; None for the model's own.
-        label: column of labels; None for ``label`` where the table has one.
-        keep: criteria of who stays.
-        groups: ``star`` or ``chain``.
-        rest: other fields of ``Request``.
-
-    Returns:
-        the request, its criteria, and what a person should know.
+        finder: one or several, or name -> threshold, None for its own; None for the default ones.
 
     Raises:
         InputError: for anything that cannot be had from this table; the text says what can.
     """
     notes: list[str] = []
-    if finders is None:
-        finders = dict.fromkeys(_default_finders(table, notes))
-    if rest.get("cropped"):
-        finders = {CROP: None, **finders}
-    if similarity == ELK and "embedding" not in finders:
-        finders = {**finders, "embedding": None}
-    thresholds = {name: threshold_of(name, finders[name]) for name in FINDERS if name in finders}
+    if finder is None:
+        finder = _default_finders(table, notes)
+    finders = (
+        dict(finder) if isinstance(finder, Mapping) else dict.fromkeys([finder] if isinstance(finder, str) else finder)
+    )
+    if asked.cropped:
+        finders.setdefault(CROP, None)
+    if asked.similarity == ELK:
+        finders.setdefault("embedding", None)
     for name in finders:
         lookup(FINDERS, name, kind="finder")
         _has(table, name)
-    lookup(GROUPS, groups, kind="kind of groups")
-    lookup(SIMILARITIES, similarity, kind="similarity")
-    if kappa is not None and similarity != ELK:
-        raise InputError(f"--kappa {kappa} is for --similarity elk; add it, or leave --kappa out")
-    if similarity == ELK:
-        kappa = kappa or _kappa_column(table)
-        if is_less_certain(kappa):
-            raise InputError(f"--kappa takes a column that is higher where the model is certain, got {kappa!r}")
-        table.require([kappa])
-    if rest.get("protect") is not None and not rest["protect"].strip():
+    lookup(GROUPS, asked.groups, kind="kind of groups")
+    lookup(SIMILARITIES, asked.similarity, kind="similarity")
+    if asked.protect is not None and not asked.protect.strip():
         raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
+    label = asked.label
     if label is None and LABEL in table.schema.names and is_plain(table.schema.field(LABEL).type):
         label = LABEL
     if label is not None:
         table.require([label])
-    request = Request(thresholds, keep=keep, label=label, groups=groups, similarity=similarity, kappa=kappa, **rest)
-    if (request.mirrored or request.rotated) and not {"signature", CROP} & set(thresholds):
+    thresholds = {name: threshold_of(name, finders[name]) for name in FINDERS if name in finders}
+    if (asked.mirrored or asked.rotated) and not {"signature", CROP} & set(thresholds):
         raise InputError(
             "--mirrored and --rotated need the finder signature or crop, which compute these views; "
             f"got {', '.join(thresholds)}: add --finder signature"
         )
-    return request, parse_keep(keep, table, label=label), notes
+    return replace(asked, thresholds=thresholds, label=label, kappa=_kappa(asked, table)), notes
 
 
 def refuse_graph(request: Request) -> None:
@@ -257,19 +236,23 @@ def _has(table: Table, name: str) -> None:
         )
 
 
-def _kappa_column(table: Table) -> str:
-    kappas = [name for name in table.schema.names if name.startswith("kappa_")]
-    if len(kappas) == 1:
-        return kappas[0]
-    own = default_column(table) if kappas else ""
-    if own in kappas:
-        return own
-    if BEST_KAPPA in kappas:
-        return BEST_KAPPA
-    raise InputError(
-        f"--similarity elk takes its radius from a kappa column; name one with --kappa "
-        f"(there are: {', '.join(kappas) or 'none'})"
-    )
+def _kappa(asked: Request, table: Table) -> str | None:
+    """The column of the kappas for ``elk``: as asked, or the table's own; None for another similarity."""
+    if asked.similarity != ELK:
+        if asked.kappa is not None:
+            raise InputError(f"--kappa {asked.kappa} is for --similarity elk; add it, or leave --kappa out")
+        return None
+    column = asked.kappa or kappa_of(table)
+    if column is None:
+        there = [name for name in table.schema.names if name.startswith("kappa_")]
+        raise InputError(
+            f"--similarity elk takes its radius from a kappa column; name one with --kappa "
+            f"(there are: {', '.join(there) or 'none'})"
+        )
+    if is_less_certain(column):
+        raise InputError(f"--kappa takes a column that is higher where the model is certain, got {column!r}")
+    table.require([column])
+    return column
 
 
 def finders_in_order(typed: Sequence[tuple[str, str]]) -> dict[str, float | None] | None:

@@ -1,6 +1,6 @@
 """A filter applied to a table: two passes over the file, then subset, decisions and receipt appear together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,25 +9,24 @@ import numpy as np
 
 from curate.columns import KEY, describe
 from curate.policies.decided import Decided, second_look
+from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.rules import (
+    RULES,
     DropBottom,
     KeepTop,
-    Maximum,
-    Minimum,
     Rule,
     Verdict,
-    Where,
     decide,
     needs_of,
     rule_to_json,
+    typed,
 )
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, KEEP, UNDECIDED
 from curate.policies.outputs import outputs_for, write_outputs
 from curate.policies.receipts import state_of
 from curate.tables.rows import read_rows
-from curate.tables.signals import default_column
-from curate.tables.table import Table, open_table
+from curate.tables.table import open_table
 from scoring.errors import InputError
 
 
@@ -71,15 +70,15 @@ class FilterResult:
         return {"subset": self.subset, "decisions": self.decisions, "receipt": self.receipt}
 
 
-def filter_table(
+def filter(
     table: str | Path,
     out: str | Path | None = None,
     rules: Sequence[Rule] | None = None,
     *,
     keep_top: str | float | None = None,
     drop_bottom: str | float | None = None,
-    minimum: float | None = None,
-    maximum: float | None = None,
+    min: float | None = None,
+    max: float | None = None,
     where: str | None = None,
     column: str | None = None,
     per: str | None = None,
@@ -94,12 +93,12 @@ def filter_table(
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
         rules: applied in this order, each to the rows that the earlier ones left. Instead of rules, name
-            single ones by the keywords below; they apply in the order where, minimum, maximum, drop_bottom,
-            keep_top.
+            single ones by the keywords below, as the options of ``curate filter``; they apply in the order where,
+            min, max, drop_bottom, keep_top.
         keep_top: 0.8, "80%" or 5000 (rows).
         drop_bottom: as ``keep_top``.
-        minimum: lowest value that stays, in the column's unit.
-        maximum: highest value that stays.
+        min: lowest value that stays, in the column's unit.
+        max: highest value that stays.
         where: condition such as ``'label == "cat" and width >= 200'``.
         column: score column for the keywords; default the score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
@@ -114,10 +113,11 @@ def filter_table(
     """
     opened = open_table(table, require=[KEY])
     if rules is None:
-        named = {"where": where, "min": minimum, "max": maximum, "drop-bottom": drop_bottom, "keep-top": keep_top}
-        rules = _rules_from_keywords(opened, named, column, per)
+        named = {"column": column, "per": per, "where": where, "min": min, "max": max}
+        named |= {"drop_bottom": drop_bottom, "keep_top": keep_top}
+        rules = rules_in_order([(name, value) for name, value in named.items() if value is not None], opened)
     if not rules:
-        raise InputError("expected at least one rule: --keep-top, --drop-bottom, --min, --max or --where")
+        raise InputError(f"expected at least one rule, got none; add one of {', '.join(f'--{name}' for name in RULES)}")
     outputs = None if dry_run else outputs_for([opened], out, overwrite=overwrite)
     before = state_of(opened)
     table_rows = read_rows(opened, needs_of(rules))
@@ -138,17 +138,6 @@ def filter_table(
     decided.facts.update({name: getattr(result, name) for name in ("dropped_by", "undecided_by", "failed_by")})
     write_outputs(decided, outputs, overwrite=overwrite)
     return replace(result, subset=outputs.subset, decisions=outputs.tables["decisions"], receipt=outputs.receipt)
-
-
-def _rules_from_keywords(table: Table, named: dict[str, Any], column: str | None, per: str | None) -> list[Rule]:
-    makers: dict[str, Callable[[Any], Rule]] = {
-        "where": Where,
-        "min": lambda value: Minimum(value, column or default_column(table)),
-        "max": lambda value: Maximum(value, column or default_column(table)),
-        "drop-bottom": lambda value: DropBottom(value, column or default_column(table), per),
-        "keep-top": lambda value: KeepTop(value, column or default_column(table), per),
-    }
-    return [makers[name](value) for name, value in named.items() if value is not None]
 
 
 def _summary(rules: Sequence[Rule], verdict: Verdict, decided: Decided) -> FilterResult:
@@ -177,7 +166,7 @@ def _by_rule(rules: Sequence[Rule], counts: list[int]) -> dict[str, int]:
     """Rows by rule as typed; a rule typed twice is counted once."""
     total: dict[str, int] = {}
     for rule, n in zip(rules, counts, strict=True):
-        total[rule.typed] = total.get(rule.typed, 0) + n
+        total[typed(rule)] = total.get(typed(rule), 0) + n
     return total
 
 
@@ -187,10 +176,10 @@ def _notes(rules: Sequence[Rule], verdict: Verdict) -> list[str]:
         if rule.column is not None:
             column = describe(rule.column)
             higher = column.higher or "taken as better"
-            notes.append(f"{rule.typed} works on {rule.column} ({column.meaning}; higher: {higher})")
+            notes.append(f"{typed(rule)} works on {rule.column} ({column.meaning}; higher: {higher})")
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
         if str(count).isdigit() and int(count) > n:
-            notes.append(f"{rule.typed} asks for {int(count):,} rows, {n:,} were left")
+            notes.append(f"{typed(rule)} asks for {int(count):,} rows, {n:,} were left")
     if not np.any(verdict.outcome == KEEP):
         notes.append("no row is left: the subset is empty")
     return list(dict.fromkeys(notes))

@@ -7,7 +7,7 @@ NaN) in a rule's column cannot be judged: it becomes undecided and leaves the su
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -16,15 +16,9 @@ from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows
+from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
-
-
-def _bound(value: str | int | float, flag: str) -> Fraction:
-    try:
-        return Fraction(str(value).strip().replace("_", "x"))
-    except (ValueError, ZeroDivisionError):
-        raise InputError(f"{flag} takes a finite number in the unit of its column, got {str(value)[:40]!r}") from None
 
 
 @dataclass(frozen=True)
@@ -44,11 +38,12 @@ class Ruling:
 
 
 class Rule(Protocol):
-    """One policy: its parameters, the columns it needs, and a pure function of the table's rows."""
+    """One rule: its parameters, the columns it needs, and a pure function of the table's rows.
 
-    @property
-    def typed(self) -> str:
-        """The rule as one would type it."""
+    The first parameter is the value that is typed.
+    """
+
+    name: ClassVar[str]  # as in receipts; the option is --name, the keyword of Python name with _
 
     @property
     def column(self) -> str | None:
@@ -63,51 +58,18 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True)
-class KeepTop:
-    """Keep the most certain rows: highest values, or lowest in a column whose name starts with ``unc_``.
+class Where:
+    """Keep rows that meet a condition on any columns; see ``curate.tables.where`` for the language."""
 
-    Exactly ``amount`` rows stay (a share is rounded up), in each value of ``per`` where given. Rows that tie
-    at the cut are ranked by a hash of their key, so the same ones stay on any machine, in any order.
-    """
-
-    amount: str | int | float
-    column: str
-    per: str | None = None
-
-    def __post_init__(self) -> None:
-        Amount.parse(self.amount, "--keep-top")
-
-    @property
-    def typed(self) -> str:
-        """The rule as one would type it."""
-        return f"--keep-top {self.amount}" + (f" --per {self.per}" if self.per else "")
+    condition: str
+    column: str | None = field(default=None, init=False)
+    per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "where"
 
     def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
-        amount = Amount.parse(self.amount, "--keep-top")
-        return _judge_rank(self, table_rows, rows, lambda n: amount.of(n, up=True))
-
-
-@dataclass(frozen=True)
-class DropBottom:
-    """Drop the least certain rows; the mirror of ``KeepTop``, with a share rounded down."""
-
-    amount: str | int | float
-    column: str
-    per: str | None = None
-
-    def __post_init__(self) -> None:
-        Amount.parse(self.amount, "--drop-bottom")
-
-    @property
-    def typed(self) -> str:
-        """The rule as one would type it."""
-        return f"--drop-bottom {self.amount}" + (f" --per {self.per}" if self.per else "")
-
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
-        amount = Amount.parse(self.amount, "--drop-bottom")
-        return _judge_rank(self, table_rows, rows, lambda n: n - amount.of(n, up=False))
+        truth = table_rows.truths[self.condition][rows]
+        return Ruling(truth == 1, truth >= 0, None)
 
 
 @dataclass(frozen=True)
@@ -117,20 +79,15 @@ class Minimum:
     bound: str | int | float
     column: str
     per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "min"
 
     def __post_init__(self) -> None:
-        _bound(self.bound, "--min")
-
-    @property
-    def typed(self) -> str:
-        """The rule as one would type it."""
-        return f"--min {self.bound}"
+        _bound(self)
 
     def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
-        values = table_rows.exact[self.column].values[rows]
-        bound = _bound(self.bound, "--min")
-        valid = table_rows.exact[self.column].valid[rows]
+        column, bound = table_rows.exact[self.column], _bound(self)
+        values, valid = column.values[rows], column.valid[rows]
         return Ruling((values >= _in_type(bound, values.dtype, up=True)) & valid, valid, _one_cut(bound, values.dtype))
 
 
@@ -141,55 +98,94 @@ class Maximum:
     bound: str | int | float
     column: str
     per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "max"
 
     def __post_init__(self) -> None:
-        _bound(self.bound, "--max")
-
-    @property
-    def typed(self) -> str:
-        """The rule as one would type it."""
-        return f"--max {self.bound}"
+        _bound(self)
 
     def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
-        values = table_rows.exact[self.column].values[rows]
-        bound = _bound(self.bound, "--max")
-        valid = table_rows.exact[self.column].valid[rows]
+        column, bound = table_rows.exact[self.column], _bound(self)
+        values, valid = column.values[rows], column.valid[rows]
         return Ruling((values <= _in_type(bound, values.dtype, up=False)) & valid, valid, _one_cut(bound, values.dtype))
 
 
 @dataclass(frozen=True)
-class Where:
-    """Keep rows that meet a condition on any columns; see ``curate.tables.where`` for the language."""
+class DropBottom:
+    """Drop the least certain rows; the mirror of ``KeepTop``, with a share rounded down."""
 
-    condition: str
-    column: str | None = field(default=None, init=False)
-    per: str | None = field(default=None, init=False)
+    amount: str | int | float
+    column: str
+    per: str | None = None
+    name: ClassVar[str] = "drop-bottom"
 
-    @property
-    def typed(self) -> str:
-        """The rule as one would type it."""
-        return f"--where {self.condition}"
+    def __post_init__(self) -> None:
+        amount_of(self)
 
     def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
         """Judge the rows (M indices) that are still in."""
-        truth = table_rows.truths[self.condition][rows]
-        return Ruling(truth == 1, truth >= 0, None)
+        amount = amount_of(self)
+        return _judge_rank(self, table_rows, rows, lambda n: n - amount.of(n, up=False))
+
+
+@dataclass(frozen=True)
+class KeepTop:
+    """Keep the most certain rows: highest values, or lowest in a column whose name starts with ``unc_``.
+
+    Exactly ``amount`` rows stay (a share is rounded up), in each value of ``per`` where given. Rows that tie
+    at the cut are ranked by a hash of their key, so the same ones stay on any machine, in any order.
+    """
+
+    amount: str | int | float
+    column: str
+    per: str | None = None
+    name: ClassVar[str] = "keep-top"
+
+    def __post_init__(self) -> None:
+        amount_of(self)
+
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        amount = amount_of(self)
+        return _judge_rank(self, table_rows, rows, lambda n: amount.of(n, up=True))
 
 
 RULES: dict[str, type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum] | type[Where]] = {
-    "keep-top": KeepTop,
-    "drop-bottom": DropBottom,
-    "min": Minimum,
-    "max": Maximum,
-    "where": Where,
+    kind.name: kind for kind in (KeepTop, DropBottom, Minimum, Maximum, Where)
 }
+
+
+def typed(rule: Rule) -> str:
+    """Return the rule as one would type it.
+
+    >>> typed(KeepTop("80%", "kappa_visimsiam", per="label"))
+    '--keep-top 80% --per label'
+    """
+    value = next(iter(asdict(rule).values()))  # type: ignore[call-overload]
+    return f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
+
+
+def amount_of(rule: KeepTop | DropBottom) -> Amount:
+    """Return how many rows a rule asks for.
+
+    Raises:
+        InputError: if it does not say so.
+    """
+    return Amount.parse(rule.amount, f"--{rule.name}")
+
+
+def _bound(rule: Minimum | Maximum) -> Fraction:
+    try:
+        return Fraction(str(rule.bound).strip().replace("_", "x"))
+    except (ValueError, ZeroDivisionError):
+        raise InputError(
+            f"--{rule.name} takes a finite number in the unit of its column, got {str(rule.bound)[:40]!r}"
+        ) from None
 
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Return a rule as plain JSON, for a receipt."""
-    name = next(name for name, kind in RULES.items() if isinstance(rule, kind))
-    return {"rule": name, **asdict(rule)}  # type: ignore[call-overload]
+    return {"rule": rule.name, **asdict(rule)}  # type: ignore[call-overload]
 
 
 def rule_from_json(value: Mapping[str, Any]) -> Rule:
@@ -198,19 +194,9 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
     Raises:
         InputError: if it is not one.
     """
-    if not isinstance(value, Mapping):
-        raise InputError(f"expected a rule as a JSON object, got {str(value)[:60]}; the receipt was edited")
-    kind = lookup(RULES, str(value.get("rule")), kind="rule")
-    wanted = [name for name, spec in kind.__dataclass_fields__.items() if spec.init]
-    given = {name: value[name] for name in wanted if value.get(name) is not None}
-    if not all(isinstance(item, str | int | float) for item in given.values()):
-        raise InputError(f"rule {value['rule']!r} of the receipt has values that are neither text nor numbers")
-    try:
-        return kind(**given)
-    except TypeError:
-        raise InputError(
-            f"rule {value['rule']!r} of the receipt needs {', '.join(wanted)}, got {sorted(given)}"
-        ) from None
+    name = str(value.get("rule")) if isinstance(value, Mapping) else "of a filter"
+    kind = lookup(RULES, name, kind="rule") if isinstance(value, Mapping) else Where
+    return from_json(kind, value, what=f"the rule {name} of the receipt", ignored=("rule",))
 
 
 def needs_of(rules: Sequence[Rule]) -> Needs:

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import is_less_certain
-from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict
+from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
-from curate.tables.amount import Amount
 from curate.tables.rows import Rows
 
 MEANINGS: dict[str, str] = {
@@ -60,12 +59,12 @@ class DecisionWords:
             self._explain(index, start, here, outcome, (score, threshold, margin), reason)
         failed = np.flatnonzero(outcome == FAILED)
         reason[failed] = failures(status, error, failed)
-        typed = pa.array([each.typed for each in self.rules], pa.string())
+        rules = pa.array([typed(each) for each in self.rules], pa.string())
         columns = [
             keys,
             pa.array(OUTCOMES).take(pa.array(outcome)),
             pa.array(reason, pa.string()),
-            typed.take(pa.array(rule, mask=rule < 0)),
+            rules.take(pa.array(rule, mask=rule < 0)),
             *(pa.array(values, from_pandas=True) for values in (score, threshold, margin)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
@@ -117,10 +116,10 @@ class DecisionWords:
         values = ["nothing stays" if np.isnan(cut) else f"cut {cut:.6g}" for cut in (cuts if cuts is not None else [])]
         best, worst = ("top", "below") if keeps_high(rule) else ("lowest", "above")
         if isinstance(rule, KeepTop):
-            whole = f"the {best} {Amount.parse(rule.amount, '--keep-top')}"
+            whole = f"the {best} {amount_of(rule)}"
             kept, dropped = f" is in {whole}", f" is {worst} {whole}"
         else:
-            whole = f"the {'bottom' if keeps_high(rule) else 'highest'} {Amount.parse(rule.amount, '--drop-bottom')}"
+            whole = f"the {'bottom' if keeps_high(rule) else 'highest'} {amount_of(rule)}"
             kept, dropped = f" is outside {whole}", f" is in {whole}"
         tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")
         pairs = list(zip(groups, values, strict=True))
@@ -135,4 +134,4 @@ def keeps_high(rule: Rule) -> bool:
 
 
 def _condition(rule: Rule) -> str:
-    return rule.typed.removeprefix("--where ")
+    return typed(rule).removeprefix("--where ")

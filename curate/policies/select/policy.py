@@ -72,33 +72,61 @@ class ChoiceResult:
         return {"subset": self.subset, "decisions": self.decisions, "receipt": self.receipt}
 
 
-def choose_table(
+def select(
     table: str | Path,
     out: str | Path | None = None,
     strategy: str = "auto",
     budget: str | int | float = 100,
     *,
-    settings: Mapping[str, object] | None = None,
+    set: Mapping[str, object] | None = None,
+    labelled: str | Path | None = None,
+    labelled_where: str | None = None,
+    label: str | None = None,
+    exclude: str | Path | None = None,
+    per: str | None = None,
+    balance: str | None = None,
+    min_distance: float | None = None,
+    noise_guard: bool = False,
+    gate: float = 0.0,
+    discount: bool = False,
+    quality: str | None = None,
+    score: str | None = None,
+    loss: str | None = None,
+    holdout_loss: str | None = None,
+    graph: str | Path | None = None,
+    seed: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
-    **asked: Any,
 ) -> ChoiceResult:
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.
 
     The same rows are picked, in the same order, whatever the order of the table: rows are sorted by a hash of their
-    keys first, and ties go to the lower hash.
+    keys first, and ties go to the lower hash. Every keyword is the option of ``curate select`` of that name.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
         out: batch to write, a name ending in ``.parquet``; may be None in a dry run.
         strategy: a key of ``curate.selectors.SELECTORS``.
         budget: rows to pick, or a share of those that may be picked (``0.1``, ``10%``).
-        settings: the strategy's own parameters.
+        set: the strategy's own parameters.
+        labelled: file of the keys, and labels, that are labelled already.
+        labelled_where: condition on the rows that are labelled already.
+        label: column of the labels; by default ``label`` where there is one.
+        exclude: file of keys that are never picked.
+        per: column of groups that each give the budget.
+        balance: column of groups that share the budget.
+        min_distance: stop at the first pick nearer than this to another or to a labelled row, in [0, 2].
+        noise_guard: a gate of a fifth and a discount in one.
+        gate: share of the lowest quality that is left out, in [0, 1).
+        discount: low quality lowers a row's rank or weight.
+        quality: column that guards, as typed (``max:COLUMN``); by default the model's own score.
+        score: column that ranks, likewise, for the strategy ``score``.
+        loss: column of losses of the model in training, for ``rho-loss``.
+        holdout_loss: column of losses of a model of other rows, for ``rho-loss`` and ``small-loss``.
+        graph: file of the graph of nearest neighbours: read, or computed and written.
+        seed: the same one gives the same picks.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
-        asked: ``labelled``, ``labelled_where``, ``label``, ``exclude``, ``per``, ``balance``, ``score``, ``quality``,
-            ``loss``, ``holdout_loss``, ``gate``, ``discount``, ``noise_guard``, ``min_distance``, ``graph``, ``seed``;
-            see ``curate.policies.select.request``.
 
     Returns:
         counts, gains, notes and paths.
@@ -106,8 +134,27 @@ def choose_table(
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    paths = {name: str(asked[name]) for name in ("labelled", "exclude", "graph") if asked.get(name) is not None}
-    request = Request(strategy, str(budget), dict(settings or {}), **{**asked, **paths})
+    request = Request(
+        strategy,
+        str(budget),
+        dict(set or {}),
+        labelled=_name(labelled),
+        labelled_where=labelled_where,
+        label=label,
+        exclude=_name(exclude),
+        per=per,
+        balance=balance,
+        score=score,
+        quality=quality,
+        loss=loss,
+        holdout_loss=holdout_loss,
+        gate=gate,
+        discount=discount,
+        noise_guard=noise_guard,
+        min_distance=min_distance,
+        graph=_name(graph),
+        seed=seed,
+    )
     request.plan.selector()
     opened = open_table(table, require=[KEY])
     outputs = None if dry_run else outputs_for([opened], out, overwrite=overwrite)
@@ -124,6 +171,10 @@ def choose_table(
         decided = replace(decided, arranged=ranked, facts=_facts(result, picked))
         write_outputs(decided, outputs, overwrite=overwrite)
     return replace(result, subset=outputs.subset, decisions=outputs.tables["decisions"], receipt=outputs.receipt)
+
+
+def _name(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _refuse_sources(request: Request, outputs: list[Path]) -> None:
@@ -187,7 +238,7 @@ def keys_of(table: Table, places: np.ndarray) -> list[str]:
         for row in places[(places >= start) & (places < start + batch.num_rows)].tolist():
             found[row] = str(batch.column(0)[row - start].as_py())
         start += batch.num_rows
-        if len(found) == len(set(places.tolist())):
+        if len(found) == len(np.unique(places)):
             break
     return [found[row] for row in places.tolist()]
 

@@ -9,8 +9,8 @@ import torch
 from choosing import columns_of, csv, table, write
 from typer.testing import CliRunner
 
+import curate
 from curate.cli import app
-from curate.policies.select.policy import choose_table
 from curate.policies.verify import verify
 from curate.probes import out_of_fold
 from curate.probes.chances import Labelled
@@ -129,7 +129,7 @@ def test_blocks_change_nothing(monkeypatch):
 def test_wrong_labels_of_a_table_are_left_out_counted_and_verified(tmp_path):
     columns, wrong = flipped(columns_of(300))
     source = write(tmp_path / "s.parquet", columns)
-    result = choose_table(source, tmp_path / "b.parquet", "small-loss", "20%")
+    result = curate.select(source, tmp_path / "b.parquet", "small-loss", "20%")
     is_wrong = dict(zip(columns["key"], wrong.tolist(), strict=True))
     batch = batch_of(result)
     picked = [is_wrong[key] for key in batch["key"].to_pylist()]
@@ -155,7 +155,7 @@ def test_wrong_labels_of_a_table_are_left_out_counted_and_verified(tmp_path):
 def test_a_smaller_budget_is_a_prefix_of_a_larger_one_in_the_table_too(tmp_path):
     source = write(tmp_path / "s.parquet", flipped(columns_of(120))[0])
     few, many = (
-        batch_of(choose_table(source, tmp_path / f"{n}.parquet", "small-loss", n, seed=3))["key"].to_pylist()
+        batch_of(curate.select(source, tmp_path / f"{n}.parquet", "small-loss", n, seed=3))["key"].to_pylist()
         for n in (20, 90)
     )
     assert many[:20] == few
@@ -163,7 +163,7 @@ def test_a_smaller_budget_is_a_prefix_of_a_larger_one_in_the_table_too(tmp_path)
 
 def test_a_column_of_losses_takes_the_place_of_embeddings(tmp_path):
     source = table(tmp_path / "s.parquet", 60, embedding=None)
-    result = choose_table(source, tmp_path / "b.parquet", "small-loss", 15, holdout_loss="holdout")
+    result = curate.select(source, tmp_path / "b.parquet", "small-loss", 15, holdout_loss="holdout")
     assert result.model == {}
     rows = {row["key"]: row for row in pq.read_table(source).to_pylist()}
     for label in {row["label"] for row in rows.values()}:
@@ -180,36 +180,36 @@ def test_labelled_rows_teach_with_the_class_of_the_file_count_and_are_not_picked
     source = table(tmp_path / "s.parquet", 60)
     of_first = [(f"img/{i:03}.png", "class 0") for i in range(0, 40, 5)]
     labels = csv(tmp_path / "l.csv", of_first)
-    result = choose_table(source, tmp_path / "b.parquet", "small-loss", 28, labelled=labels)
+    result = curate.select(source, tmp_path / "b.parquet", "small-loss", 28, labelled=labels)
     batch = batch_of(result)
     assert not {key for key, _ in of_first} & set(batch["key"].to_pylist())
     counts = dict(zip(*np.unique(batch["label"].to_pylist(), return_counts=True), strict=True))
     assert counts.get("class 0", 0) == 0  # eight are there already; 28 are seven of each other class
     assert [counts[f"class {c}"] for c in range(1, 5)] == [7, 7, 7, 7]
     renamed = csv(tmp_path / "l2.csv", [(key, "yak") for key, _ in of_first])
-    result = choose_table(source, None, "small-loss", 5, labelled=renamed, dry_run=True)
+    result = curate.select(source, None, "small-loss", 5, labelled=renamed, dry_run=True)
     assert result.model["classes"] == 6
 
 
 def test_shares_and_the_gate_work_as_for_other_strategies(tmp_path):
     source = table(tmp_path / "s.parquet", 60)
-    result = choose_table(source, tmp_path / "a.parquet", "small-loss", 4, per="photographer")
+    result = curate.select(source, tmp_path / "a.parquet", "small-loss", 4, per="photographer")
     who = batch_of(result)["photographer"].to_pylist()
     assert {name: who.count(name) for name in set(who)} == {"ann": 4, "bob": 4, None: 4}
     assert verify(result.receipt).identical
-    result = choose_table(
+    result = curate.select(
         source, tmp_path / "b.parquet", "small-loss", 12, balance="photographer", gate=0.5, quality="unc_losspred"
     )
     assert batch_of(result)["unc_losspred"].to_numpy().max() < np.median(
         pq.read_table(source)["unc_losspred"].to_numpy()
     )
     with pytest.raises(InputError, match=r"--discount works with strategies that rank .* got small-loss"):
-        choose_table(source, None, "small-loss", 4, discount=True, quality="unc_losspred", dry_run=True)
+        curate.select(source, None, "small-loss", 4, discount=True, quality="unc_losspred", dry_run=True)
 
 
 def test_rows_without_a_class_are_told_and_picked_last(tmp_path):
     source = table(tmp_path / "s.parquet", 60, label=[("a", None, "b")[i % 3] for i in range(60)])
-    result = choose_table(source, tmp_path / "b.parquet", "small-loss", 50)
+    result = curate.select(source, tmp_path / "b.parquet", "small-loss", 50)
     assert batch_of(result)["label"].to_pylist()[40:] == [None] * 10
     assert None not in batch_of(result)["label"].to_pylist()[:40]
     assert result.notes[0] == "20 of 60 candidates without label, which are picked last"
@@ -221,7 +221,7 @@ def test_other_threads_pick_the_same_rows(tmp_path):
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            made.append(choose_table(source, tmp_path / f"{threads}.parquet", "small-loss", 80))
+            made.append(curate.select(source, tmp_path / f"{threads}.parquet", "small-loss", 80))
     finally:
         torch.set_num_threads(before)
     assert batch_of(made[0])["key"].to_pylist() == batch_of(made[1])["key"].to_pylist()
@@ -246,7 +246,7 @@ def test_other_threads_pick_the_same_rows(tmp_path):
             "--loss is for the strategy rho-loss, got small-loss",
         ),
         ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "losses of at least 0, .* give the negative"),
-        ({}, {"settings": {"share": "2"}}, r"trusted must be in \(0, 1\], got 2"),
+        ({}, {"set": {"share": "2"}}, r"trusted must be in \(0, 1\], got 2"),
         ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "for the strategies rho-loss and small-loss, got auto"),
         ({}, {"budget": 61}, "between 1 and the 60 rows that may be picked, got 61"),
         ({}, {"labelled_where": "key like '%'"}, "no row is left to be picked"),
@@ -256,7 +256,7 @@ def test_other_threads_pick_the_same_rows(tmp_path):
 def test_what_cannot_be_asked_is_one_line(tmp_path, columns, asked, said):
     source = table(tmp_path / "s.parquet", 60, **columns)
     with pytest.raises(InputError, match=said) as error:
-        choose_table(source, None, **{"strategy": "small-loss", "budget": 5, "dry_run": True, **asked})
+        curate.select(source, None, **{"strategy": "small-loss", "budget": 5, "dry_run": True, **asked})
     assert "\n" not in str(error.value)
 
 
@@ -265,7 +265,7 @@ def test_more_classes_than_a_fit_should_hold_are_refused(tmp_path, monkeypatch, 
     monkeypatch.setattr(out_of_fold, limit, value)
     source = table(tmp_path / "s.parquet", 60)
     with pytest.raises(InputError, match=f"at most {most} classes .* of 8 numbers, got 5 in 60 rows; name another"):
-        choose_table(source, None, "small-loss", 5, dry_run=True)
+        curate.select(source, None, "small-loss", 5, dry_run=True)
 
 
 def test_the_command_says_what_the_models_found(tmp_path, monkeypatch):

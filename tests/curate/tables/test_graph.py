@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from choosing import columns_of, csv, write
 
-from curate.policies.select.policy import choose_table
+import curate
 from curate.policies.verify import verify
 from curate.selectors.graphs import Neighboured, computes_graph, neighbours
 from curate.selectors.pool import Pool
@@ -38,11 +38,11 @@ def scores(tmp_path):
 
 @pytest.mark.parametrize("name", SPARSE)
 def test_picks_with_the_file_are_those_without(scores, tmp_path, name):
-    plain = choose_table(scores, tmp_path / "a.parquet", name, 12, settings=SPARSE[name])
+    plain = curate.select(scores, tmp_path / "a.parquet", name, 12, set=SPARSE[name])
     graph = tmp_path / "g.parquet"
-    first = choose_table(scores, tmp_path / "b.parquet", name, 12, settings=SPARSE[name], graph=graph)
+    first = curate.select(scores, tmp_path / "b.parquet", name, 12, set=SPARSE[name], graph=graph)
     before = graph.read_bytes()
-    again = choose_table(scores, tmp_path / "c.parquet", name, 12, settings=SPARSE[name], graph=graph)
+    again = curate.select(scores, tmp_path / "c.parquet", name, 12, set=SPARSE[name], graph=graph)
     assert keys(plain) == keys(first) == keys(again)
     assert graph.read_bytes() == before
     assert any("is used again" in note for note in again.notes)
@@ -50,12 +50,12 @@ def test_picks_with_the_file_are_those_without(scores, tmp_path, name):
 
 
 def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
-    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=tmp_path / "g.parquet")
+    curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=tmp_path / "g.parquet")
     monkeypatch.setattr("curate.tables.graph.knn_graph", None)
     monkeypatch.setattr("scoring.search.graph.knn_graph", None)
     for name in SPARSE:
-        found = choose_table(
-            scores, tmp_path / "b.parquet", name, 5, settings=SPARSE[name], graph=tmp_path / "g.parquet", overwrite=True
+        found = curate.select(
+            scores, tmp_path / "b.parquet", name, 5, set=SPARSE[name], graph=tmp_path / "g.parquet", overwrite=True
         )
         assert any("is used again" in note for note in found.notes)
 
@@ -64,7 +64,7 @@ def test_the_graph_is_computed_once(scores, tmp_path, monkeypatch):
 def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path, monkeypatch, flag):
     monkeypatch.setattr("curate.tables.graph.knn_graph", None)
     with pytest.raises(InputError, match=f"--graph is of all rows, and --{flag} picks in each group by itself"):
-        choose_table(
+        curate.select(
             scores, dry_run=True, strategy="pairwise", budget=5, graph=tmp_path / "g.parquet", **{flag: "photographer"}
         )
 
@@ -72,24 +72,24 @@ def test_shares_and_a_graph_are_refused_before_one_is_computed(scores, tmp_path,
 @pytest.mark.parametrize("name", ["prob-cover", "facility-location"])
 def test_few_rows_are_compared_all_with_all_and_it_is_said_that_the_graph_is_not_looked_at(scores, tmp_path, name):
     told = "the graph is not looked at: 80 rows are few enough to be compared all with all"
-    exact = choose_table(scores, dry_run=True, strategy=name, budget=5, graph=tmp_path / "g.parquet")
+    exact = curate.select(scores, dry_run=True, strategy=name, budget=5, graph=tmp_path / "g.parquet")
     assert told in exact.notes
     for settings, graph in (({"exact_rows": "79"}, tmp_path / "g.parquet"), ({}, None)):
-        other = choose_table(scores, dry_run=True, strategy=name, budget=5, settings=settings, graph=graph)
+        other = curate.select(scores, dry_run=True, strategy=name, budget=5, set=settings, graph=graph)
         assert told not in other.notes
 
 
 def test_a_shuffled_table_uses_the_same_graph(scores, tmp_path):
-    one = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    one = curate.select(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
     write(scores, columns_of(80), np.random.default_rng(5).permutation(80))
-    two = choose_table(scores, tmp_path / "b.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    two = curate.select(scores, tmp_path / "b.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
     assert keys(one) == keys(two)
 
 
 def test_left_out_rows_are_nobodys_neighbours(scores, tmp_path):
     out = csv(tmp_path / "x.csv", [(f"img/{i:03}.png",) for i in range(40)], header="key")
-    result = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet", exclude=out)
-    plain = choose_table(scores, tmp_path / "b.parquet", "pairwise", 9, exclude=out)
+    result = curate.select(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet", exclude=out)
+    plain = curate.select(scores, tmp_path / "b.parquet", "pairwise", 9, exclude=out)
     assert keys(result) == keys(plain)  # 64 neighbours of 79 leave 10 among the 40 that are left
 
 
@@ -251,21 +251,21 @@ def changed(path, tell=None, **metadata):
 
 def test_the_graph_of_another_table_is_refused_with_the_difference(scores, tmp_path):
     graph = tmp_path / "g.parquet"
-    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
     more = write(tmp_path / "t.parquet", columns_of(90))
     with pytest.raises(InputError, match="hold the 90 rows that are compared, got 80 rows without 10 of these; name"):
-        choose_table(more, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+        curate.select(more, dry_run=True, strategy="pairwise", budget=5, graph=graph)
     renamed = columns_of(80)
     renamed["key"][3] = "other.png"
     with pytest.raises(InputError, match="got 80 rows without 1 of these; name another file"):
-        choose_table(write(tmp_path / "t.parquet", renamed), dry_run=True, strategy="pairwise", budget=5, graph=graph)
+        curate.select(write(tmp_path / "t.parquet", renamed), dry_run=True, strategy="pairwise", budget=5, graph=graph)
     moved = columns_of(80)
     moved["embedding"][3] = moved["embedding"][4]
     with pytest.raises(InputError, match="it has other embeddings of 1 of the same 80 keys"):
-        choose_table(write(tmp_path / "t.parquet", moved), dry_run=True, strategy="pairwise", budget=5, graph=graph)
+        curate.select(write(tmp_path / "t.parquet", moved), dry_run=True, strategy="pairwise", budget=5, graph=graph)
     changed(graph, lambda told: told["graph"].update(model_digest="another"))
     with pytest.raises(InputError, match="it has embeddings of another model"):
-        choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+        curate.select(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
 
 
 def flipped(data):
@@ -275,12 +275,12 @@ def flipped(data):
 
 def test_a_damaged_graph_is_one_line(scores, tmp_path):
     graph = tmp_path / "g.parquet"
-    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
     whole = graph.read_bytes()
 
     def refused(said):
         with pytest.raises(InputError, match=said):
-            choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+            curate.select(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
         graph.write_bytes(whole)
 
     changed(graph, lambda told: told["graph"].pop("format"))
@@ -325,9 +325,9 @@ def test_a_damaged_graph_is_one_line(scores, tmp_path):
 
 def test_a_dry_run_and_a_verification_write_no_graph(scores, tmp_path):
     graph = tmp_path / "g.parquet"
-    choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
+    curate.select(scores, dry_run=True, strategy="pairwise", budget=5, graph=graph)
     assert not graph.exists()
-    result = choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    result = curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
     graph.unlink()
     found = verify(result.receipt)
     assert not graph.exists()
@@ -337,22 +337,22 @@ def test_a_dry_run_and_a_verification_write_no_graph(scores, tmp_path):
 
 def test_a_folder_or_a_link_to_nothing_is_no_graph(scores, tmp_path, monkeypatch):
     graph = tmp_path / "g.parquet"
-    choose_table(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
+    curate.select(scores, tmp_path / "a.parquet", "pairwise", 5, graph=graph)
     monkeypatch.setattr("curate.tables.graph.knn_graph", None)  # refused before the work
     folder = tmp_path / "parts"
     folder.mkdir()
     (folder / "part-00000.parquet").write_bytes(graph.read_bytes())
     with pytest.raises(InputError, match=r"expected a graph of neighbours at .*parts, which is a folder; name another"):
-        choose_table(scores, dry_run=True, strategy="pairwise", budget=5, graph=folder)
+        curate.select(scores, dry_run=True, strategy="pairwise", budget=5, graph=folder)
     (tmp_path / "l.parquet").symlink_to(tmp_path / "nowhere.parquet")
     with pytest.raises(InputError, match=r"at .*l.parquet, which is a link to nothing; name another"):
-        choose_table(scores, tmp_path / "b.parquet", "pairwise", 5, graph=tmp_path / "l.parquet")
+        curate.select(scores, tmp_path / "b.parquet", "pairwise", 5, graph=tmp_path / "l.parquet")
     assert not (tmp_path / "b.parquet").exists()
     assert not (tmp_path / "nowhere.parquet").exists()
 
 
 def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_path, monkeypatch):
-    plain = choose_table(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
+    plain = curate.select(scores, tmp_path / "a.parquet", "pairwise", 9, graph=tmp_path / "g.parquet")
     other = tmp_path / "h.parquet"
 
     def slow(*given):
@@ -360,7 +360,7 @@ def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_p
         return knn_graph(*given)
 
     monkeypatch.setattr("curate.tables.graph.knn_graph", slow)
-    late = choose_table(scores, tmp_path / "b.parquet", "pairwise", 9, graph=other)
+    late = curate.select(scores, tmp_path / "b.parquet", "pairwise", 9, graph=other)
     assert keys(late) == keys(plain)
     assert f"{other}: the graph of 80 rows is used again" in late.notes
     assert verify(late.receipt).identical
@@ -373,7 +373,7 @@ def test_a_graph_that_another_process_made_in_the_meantime_is_used(scores, tmp_p
 
     monkeypatch.setattr("curate.tables.graph.knn_graph", slower)
     with pytest.raises(InputError, match=r"i.parquet is the graph of another table: it has embeddings of another"):
-        choose_table(scores, tmp_path / "c.parquet", "pairwise", 9, graph=foreign)
+        curate.select(scores, tmp_path / "c.parquet", "pairwise", 9, graph=foreign)
 
 
 def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):

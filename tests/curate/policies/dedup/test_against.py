@@ -10,10 +10,10 @@ import pytest
 from made import jittered, plain_rows, random_signatures, signed, write_table
 from test_stars import cosines, peak_mb
 
+import curate
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import other
 from curate.policies.dedup.grouping.other import find_outside
-from curate.policies.dedup.policy import dedup_table
 from curate.policies.verify import verify
 from scoring.errors import InputError
 
@@ -151,7 +151,7 @@ def tables(tmp_path):
 
 
 def run(folder, name="out", **asked):
-    result = dedup_table(folder / "new.parquet", folder / f"{name}.parquet", against=folder / "old.parquet", **asked)
+    result = curate.dedup(folder / "new.parquet", folder / f"{name}.parquet", against=folder / "old.parquet", **asked)
     return (
         result,
         pl.read_parquet(folder / f"{name}.decisions.parquet"),
@@ -204,7 +204,7 @@ def test_with_report_only_leaks_stay_and_are_told(tables):
 def test_with_report_only_the_table_itself_is_deduplicated_as_without_another(tables):
     for groups in ("star", "chain"):
         _, told, _ = run(tables, f"told {groups}", report_only=True, groups=groups)
-        alone = dedup_table(tables / "new.parquet", tables / f"alone {groups}.parquet", groups=groups)
+        alone = curate.dedup(tables / "new.parquet", tables / f"alone {groups}.parquet", groups=groups)
         plain = pl.read_parquet(alone.decisions)
         assert told["decision"].to_list() == plain["decision"].to_list()
 
@@ -232,20 +232,20 @@ def test_the_other_table_is_not_changed_and_its_order_does_not_matter(tables):
 
 def test_a_copy_of_a_table_has_all_of_it_and_the_table_itself_is_refused(tables):
     shutil.copy(tables / "new.parquet", tables / "copy.parquet")
-    result = dedup_table(tables / "new.parquet", against=tables / "copy.parquet", dry_run=True)
+    result = curate.dedup(tables / "new.parquet", against=tables / "copy.parquet", dry_run=True)
     assert (result.n_leaks, result.kept) == (30, 0)
     (tables / "link.parquet").symlink_to(tables / "new.parquet")
     for same in ("new.parquet", "link.parquet"):
         with pytest.raises(InputError, match="itself, which has every row already; name another table"):
-            dedup_table(tables / "new.parquet", against=tables / same, dry_run=True)
+            curate.dedup(tables / "new.parquet", against=tables / same, dry_run=True)
 
 
 def test_report_only_needs_another_table(tables):
     with pytest.raises(InputError, match="name that with --against"):
-        dedup_table(tables / "new.parquet", dry_run=True, report_only=True)
+        curate.dedup(tables / "new.parquet", dry_run=True, report_only=True)
 
 
 def test_the_other_table_needs_the_columns_that_are_compared(tables):
     write_table(tables / "bare.parquet", {"sha256": ["a"]})
     with pytest.raises(InputError, match=r"bare.parquet has no column 'signature'"):
-        dedup_table(tables / "new.parquet", against=tables / "bare.parquet", dry_run=True)
+        curate.dedup(tables / "new.parquet", against=tables / "bare.parquet", dry_run=True)

@@ -9,11 +9,11 @@ import pytest
 from made import cut, jittered, plain_rows, random_signatures, signed, soft_pictures, write_table
 from PIL import Image, ImageOps
 
+import curate
 from curate.policies.dedup.finders import crops as cropping
 from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.looks import in_words, look_codes
 from curate.policies.dedup.grouping.stars import find_stars
-from curate.policies.dedup.policy import dedup_table
 from scoring.errors import InputError
 from scoring.images.signature import signature
 from scoring.images.views import views
@@ -163,7 +163,7 @@ def test_cropped_adds_the_finder_and_the_decisions_name_the_part(copies, tmp_pat
         signature="x",
     )
     out = tmp_path / "unique.parquet"
-    result = dedup_table(table, out, cropped=True, mirrored=True, keep="max:rank")
+    result = curate.dedup(table, out, cropped=True, mirrored=True, keep="max:rank")
     kept = pq.read_table(out)["key"].to_pylist()
     assert {"flower photo", "retina photo"} <= set(kept)
     assert result.dropped_by["crop >= 0.985"] >= 4
@@ -172,14 +172,14 @@ def test_cropped_adds_the_finder_and_the_decisions_name_the_part(copies, tmp_pat
     assert "the same as flower photo by crop (cosine 0.9" in rows["flower crop"]["reason"]
     assert ", a part of it: 88% of the width, 90% of the height, at the top left)" in rows["flower crop"]["reason"]
     assert ", mirrored, a part of it: 88% of the width, 90%" in rows["flower mirrored"]["reason"]
-    without = dedup_table(table, tmp_path / "other.parquet", mirrored=True)
+    without = curate.dedup(table, tmp_path / "other.parquet", mirrored=True)
     assert not any(name.startswith("crop") for name in without.dropped_by)
     copy = shutil.copy(table, tmp_path / "copy.parquet")
-    against = dedup_table(table, tmp_path / "third.parquet", {"crop": None}, against=copy, report_only=True)
+    against = curate.dedup(table, tmp_path / "third.parquet", {"crop": None}, against=copy, report_only=True)
     assert against.n_leaks == len(keys)
 
 
 def test_cropped_without_signatures_says_what_is_missing(tmp_path):
     table = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "b"]})
     with pytest.raises(InputError, match="the finder crop needs the column signature"):
-        dedup_table(table, None, cropped=True, dry_run=True)
+        curate.dedup(table, None, cropped=True, dry_run=True)

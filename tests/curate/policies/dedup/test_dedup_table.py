@@ -11,9 +11,9 @@ import pytest
 from made import embedded, jittered, random_signatures, signed, write_table
 from test_stars import by_definition, cosines
 
+import curate
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
-from curate.policies.dedup.policy import dedup_table
 from curate.policies.verify import verify
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -54,7 +54,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dedup")
     path = write_table(folder / "scores.parquet", columns(np.random.default_rng(0)), model="a" * 64, signature="x")
     before = path.read_bytes()
-    result = dedup_table(path, folder / "out.parquet", FINDERS)
+    result = curate.dedup(path, folder / "out.parquet", FINDERS)
     assert path.read_bytes() == before
     return folder, result
 
@@ -132,13 +132,13 @@ def test_the_subset_holds_the_kept_rows_with_all_columns_in_their_order(made):
 
 def test_nothing_that_was_kept_is_the_same_as_another(made):
     folder, _ = made
-    again = dedup_table(folder / "out.parquet", finders=FINDERS, dry_run=True)
+    again = curate.dedup(folder / "out.parquet", finder=FINDERS, dry_run=True)
     assert (again.dropped, again.n_groups) == (0, 0)
 
 
 def test_the_same_run_writes_the_same_bytes(made, tmp_path):
     folder, _ = made
-    dedup_table(folder / "scores.parquet", tmp_path / "out.parquet", FINDERS)
+    curate.dedup(folder / "scores.parquet", tmp_path / "out.parquet", FINDERS)
     for name in ("out.parquet", "out.decisions.parquet", "out.groups.parquet"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
@@ -150,7 +150,7 @@ def test_a_folder_of_parts_gives_the_tables_of_the_one_file(made, tmp_path):
     table = pq.read_table(folder / "scores.parquet")
     for number, (start, stop) in enumerate([(0, 1), (1, 1), (1, 150), (150, N)]):
         pq.write_table(table.slice(start, stop - start), parts / f"part-{number}.parquet")
-    dedup_table(parts, tmp_path / "out.parquet", FINDERS)
+    curate.dedup(parts, tmp_path / "out.parquet", FINDERS)
     for name in ("out.decisions.parquet", "out.groups.parquet", "out.parquet"):
         assert pq.read_table(tmp_path / name).equals(pq.read_table(folder / name))
 
@@ -162,7 +162,7 @@ def test_shuffled_rows_are_decided_alike(made, tmp_path, groups):
     pq.write_table(table.take(np.random.default_rng(0).permutation(N)), tmp_path / "shuffled.parquet")
     told, digests = [], []
     for number, path in enumerate((folder / "scores.parquet", tmp_path / "shuffled.parquet")):
-        result = dedup_table(path, tmp_path / f"{number}.parquet", FINDERS, groups=groups)
+        result = curate.dedup(path, tmp_path / f"{number}.parquet", FINDERS, groups=groups)
         digests.append(result.input_digest)
         groups_table = pl.read_parquet(tmp_path / f"{number}.groups.parquet")
         told.append((pl.read_parquet(tmp_path / f"{number}.decisions.parquet").sort("key"), groups_table))
@@ -175,15 +175,15 @@ def test_a_chain_says_so_where_its_end_does_not_reach_the_threshold(tmp_path):
     angle = np.deg2rad(np.arange(6) * 8.0)
     vectors = np.stack([np.cos(angle), np.sin(angle)], 1).astype("f4").tolist()
     path = write_table(tmp_path / "scores.parquet", {"embedding": embedded(vectors), "rank": list(range(6))})
-    asked = {"finders": {"embedding": 0.985}, "keep": "min:rank"}
-    dedup_table(path, tmp_path / "chain.parquet", groups="chain", **asked)
+    asked = {"finder": {"embedding": 0.985}, "keep": "min:rank"}
+    curate.dedup(path, tmp_path / "chain.parquet", groups="chain", **asked)
     decisions = pl.read_parquet(tmp_path / "chain.decisions.parquet")
     assert decisions["decision"].to_list() == ["keep"] + ["drop"] * 5
     margins = decisions["margin"].to_list()[1:]
     assert margins == pytest.approx((np.cos(angle[1:]) - 0.985).tolist(), abs=1e-6)
     assert ["joined by a chain" in reason for reason in decisions["reason"]] == [False, False, *[True] * 4]
     assert pl.read_parquet(tmp_path / "chain.groups.parquet")["margin"].item() < 0
-    dedup_table(path, tmp_path / "star.parquet", **asked)
+    curate.dedup(path, tmp_path / "star.parquet", **asked)
     stars = pl.read_parquet(tmp_path / "star.decisions.parquet")
     assert stars["kept_key"].to_list() == [None, "k0", None, "k2", None, "k4"]
 
@@ -199,7 +199,7 @@ def test_the_best_row_stays_and_a_protected_one_too(tmp_path):
         ({"protect": "year <= 2", "keep": "max:year"}, ["k0", "k1"]),
         ({"protect": "year > 0"}, ["k0", "k1", "k2", "k3"]),
     ):
-        dedup_table(path, tmp_path / "out.parquet", ["bytes"], overwrite=True, **asked)
+        curate.dedup(path, tmp_path / "out.parquet", ["bytes"], overwrite=True, **asked)
         assert pl.read_parquet(tmp_path / "out.parquet")["key"].to_list() == kept
         decisions = pl.read_parquet(tmp_path / "out.decisions.parquet")
         assert set(decisions["kept_key"].drop_nulls()) <= set(kept)
@@ -224,12 +224,12 @@ def everything(n, *, same=False):
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_tables_of_no_row_one_row_and_two(tmp_path, n, groups):
     path = write_table(tmp_path / "scores.parquet", everything(n))
-    result = dedup_table(path, tmp_path / "out.parquet", list(FINDERS), groups=groups)
+    result = curate.dedup(path, tmp_path / "out.parquet", list(FINDERS), groups=groups)
     assert (result.n_rows, result.kept, result.n_groups) == (n, n, 0)
     for name, rows in (("out", n), ("out.decisions", n), ("out.groups", 0)):
         assert pq.read_metadata(tmp_path / f"{name}.parquet").num_rows == rows
     copy = shutil.copy(path, path.with_name("copy.parquet"))
-    against = dedup_table(path, finders=list(FINDERS), against=copy, groups=groups, dry_run=True)
+    against = curate.dedup(path, finder=list(FINDERS), against=copy, groups=groups, dry_run=True)
     assert against.n_leaks == n
 
 
@@ -237,14 +237,14 @@ def test_tables_of_no_row_one_row_and_two(tmp_path, n, groups):
 @pytest.mark.parametrize("finder", FINDERS)
 def test_rows_that_are_all_identical_leave_one(tmp_path, finder, groups):
     path = write_table(tmp_path / "scores.parquet", everything(1500, same=True))
-    result = dedup_table(path, finders=[finder], groups=groups, dry_run=True, mirrored=finder == "signature")
+    result = curate.dedup(path, finder=[finder], groups=groups, dry_run=True, mirrored=finder == "signature")
     assert (result.kept, result.dropped, result.n_groups, result.largest) == (1, 1499, 1, 1500)
 
 
 def test_zero_nan_and_missing_embeddings_are_counted_and_compared_with_nothing(tmp_path):
     rows = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0], None, [2.0, 0.0]]
     path = write_table(tmp_path / "scores.parquet", {"embedding": embedded(rows)})
-    result = dedup_table(path, tmp_path / "out.parquet", ["embedding"])
+    result = curate.dedup(path, tmp_path / "out.parquet", ["embedding"])
     assert (result.kept, result.dropped) == (6, 1)
     assert "3 rows have an embedding that is missing, NaN or infinite: not compared by embedding" in result.notes
     assert "2 rows have an embedding of zeros: not compared by embedding" in result.notes
@@ -253,10 +253,10 @@ def test_zero_nan_and_missing_embeddings_are_counted_and_compared_with_nothing(t
 def test_a_table_of_zeros_alone_keeps_everything(tmp_path):
     for number, rows in enumerate(([[0.0, 0.0]] * 3, [[float("nan")] * 2] * 3)):
         path = write_table(tmp_path / f"{number}.parquet", {"embedding": embedded(rows)})
-        assert dedup_table(path, finders=["embedding"], dry_run=True).kept == 3
+        assert curate.dedup(path, finder=["embedding"], dry_run=True).kept == 3
     path = tmp_path / "null.parquet"
     pq.write_table(pa.table({"key": ["a", "b"], "embedding": pa.array([None, None], pa.list_(pa.float32()))}), path)
-    assert dedup_table(path, finders=["embedding"], dry_run=True).kept == 2
+    assert curate.dedup(path, finder=["embedding"], dry_run=True).kept == 2
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
@@ -264,7 +264,7 @@ def test_embeddings_that_others_wrote_are_read(tmp_path, kind):
     rows = np.array([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0]]).astype(kind.to_pandas_dtype())
     lists = pa.array([None, *rows.tolist()], pa.list_(pa.float64())).cast(pa.list_(kind))
     pq.write_table(pa.table({"key": [0, 1, 2, 3], "embedding": lists}), tmp_path / "user.parquet", row_group_size=1)
-    result = dedup_table(tmp_path / "user.parquet", tmp_path / "out.parquet")
+    result = curate.dedup(tmp_path / "user.parquet", tmp_path / "out.parquet")
     assert (result.kept, result.dropped) == (3, 1)
     assert any("only embeddings are compared" in note for note in result.notes)
 
@@ -272,7 +272,7 @@ def test_embeddings_that_others_wrote_are_read(tmp_path, kind):
 def test_lengths_beyond_the_range_of_float32_do_not_matter(tmp_path):
     rows = pa.array([[1e300, 2e300], [1e-300, 2e-300], [-1.0, 1.0]], pa.list_(pa.float64()))
     pq.write_table(pa.table({"key": ["a", "b", "c"], "embedding": rows}), tmp_path / "user.parquet")
-    assert dedup_table(tmp_path / "user.parquet", dry_run=True).dropped == 1
+    assert curate.dedup(tmp_path / "user.parquet", dry_run=True).dropped == 1
 
 
 def test_the_other_table_may_hold_its_embeddings_in_another_type_but_not_of_another_length(tmp_path):
@@ -285,9 +285,9 @@ def test_the_other_table_may_hold_its_embeddings_in_another_type_but_not_of_anot
         pq.write_table(
             pa.table({"key": [f"k{i}" for i in range(len(rows))], "embedding": lists}), tmp_path / f"{name}.parquet"
         )
-    assert dedup_table(tmp_path / "mine.parquet", against=tmp_path / "theirs.parquet", dry_run=True).n_leaks == 1
+    assert curate.dedup(tmp_path / "mine.parquet", against=tmp_path / "theirs.parquet", dry_run=True).n_leaks == 1
     with pytest.raises(InputError, match=r"2 numbers in the embedding column of both tables, got 3 in the other"):
-        dedup_table(tmp_path / "mine.parquet", against=tmp_path / "longer.parquet", dry_run=True)
+        curate.dedup(tmp_path / "mine.parquet", against=tmp_path / "longer.parquet", dry_run=True)
 
 
 @pytest.mark.parametrize(
@@ -297,9 +297,9 @@ def test_the_other_table_may_hold_its_embeddings_in_another_type_but_not_of_anot
 )
 def test_a_label_column_that_is_no_text_is_left_alone_unless_it_is_named(tmp_path, label, asked):
     path = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "a"], "label": label})
-    assert dedup_table(path, finders=["bytes"], dry_run=True).kept == 1
+    assert curate.dedup(path, finder=["bytes"], dry_run=True).kept == 1
     with pytest.raises(InputError, match=r"expected text in column 'label' .* name another column"):
-        dedup_table(path, finders=["bytes"], label="label", dry_run=True)
+        curate.dedup(path, finder=["bytes"], label="label", dry_run=True)
 
 
 def test_a_key_that_comes_twice_or_not_at_all_is_named(tmp_path):
@@ -309,7 +309,7 @@ def test_a_key_that_comes_twice_or_not_at_all_is_named(tmp_path):
     ):
         path = write_table(tmp_path / f"{len(words)}.parquet", {"key": keys, "sha256": ["x"] * 3})
         with pytest.raises(InputError) as caught:
-            dedup_table(path, dry_run=True)
+            curate.dedup(path, dry_run=True)
         assert words in str(caught.value)
 
 
@@ -321,14 +321,14 @@ def test_a_run_that_fails_leaves_no_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr("curate.policies.outputs.commit_together", refuse)
     with pytest.raises(InputError, match="no more room"):
-        dedup_table(path, tmp_path / "out.parquet", ["bytes"])
+        curate.dedup(path, tmp_path / "out.parquet", ["bytes"])
     assert [each.name for each in tmp_path.iterdir()] == ["scores.parquet"]
 
 
 def test_large_vectors_live_in_a_file_that_is_gone_afterwards(made, monkeypatch):
     folder, result = made
     monkeypatch.setattr("curate.tables.vectors.IN_MEMORY", 100)
-    again = dedup_table(folder / "scores.parquet", finders=FINDERS, dry_run=True)
+    again = curate.dedup(folder / "scores.parquet", finder=FINDERS, dry_run=True)
     assert (again.kept, again.dropped_by) == (result.kept, result.dropped_by)
 
 
@@ -337,7 +337,7 @@ def done(tmp_path):
     """A deduplication of five rows against a table of two."""
     for name, texts in (("new", ["a", "a", "b", "c", "d"]), ("old", ["d", "e"])):
         write_table(tmp_path / f"{name}.parquet", {"sha256": texts, "phash": pa.array([1] * len(texts), pa.uint64())})
-    dedup_table(tmp_path / "new.parquet", tmp_path / "out.parquet", {"bytes": None}, against=tmp_path / "old.parquet")
+    curate.dedup(tmp_path / "new.parquet", tmp_path / "out.parquet", {"bytes": None}, against=tmp_path / "old.parquet")
     assert verify(tmp_path / "out.receipt.json").identical
     return tmp_path
 
@@ -412,5 +412,5 @@ def test_a_table_that_is_replaced_meanwhile_is_told_and_nothing_is_written(done,
     monkeypatch.setattr("curate.policies.dedup.policy.decide_duplicates", replaced)
     before = sorted(path.name for path in done.iterdir())
     with pytest.raises(InputError, match=rf"{name}.parquet changed while it was being read"):
-        dedup_table(done / "new.parquet", done / "2.parquet", {"bytes": None}, against=done / "old.parquet")
+        curate.dedup(done / "new.parquet", done / "2.parquet", {"bytes": None}, against=done / "old.parquet")
     assert sorted(path.name for path in done.iterdir()) == before

@@ -3,6 +3,8 @@
 import math
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.integrate
 import torch
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made import plain_rows
 
+import curate
 from curate.policies.dedup.finders.elk import HIGHEST_KAPPA, Radius, cosine_bounds, log_kernel
 from curate.policies.dedup.finders.searches import NearDistribution
 from scoring.distributions import vmf
@@ -250,3 +253,16 @@ def test_embeddings_of_one_number_are_refused_in_one_line():
     rows = plain_rows(embedding=np.ones((3, 1), np.float32), numbers={"kappa_a": np.full(3, 5.0)})
     with pytest.raises(InputError, match="needs embeddings of 2 numbers or more, got 1"):
         NearDistribution(rows, 0.95, "kappa_a")
+
+
+def test_several_kappas_of_which_none_is_the_models_are_to_be_chosen_with_kappa(tmp_path):
+    columns = {
+        "key": ["a", "b"],
+        "embedding": pa.FixedSizeListArray.from_arrays(pa.array([1.0, 0, 0, 1], pa.float32()), 2),
+    }
+    columns |= {name: pa.array([5.0, 6.0], pa.float32()) for name in ("kappa_a", "kappa_b")}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"--kappa.*kappa_a, kappa_b") as error:
+        curate.dedup(tmp_path / "t.parquet", dry_run=True, similarity="elk")
+    assert "--column" not in str(error.value)
+    assert curate.dedup(tmp_path / "t.parquet", dry_run=True, similarity="elk", kappa="kappa_b").kept == 2

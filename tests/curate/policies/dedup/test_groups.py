@@ -7,7 +7,7 @@ import pytest
 from made import embedded, jittered, random_signatures, signed, write_table
 from test_stars import cosines
 
-from curate.policies.dedup.policy import dedup_table
+import curate
 from curate.tables.digests import tie_breaks
 
 
@@ -36,7 +36,7 @@ def table_of(path, generator, order=None):
 def made(tmp_path):
     generator = np.random.default_rng(5)
     path = table_of(tmp_path / "scores.parquet", generator)
-    dedup_table(path, tmp_path / "out.parquet", {"bytes": None, "signature": 0.93})
+    curate.dedup(path, tmp_path / "out.parquet", {"bytes": None, "signature": 0.93})
     decisions = pl.read_parquet(tmp_path / "out.decisions.parquet")
     return pl.read_parquet(path), decisions, pl.read_parquet(tmp_path / "out.groups.parquet")
 
@@ -105,7 +105,7 @@ def test_numbers_of_groups_do_not_depend_on_the_order_of_the_rows(tmp_path):
     for run in range(3):
         order = np.random.default_rng(run).permutation(60)
         path = table_of(tmp_path / f"{run}.parquet", np.random.default_rng(5), order if run else None)
-        dedup_table(path, tmp_path / f"out{run}.parquet", {"bytes": None, "signature": 0.93})
+        curate.dedup(path, tmp_path / f"out{run}.parquet", {"bytes": None, "signature": 0.93})
         decisions = pl.read_parquet(tmp_path / f"out{run}.decisions.parquet").sort("key")
         outs.append((decisions, pl.read_parquet(tmp_path / f"out{run}.groups.parquet")))
     for decisions, groups in outs[1:]:
@@ -129,7 +129,7 @@ def test_a_large_group_is_measured_with_its_first_row_and_at_many_pairs(tmp_path
     last = int(np.argmax(tie_breaks([key.encode() for key in keys])))
     signatures[last] = jittered(generator, signatures[[0]], 1, 9.0)[0]  # the least alike comes last in the order
     path = write_table(tmp_path / "scores.parquet", {"signature": signed(signatures)})
-    dedup_table(path, tmp_path / "out.parquet", {"signature": 0.9})
+    curate.dedup(path, tmp_path / "out.parquet", {"signature": 0.9})
     groups = pl.read_parquet(tmp_path / "out.groups.parquet")
     (kept,) = groups["kept_key"]
     cosine = cosines(signatures)
@@ -146,7 +146,7 @@ def test_the_likeness_inside_a_group_is_told_by_a_finder_in_use(tmp_path, finder
         "embedding": embedded([[1.0, 0.0], [2.0, 0.02], [0.0, 1.0]]),
     }
     path = write_table(tmp_path / "scores.parquet", columns)
-    dedup_table(path, tmp_path / "out.parquet", [finder])
+    curate.dedup(path, tmp_path / "out.parquet", [finder])
     (group,) = pl.read_parquet(tmp_path / "out.groups.parquet").iter_rows(named=True)
     expected = {"bytes": 1.0, "hash": 1.0, "embedding": 1 / np.hypot(1, 0.01)}[finder]
     assert group["measure"] == finder
@@ -158,13 +158,13 @@ def test_the_likeness_inside_a_group_is_told_by_a_finder_in_use(tmp_path, finder
 def test_numbers_and_truths_are_labels_too(tmp_path):
     for number, values in enumerate((pa.array([1, 2, 1]), pa.array([True, False, True]), pa.array([None, 0.5, 0.5]))):
         path = write_table(tmp_path / f"{number}.parquet", {"sha256": ["a"] * 3, "class": values})
-        result = dedup_table(path, label="class", dry_run=True, finders=["bytes"])
+        result = curate.dedup(path, label="class", dry_run=True, finder=["bytes"])
         assert result.n_conflicts == (number < 2)
 
 
 def test_a_table_without_groups_has_an_empty_groups_table(tmp_path):
     path = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "b"], "label": ["x", "y"]})
-    result = dedup_table(path, tmp_path / "out.parquet", ["bytes"])
+    result = curate.dedup(path, tmp_path / "out.parquet", ["bytes"])
     assert (result.n_groups, result.largest, result.kept) == (0, 0, 2)
     assert len(pl.read_parquet(tmp_path / "out.groups.parquet")) == 0
 
@@ -173,7 +173,7 @@ def test_equal_bytes_are_as_alike_as_can_be_where_the_signature_sees_nothing(tmp
     flat = np.zeros((4, 255), np.int8)
     flat[2:] = random_signatures(np.random.default_rng(0), 1)
     columns = {"sha256": ["a", "a", "b", "b"], "signature": signed(flat)}
-    result = dedup_table(write_table(tmp_path / "s.parquet", columns), tmp_path / "out.parquet")
+    result = curate.dedup(write_table(tmp_path / "s.parquet", columns), tmp_path / "out.parquet")
     groups = pl.read_parquet(result.groups)
     assert groups["measure"].to_list() == ["signature", "signature"]
     assert groups["smallest_similarity"].to_list() == [1.0, 1.0]
@@ -193,7 +193,7 @@ def test_equal_bytes_are_as_alike_as_can_be_where_the_signature_sees_nothing(tmp
 def test_an_empty_label_is_none_so_it_neither_conflicts_nor_stays(tmp_path, labels, different):
     columns = {"sha256": ["same"] * 4, "label": labels}
     path = write_table(tmp_path / "s.parquet", columns)
-    result = dedup_table(path, tmp_path / "out.parquet", {"bytes": None}, keep="labelled")
+    result = curate.dedup(path, tmp_path / "out.parquet", {"bytes": None}, keep="labelled")
     groups = pl.read_parquet(result.groups)
     assert sorted(groups["labels"][0].to_list()) == different
     assert groups["conflict"].to_list() == [len(different) > 1]
@@ -204,4 +204,4 @@ def test_an_empty_label_is_none_so_it_neither_conflicts_nor_stays(tmp_path, labe
 
 def test_an_empty_digest_is_not_the_same_as_another(tmp_path):
     path = write_table(tmp_path / "s.parquet", {"sha256": ["", "", None, "a", "a"]})
-    assert dedup_table(path, finders={"bytes": None}, dry_run=True).dropped == 1
+    assert curate.dedup(path, finder={"bytes": None}, dry_run=True).dropped == 1

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from made import embedded, random_signatures, signed, write_table
 
-from curate.policies.dedup.policy import dedup_table
+import curate
 from curate.tables.provenance import model_of, same_model, same_signature, signature_of
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -40,26 +40,26 @@ def test_a_table_says_who_made_it(tmp_path):
 def test_parts_of_two_models_are_refused_naming_both_where_embeddings_count(tmp_path, other):
     folder = parts(tmp_path / "two", (A, "x"), (A, "x"), (other, "x"))
     with pytest.raises(InputError) as caught:
-        dedup_table(folder, finders=["embedding"], dry_run=True)
+        curate.dedup(folder, finder=["embedding"], dry_run=True)
     text = str(caught.value)
     assert "embeddings of two models" in text
     assert f"method of {A} (aaaaaaaaaaaa) in part-0.parquet" in text
     assert ("bbbbbbbbbbbb" if other else "(unknown)") in text
     assert "part-2.parquet" in text
     assert "\n" not in text
-    assert dedup_table(folder, finders=["signature"], dry_run=True).kept == 12
+    assert curate.dedup(folder, finder=["signature"], dry_run=True).kept == 12
 
 
 @pytest.mark.parametrize("other", ["y", None])
 def test_parts_with_two_kinds_of_signatures_are_refused_naming_both_where_these_count(tmp_path, other):
     folder = parts(tmp_path / "two", (A, "x"), (A, other))
     with pytest.raises(InputError) as caught:
-        dedup_table(folder, dry_run=True)
+        curate.dedup(folder, dry_run=True)
     text = str(caught.value)
     assert "two kinds of signatures" in text
     assert "x in part-0.parquet" in text
     assert f"{other or 'unknown'} in part-1.parquet" in text
-    assert dedup_table(folder, finders=["embedding"], dry_run=True).kept == 8
+    assert curate.dedup(folder, finder=["embedding"], dry_run=True).kept == 8
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_another_table_of_another_maker_is_refused_naming_both(tmp_path, maker, 
     theirs = write_table(tmp_path / "theirs.parquet", columns(1), model=maker[0], signature=maker[1])
     finder = "embedding" if check is same_model else "signature"
     with pytest.raises(InputError) as caught:
-        dedup_table(mine, finders=[finder], against=theirs, dry_run=True)
+        curate.dedup(mine, finder=[finder], against=theirs, dry_run=True)
     for word in [*words, "mine.parquet", "theirs.parquet"]:
         assert word in str(caught.value)
     with pytest.raises(InputError):
         check(open_table(mine), open_table(theirs))
     unaffected = "signature" if check is same_model else "embedding"
-    assert dedup_table(mine, finders=[unaffected], against=theirs, dry_run=True).n_leaks == 0
+    assert curate.dedup(mine, finder=[unaffected], against=theirs, dry_run=True).n_leaks == 0
 
 
 def test_metadata_of_an_odd_shape_says_nothing(tmp_path):

@@ -9,11 +9,10 @@ import pytest
 from made import embedded, plain_rows, write_table
 from typer.testing import CliRunner
 
+import curate
 from curate.cli import app
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import NearVector
-from curate.policies.dedup.policy import dedup_table
-from curate.policies.select.policy import choose_table
 from curate.policies.verify import verify
 from curate.tables.graph import Stored
 from scoring.errors import InputError
@@ -46,10 +45,10 @@ def test_decisions_by_the_graph_are_those_without_it_in_groups_of_any_size(tmp_p
     vectors, _ = grouped(seed, [150, 90, 66, 65, 64, 30, *[2] * 20, *[1] * 60], spread=(0.02, 0.04, 0.05, 0.06)[seed])
     vectors[::53] = 0
     table = scored(tmp_path / "t.parquet", vectors, status=pa.array(["ok"] * 560 + ["damaged"] * 5))
-    plain = dedup_table(table, tmp_path / "a.parquet", EMBEDDING, groups=groups)
+    plain = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, groups=groups)
     graph = tmp_path / "g.parquet"
-    made = dedup_table(table, tmp_path / "b.parquet", EMBEDDING, groups=groups, graph=graph)
-    used = dedup_table(table, tmp_path / "c.parquet", EMBEDDING, groups=groups, graph=graph)
+    made = curate.dedup(table, tmp_path / "b.parquet", EMBEDDING, groups=groups, graph=graph)
+    used = curate.dedup(table, tmp_path / "c.parquet", EMBEDDING, groups=groups, graph=graph)
     assert outputs(plain) == outputs(made) == outputs(used)
     assert plain.recall == used.recall == ["embedding: every pair was compared"]
     assert plain.largest > 64
@@ -60,14 +59,14 @@ def test_decisions_by_the_graph_are_those_without_it_in_groups_of_any_size(tmp_p
 def test_no_search_is_built_where_every_list_is_complete(tmp_path, monkeypatch):
     vectors, label = grouped(0, [30, 20, *[1] * 100], spread=0.02)
     table, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
-    dedup_table(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
+    curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
     for name in (
         "curate.policies.dedup.finders.neighboured.CosineIndex",
         "curate.policies.dedup.finders.searches.CosineIndex",
         "curate.tables.graph.knn_graph",
     ):
         monkeypatch.setattr(name, None)
-    result = dedup_table(table, tmp_path / "b.parquet", EMBEDDING, graph=graph)
+    result = curate.dedup(table, tmp_path / "b.parquet", EMBEDDING, graph=graph)
     assert result.kept == len(np.unique(label))
     assert result.largest == 30
 
@@ -81,8 +80,8 @@ def test_a_pair_exactly_at_the_threshold_is_decided_as_without_a_graph(tmp_path)
     cosine = 0.95 + np.linspace(-3e-7, 3e-7, 40)[:, None]
     vectors = np.concatenate([first, first * cosine + across * np.sqrt(1 - cosine**2)]).astype(np.float32)
     table = scored(tmp_path / "t.parquet", vectors)
-    plain = dedup_table(table, tmp_path / "a.parquet", EMBEDDING)
-    used = dedup_table(table, tmp_path / "b.parquet", EMBEDDING, graph=tmp_path / "g.parquet")
+    plain = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING)
+    used = curate.dedup(table, tmp_path / "b.parquet", EMBEDDING, graph=tmp_path / "g.parquet")
     assert outputs(plain) == outputs(used)
     assert 5 < used.dropped < 35
 
@@ -90,13 +89,13 @@ def test_a_pair_exactly_at_the_threshold_is_decided_as_without_a_graph(tmp_path)
 def test_one_graph_serves_the_scored_table_what_is_left_of_it_and_the_choice(tmp_path, monkeypatch):
     vectors, label = grouped(1, [100, 40, *[1] * 120], spread=0.03)
     table, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
-    left = dedup_table(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
+    left = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
     assert left.kept == len(np.unique(label))
     digest = graph.read_bytes()
     monkeypatch.setattr("curate.tables.graph.knn_graph", None)
-    again = dedup_table(left.subset, tmp_path / "b.parquet", EMBEDDING, graph=graph)
+    again = curate.dedup(left.subset, tmp_path / "b.parquet", EMBEDDING, graph=graph)
     assert (again.kept, again.dropped) == (left.kept, 0)
-    picked = choose_table(left.subset, tmp_path / "c.parquet", "pairwise", 20, graph=graph)
+    picked = curate.select(left.subset, tmp_path / "c.parquet", "pairwise", 20, graph=graph)
     assert any(f"the graph of 260 rows is used again, for {left.kept} of them" in note for note in picked.notes)
     assert graph.read_bytes() == digest
     assert verify(picked.receipt).identical
@@ -126,8 +125,8 @@ def test_embeddings_of_double_width_are_the_same_rows_for_dedup_and_choice(tmp_p
     vectors, _ = grouped(2, [20, *[1] * 40])
     huge = vectors.astype(np.float64) * 1e60
     table = write_table(tmp_path / "t.parquet", {"embedding": pa.array(huge.tolist(), pa.list_(pa.float64()))})
-    made = dedup_table(table, tmp_path / "a.parquet", EMBEDDING, graph=tmp_path / "g.parquet")
-    picked = choose_table(made.subset, tmp_path / "b.parquet", "pairwise", 10, graph=tmp_path / "g.parquet")
+    made = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=tmp_path / "g.parquet")
+    picked = curate.select(made.subset, tmp_path / "b.parquet", "pairwise", 10, graph=tmp_path / "g.parquet")
     assert picked.picked == 10
     assert any("the graph of 60 rows is used again, for 41 of them" in note for note in picked.notes)
 
@@ -153,13 +152,13 @@ def test_the_graph_as_typed(tmp_path):
 def test_a_graph_of_more_rows_gives_some_of_them_the_decisions_they_have_alone(tmp_path, threshold):
     vectors, _ = grouped(2, [140, 70, *[3] * 20, *[1] * 40], spread=0.08)
     whole, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
-    dedup_table(whole, tmp_path / "a.parquet", EMBEDDING, graph=graph)
+    curate.dedup(whole, tmp_path / "a.parquet", EMBEDDING, graph=graph)
     some = np.random.default_rng(0).permutation(len(vectors))[:150]
     part = tmp_path / "p.parquet"
     pq.write_table(pq.read_table(whole).take(pa.array(some)), part)
     finders = {"embedding": threshold}
-    plain = dedup_table(part, tmp_path / "b.parquet", finders)
-    used = dedup_table(part, tmp_path / "c.parquet", finders, graph=graph)
+    plain = curate.dedup(part, tmp_path / "b.parquet", finders)
+    used = curate.dedup(part, tmp_path / "c.parquet", finders, graph=graph)
     assert outputs(plain) == outputs(used)
 
 
@@ -168,8 +167,8 @@ def test_a_graph_serves_the_table_that_is_compared_with_another(tmp_path):
     theirs, _ = grouped(3, [80, 20, *[1] * 60], spread=0.04)
     table = scored(tmp_path / "t.parquet", vectors)
     other = scored(tmp_path / "o.parquet", theirs[:70], key=pa.array([f"o{i}" for i in range(70)]))
-    plain = dedup_table(table, tmp_path / "a.parquet", EMBEDDING, against=other)
-    used = dedup_table(table, tmp_path / "b.parquet", EMBEDDING, against=other, graph=tmp_path / "g.parquet")
+    plain = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, against=other)
+    used = curate.dedup(table, tmp_path / "b.parquet", EMBEDDING, against=other, graph=tmp_path / "g.parquet")
     assert outputs(plain) == outputs(used)
     assert used.n_leaks > 0
 
@@ -177,7 +176,7 @@ def test_a_graph_serves_the_table_that_is_compared_with_another(tmp_path):
 def test_the_receipt_names_the_graph_and_verify_goes_by_it(tmp_path):
     vectors, _ = grouped(4, [70, 10, *[1] * 30])
     table, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
-    result = dedup_table(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
+    result = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=graph)
     noted = json.loads(result.receipt.read_text())["policy"][0]["graph"]
     assert noted["path"] == str(graph)
     assert verify(result.receipt).identical
@@ -197,14 +196,14 @@ def test_the_receipt_names_the_graph_and_verify_goes_by_it(tmp_path):
 def test_a_dry_run_writes_no_graph_and_none_is_written_over_an_output(tmp_path):
     vectors, _ = grouped(4, [20, *[1] * 30])
     table, graph = scored(tmp_path / "t.parquet", vectors), tmp_path / "g.parquet"
-    plain = dedup_table(table, None, EMBEDDING, dry_run=True)
-    counted = dedup_table(table, None, EMBEDDING, dry_run=True, graph=graph)
+    plain = curate.dedup(table, None, EMBEDDING, dry_run=True)
+    counted = curate.dedup(table, None, EMBEDDING, dry_run=True, graph=graph)
     assert counted.kept == plain.kept
     assert not graph.exists()
     with pytest.raises(InputError, match="is named by --graph and would be written over"):
-        dedup_table(table, graph, EMBEDDING, graph=graph)
+        curate.dedup(table, graph, EMBEDDING, graph=graph)
     with pytest.raises(InputError, match="is named by --graph and would be written over"):
-        dedup_table(table, tmp_path / "g.parquet", EMBEDDING, graph=tmp_path / "g.decisions.parquet")
+        curate.dedup(table, tmp_path / "g.parquet", EMBEDDING, graph=tmp_path / "g.decisions.parquet")
 
 
 def test_a_graph_where_nothing_is_compared_by_cosine_is_refused(tmp_path):
@@ -212,6 +211,6 @@ def test_a_graph_where_nothing_is_compared_by_cosine_is_refused(tmp_path):
     columns = {"sha256": pa.array([f"s{i}" for i in range(50)]), "kappa_a": pa.array(np.full(50, 20.0))}
     table = scored(tmp_path / "t.parquet", vectors, **columns)
     with pytest.raises(InputError, match="--graph is for the finder embedding, got bytes; add --finder embedding"):
-        dedup_table(table, None, {"bytes": None}, dry_run=True, graph=tmp_path / "g.parquet")
+        curate.dedup(table, None, {"bytes": None}, dry_run=True, graph=tmp_path / "g.parquet")
     with pytest.raises(InputError, match="neighbours by the cosine, got --similarity elk; leave --graph out"):
-        dedup_table(table, None, {"embedding": 0.9}, dry_run=True, graph=tmp_path / "g.parquet", similarity="elk")
+        curate.dedup(table, None, {"embedding": 0.9}, dry_run=True, graph=tmp_path / "g.parquet", similarity="elk")

@@ -13,7 +13,6 @@ import pytest
 
 import curate
 from curate.info import info
-from curate.policies.filter.policy import filter_table
 from curate.policies.filter.rules import DropBottom, KeepTop, Maximum, Minimum, Where
 from curate.policies.verify import verify
 from curate.tables.table import embedding_field, open_table
@@ -62,7 +61,7 @@ def scored(tmp_path):
 
 def test_subset_decisions_and_counts_agree_with_a_plain_loop(scored, tmp_path):
     out = tmp_path / "kept.parquet"
-    result = filter_table(scored, out, [Where("width >= 120"), Minimum(5, "kappa_a")])
+    result = curate.filter(scored, out, [Where("width >= 120"), Minimum(5, "kappa_a")])
     expected = {}
     for row in pq.read_table(scored).drop_columns("embedding").to_pylist():
         if row["status"] != "ok":
@@ -82,7 +81,7 @@ def test_subset_decisions_and_counts_agree_with_a_plain_loop(scored, tmp_path):
 
 
 def test_the_subset_holds_the_kept_rows_in_their_old_order_with_all_columns(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
+    curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
     kept, source = pq.read_table(tmp_path / "kept.parquet"), pq.read_table(scored)
     names = set(kept["key"].to_pylist())
     assert kept.num_rows == 50
@@ -92,7 +91,7 @@ def test_the_subset_holds_the_kept_rows_in_their_old_order_with_all_columns(scor
 
 
 def test_decisions_keep_the_order_of_the_input(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
+    curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
     assert decisions_of(tmp_path / "kept.parquet")["key"].to_list() == pq.read_table(scored)["key"].to_pylist()
 
 
@@ -100,7 +99,7 @@ def test_margins_are_positive_for_kept_and_never_for_dropped(scored, tmp_path):
     rules = [KeepTop("60%", "kappa_a"), DropBottom("10%", "unc_b"), Maximum(9, "unc_b"), Minimum(6, "kappa_a")]
     for index, rule in enumerate(rules):
         out = tmp_path / f"kept{index}.parquet"
-        filter_table(scored, out, [rule])
+        curate.filter(scored, out, [rule])
         decisions = decisions_of(out)
         kept = decisions.filter(pl.col("decision") == "keep")
         dropped = decisions.filter(pl.col("decision") == "drop")
@@ -117,7 +116,9 @@ def test_margins_are_positive_for_kept_and_never_for_dropped(scored, tmp_path):
 
 def test_reasons_are_words_with_the_numbers_in_them(scored, tmp_path):
     out = tmp_path / "kept.parquet"
-    filter_table(scored, out, [Where("label is not null"), KeepTop("80%", "kappa_a"), DropBottom(10, "unc_b", "label")])
+    curate.filter(
+        scored, out, [Where("label is not null"), KeepTop("80%", "kappa_a"), DropBottom(10, "unc_b", "label")]
+    )
     reasons = set(decisions_of(out)["reason"])
     assert "does not meet label is not null" in reasons
     assert "not scored: truncated (cut short)" in reasons
@@ -129,7 +130,7 @@ def test_reasons_are_words_with_the_numbers_in_them(scored, tmp_path):
 
 
 def test_a_decision_names_the_rule_as_typed(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [Where("width >= 120"), KeepTop("50%", "kappa_a", "label")])
+    curate.filter(scored, tmp_path / "kept.parquet", [Where("width >= 120"), KeepTop("50%", "kappa_a", "label")])
     decisions = decisions_of(tmp_path / "kept.parquet")
     by_rule = dict(decisions.filter(pl.col("decision") == "drop").group_by("rule").len().iter_rows())
     assert set(by_rule) == {"--where width >= 120", "--keep-top 50% --per label"}
@@ -143,7 +144,7 @@ def test_the_same_rows_stay_whatever_the_order_of_the_table(tmp_path):
     for attempt in range(3):
         path = tmp_path / f"scores{attempt}.parquet"
         score_table(path, order=generator.permutation(200))
-        result = filter_table(path, tmp_path / f"kept{attempt}.parquet", [KeepTop(77, "kappa_a")])
+        result = curate.filter(path, tmp_path / f"kept{attempt}.parquet", [KeepTop(77, "kappa_a")])
         kept.append(set(pq.read_table(tmp_path / f"kept{attempt}.parquet")["key"].to_pylist()))
         digests.append(result.input_digest)
     assert len(kept[0]) == 77
@@ -165,20 +166,20 @@ def test_the_digest_changes_with_every_value_that_counts(tmp_path):
     digests = set()
     for index, changed in enumerate(variants):
         score_table(tmp_path / f"{index}.parquet", **changed)
-        digests.add(filter_table(tmp_path / f"{index}.parquet", rules=rules, dry_run=True).input_digest)
+        digests.add(curate.filter(tmp_path / f"{index}.parquet", rules=rules, dry_run=True).input_digest)
     assert len(digests) == len(variants)
 
 
 def test_two_runs_write_the_same_bytes(scored, tmp_path):
     for name in ("a", "b"):
-        filter_table(scored, tmp_path / f"{name}.parquet", [KeepTop("50%", "kappa_a")])
+        curate.filter(scored, tmp_path / f"{name}.parquet", [KeepTop("50%", "kappa_a")])
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert (tmp_path / "a.decisions.parquet").read_bytes() == (tmp_path / "b.decisions.parquet").read_bytes()
 
 
 def test_metadata_survives_and_gains_the_policy(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")])
-    filter_table(tmp_path / "kept.parquet", tmp_path / "again.parquet", [Maximum(4, "unc_b")])
+    curate.filter(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")])
+    curate.filter(tmp_path / "kept.parquet", tmp_path / "again.parquet", [Maximum(4, "unc_b")])
     metadata = open_table(tmp_path / "again.parquet").metadata
     assert metadata["kind"] == "subset"
     assert metadata["model"] == {"name": "m", "digest": "d"}
@@ -188,7 +189,7 @@ def test_metadata_survives_and_gains_the_policy(scored, tmp_path):
 
 def test_a_plain_table_with_a_key_can_be_filtered(tmp_path):
     pl.DataFrame({"key": [3, 1, 2], "aesthetic": [0.1, 0.9, 0.5]}).write_parquet(tmp_path / "t.parquet")
-    result = filter_table(tmp_path / "t.parquet", tmp_path / "kept.parquet", [KeepTop(2, "aesthetic")])
+    result = curate.filter(tmp_path / "t.parquet", tmp_path / "kept.parquet", [KeepTop(2, "aesthetic")])
     assert (result.kept, result.failed) == (2, 0)
     assert pl.read_parquet(tmp_path / "kept.parquet")["key"].to_list() == [1, 2]
     assert decisions_of(tmp_path / "kept.parquet")["key"].to_list() == ["3", "1", "2"]
@@ -200,16 +201,16 @@ def test_a_folder_of_parts_is_filtered_as_one_table(tmp_path):
     table = score_table(tmp_path / "whole.parquet")
     for index in range(4):
         pq.write_table(table.slice(index * 50, 50), tmp_path / "parts" / f"part-{index:05}.parquet")
-    filter_table(tmp_path / "whole.parquet", tmp_path / "a.parquet", [KeepTop(40, "kappa_a")])
-    filter_table(tmp_path / "parts", tmp_path / "b.parquet", [KeepTop(40, "kappa_a")])
+    curate.filter(tmp_path / "whole.parquet", tmp_path / "a.parquet", [KeepTop(40, "kappa_a")])
+    curate.filter(tmp_path / "parts", tmp_path / "b.parquet", [KeepTop(40, "kappa_a")])
     assert pq.read_table(tmp_path / "a.parquet").equals(pq.read_table(tmp_path / "b.parquet"))
     with pytest.raises(InputError, match=r"is part of .*, which is never changed"):
-        filter_table(tmp_path / "parts", tmp_path / "parts" / "part-9.parquet", [KeepTop(40, "kappa_a")])
+        curate.filter(tmp_path / "parts", tmp_path / "parts" / "part-9.parquet", [KeepTop(40, "kappa_a")])
 
 
 def test_an_empty_table_gives_empty_files(tmp_path):
     score_table(tmp_path / "scores.parquet", 0)
-    result = filter_table(tmp_path / "scores.parquet", tmp_path / "kept.parquet", [KeepTop("80%", "kappa_a", "label")])
+    result = curate.filter(tmp_path / "scores.parquet", tmp_path / "kept.parquet", [KeepTop("80%", "kappa_a", "label")])
     assert result.n_rows == 0
     assert "no row is left: the subset is empty" in result.notes
     assert open_table(tmp_path / "kept.parquet").n_rows == 0
@@ -218,9 +219,9 @@ def test_an_empty_table_gives_empty_files(tmp_path):
 
 def test_a_dry_run_counts_the_same_and_writes_nothing(scored, tmp_path):
     before = sorted(os.listdir(tmp_path))  # noqa: PTH208
-    dry = filter_table(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")], dry_run=True)
+    dry = curate.filter(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")], dry_run=True)
     assert sorted(os.listdir(tmp_path)) == before  # noqa: PTH208
-    wet = filter_table(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")])
+    wet = curate.filter(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")])
     assert (dry.kept, dry.dropped, dry.undecided, dry.failed) == (wet.kept, wet.dropped, wet.undecided, wet.failed)
     assert dry.failed_by == {"truncated": 10}
     assert 0 < len(dry.examples) <= 5
@@ -229,14 +230,14 @@ def test_a_dry_run_counts_the_same_and_writes_nothing(scored, tmp_path):
 
 def test_keywords_say_the_same_as_rules(scored, tmp_path):
     result = curate.filter(scored, tmp_path / "a.parquet", where="width >= 120", keep_top=0.5, per="label")
-    filter_table(scored, tmp_path / "b.parquet", [Where("width >= 120"), KeepTop(0.5, "kappa_a", "label")])
+    curate.filter(scored, tmp_path / "b.parquet", [Where("width >= 120"), KeepTop(0.5, "kappa_a", "label")])
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert result.subset == tmp_path / "a.parquet"
     assert json.loads(json.dumps(result.to_json()))["kept"] == result.kept
 
 
 def test_the_receipt_says_what_went_in_and_what_came_out(scored, tmp_path):
-    result = filter_table(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")])
+    result = curate.filter(scored, tmp_path / "kept.parquet", [KeepTop("50%", "kappa_a")])
     receipt = json.loads((tmp_path / "kept.receipt.json").read_text())
     assert receipt["policy"] == [{"rule": "keep-top", "amount": "50%", "column": "kappa_a", "per": None}]
     assert receipt["model"]["digest"] == "d"
@@ -258,7 +259,7 @@ def test_the_receipt_says_what_went_in_and_what_came_out(scored, tmp_path):
 )
 def test_a_rule_that_does_not_fit_the_table_is_one_line_and_writes_nothing(scored, tmp_path, rules, words):
     with pytest.raises(InputError, match=words) as caught:
-        filter_table(scored, tmp_path / "kept.parquet", rules)
+        curate.filter(scored, tmp_path / "kept.parquet", rules)
     assert "\n" not in str(caught.value)
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
 
@@ -271,16 +272,16 @@ def test_keys_must_be_there_and_differ(tmp_path):
     ):
         pq.write_table(pa.table({"key": keys, "x": [1, 2, 3]}), tmp_path / f"{name}.parquet")
         with pytest.raises(InputError, match=words):
-            filter_table(tmp_path / f"{name}.parquet", rules=[KeepTop(1, "x")], dry_run=True)
+            curate.filter(tmp_path / f"{name}.parquet", rules=[KeepTop(1, "x")], dry_run=True)
     pq.write_table(pa.table({"x": [1]}), tmp_path / "none.parquet")
     with pytest.raises(InputError, match="no column 'key'"):
-        filter_table(tmp_path / "none.parquet", rules=[KeepTop(1, "x")], dry_run=True)
+        curate.filter(tmp_path / "none.parquet", rules=[KeepTop(1, "x")], dry_run=True)
 
 
 def test_a_status_of_another_kind_is_refused(tmp_path):
     pq.write_table(pa.table({"key": ["a"], "x": [1.0], "status": [200]}), tmp_path / "t.parquet")
     with pytest.raises(InputError, match=r"expected text in column 'status' .*got int64; rename it"):
-        filter_table(tmp_path / "t.parquet", rules=[KeepTop(1, "x")], dry_run=True)
+        curate.filter(tmp_path / "t.parquet", rules=[KeepTop(1, "x")], dry_run=True)
 
 
 def scored_by(path, method, **columns):
@@ -292,7 +293,7 @@ def scored_by(path, method, **columns):
 
 
 def kept_by_default(path):
-    return filter_table(path, path.with_name("kept.parquet"), keep_top=1, overwrite=True), path.with_name(
+    return curate.filter(path, path.with_name("kept.parquet"), keep_top=1, overwrite=True), path.with_name(
         "kept.parquet"
     )
 
@@ -317,22 +318,22 @@ def test_the_default_column_is_that_of_the_models_own_method_or_the_only_one(tmp
 def test_several_scores_of_which_none_is_the_models_own_are_listed(tmp_path):
     two = scored_by(tmp_path / "two.parquet", None, kappa_a=[1, 2], kappa_b=[1, 2])
     with pytest.raises(InputError, match="several kappa columns; choose one with --column: kappa_a, kappa_b"):
-        filter_table(two, dry_run=True, keep_top=1)
+        curate.filter(two, dry_run=True, keep_top=1)
     uncertain = scored_by(tmp_path / "unc.parquet", "other", unc_a=[1, 2], unc_b=[1, 2])
     with pytest.raises(InputError, match="several unc columns; choose one with --column: unc_a, unc_b"):
-        filter_table(uncertain, dry_run=True, keep_top=1)
+        curate.filter(uncertain, dry_run=True, keep_top=1)
     pq.write_table(pa.table({"key": ["a"], "x": [1.0]}), tmp_path / "none.parquet")
     with pytest.raises(InputError, match=r"no kappa column and no unc column; .*such as: x"):
-        filter_table(tmp_path / "none.parquet", dry_run=True, keep_top=1)
+        curate.filter(tmp_path / "none.parquet", dry_run=True, keep_top=1)
 
 
 @pytest.mark.parametrize("name", ["kept.parquet", "kept.decisions.parquet", "kept.receipt.json"])
 def test_any_output_that_exists_is_refused_before_any_work(scored, tmp_path, name):
     (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=rf"{name} exists already; .*--overwrite"):
-        filter_table(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")])
+        curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")])
     assert (tmp_path / name).read_text() == "mine"
-    filter_table(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")], overwrite=True)
+    curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")], overwrite=True)
     assert verify(tmp_path / "kept.receipt.json").identical
 
 
@@ -341,14 +342,14 @@ def test_the_table_itself_is_never_an_output(scored, tmp_path):
     (tmp_path / "link.parquet").symlink_to(scored)
     for out in (scored, tmp_path / "link.parquet", tmp_path / "." / "scores.parquet"):
         with pytest.raises(InputError, match=r"is part of .*, which is never changed"):
-            filter_table(scored, out, [KeepTop(5, "kappa_a")], overwrite=True)
+            curate.filter(scored, out, [KeepTop(5, "kappa_a")], overwrite=True)
     assert scored.read_bytes() == before
 
 
 def test_an_output_needs_a_parquet_name(scored, tmp_path):
     for out in (tmp_path / "kept", tmp_path / "kept.csv", tmp_path / ".parquet"):
         with pytest.raises(InputError, match=r"expected a name like kept\.parquet"):
-            filter_table(scored, out, [KeepTop(5, "kappa_a")])
+            curate.filter(scored, out, [KeepTop(5, "kappa_a")])
 
 
 def test_a_table_that_changes_meanwhile_is_noticed(scored, tmp_path, monkeypatch):
@@ -361,7 +362,7 @@ def test_a_table_that_changes_meanwhile_is_noticed(scored, tmp_path, monkeypatch
     decide = apply.decide
     monkeypatch.setattr(apply, "decide", slow_decide)
     with pytest.raises(InputError, match="changed while it was being read"):
-        filter_table(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")])
+        curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")])
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
 
 
@@ -371,12 +372,12 @@ def test_accounts_that_do_not_balance_stop_the_files_from_appearing(scored, tmp_
     stream = policy._stream
     monkeypatch.setattr(policy, "_stream", lambda *args: stream(*args) + np.array([1, 0, 0, 0]))
     with pytest.raises(RuntimeError, match="do not add up"):
-        filter_table(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")])
+        curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(5, "kappa_a")])
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
 
 
 def test_verify_says_identical_and_does_not_mind_the_order_or_the_place(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [Where("width >= 120"), KeepTop("50%", "kappa_a", "label")])
+    curate.filter(scored, tmp_path / "kept.parquet", [Where("width >= 120"), KeepTop("50%", "kappa_a", "label")])
     assert verify(tmp_path / "kept.receipt.json").identical
     (tmp_path / "away").mkdir()
     score_table(tmp_path / "away" / "moved.parquet", order=np.random.default_rng(0).permutation(200))
@@ -389,7 +390,7 @@ def test_verify_says_identical_and_does_not_mind_the_order_or_the_place(scored, 
 
 
 def test_verify_names_the_rows_that_a_changed_input_decides_otherwise(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [Minimum(10, "kappa_a")])
+    curate.filter(scored, tmp_path / "kept.parquet", [Minimum(10, "kappa_a")])
     was = pq.read_table(scored)["kappa_a"].to_pylist()
     now = [20.0 if i in (0, 23) else v for i, v in enumerate(was)]  # both were 0
     score_table(tmp_path / "other.parquet", kappa_a=now)
@@ -401,7 +402,7 @@ def test_verify_names_the_rows_that_a_changed_input_decides_otherwise(scored, tm
 
 
 def test_verify_names_missing_and_added_rows(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [Minimum(0, "unc_b")])
+    curate.filter(scored, tmp_path / "kept.parquet", [Minimum(0, "unc_b")])
     score_table(tmp_path / "fewer.parquet", order=list(range(1, 200)))
     result = verify(tmp_path / "kept.receipt.json", tmp_path / "fewer.parquet")
     assert "img/0000.jpg: decided then, but no longer in the input" in result.different
@@ -412,7 +413,7 @@ def test_verify_names_missing_and_added_rows(scored, tmp_path):
 
 
 def test_verify_sees_a_changed_value_in_a_column_that_no_rule_reads(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [Minimum(5, "unc_b")])
+    curate.filter(scored, tmp_path / "kept.parquet", [Minimum(5, "unc_b")])
     error = [None] * 200
     error[5] = "edited"
     table = pq.read_table(scored)
@@ -424,7 +425,7 @@ def test_verify_sees_a_changed_value_in_a_column_that_no_rule_reads(scored, tmp_
 
 
 def test_verify_sees_a_subset_that_was_edited(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
+    curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
     kept = pq.read_table(tmp_path / "kept.parquet")
     pq.write_table(kept.slice(1), tmp_path / "kept.parquet")
     result = verify(tmp_path / "kept.receipt.json")
@@ -434,7 +435,7 @@ def test_verify_sees_a_subset_that_was_edited(scored, tmp_path):
 
 
 def test_verify_counts_all_but_names_ten(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [Minimum(0, "unc_b")])
+    curate.filter(scored, tmp_path / "kept.parquet", [Minimum(0, "unc_b")])
     score_table(tmp_path / "other.parquet", unc_b=[-1.0] * 200)
     result = verify(tmp_path / "kept.receipt.json", tmp_path / "other.parquet")
     assert result.n_different == 190 * 2  # decided otherwise, and in the subset
@@ -457,7 +458,7 @@ def test_verify_counts_all_but_names_ten(scored, tmp_path):
     ],
 )
 def test_a_receipt_that_was_tampered_with_is_refused(scored, tmp_path, edit, words):
-    filter_table(scored, tmp_path / "kept.parquet", [Minimum(5, "unc_b")])
+    curate.filter(scored, tmp_path / "kept.parquet", [Minimum(5, "unc_b")])
     path = tmp_path / "kept.receipt.json"
     edited = edit(json.loads(path.read_text()))
     path.write_text(edited if isinstance(edited, str) else json.dumps(edited))
@@ -466,7 +467,7 @@ def test_a_receipt_that_was_tampered_with_is_refused(scored, tmp_path, edit, wor
 
 
 def test_info_knows_scores_subsets_decisions_receipts_and_plain_tables(scored, tmp_path):
-    filter_table(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
+    curate.filter(scored, tmp_path / "kept.parquet", [KeepTop(50, "kappa_a")])
     pq.write_table(pa.table({"x": [1]}), tmp_path / "plain.parquet")
     kinds = {name: info(tmp_path / name).kind for name in (
         "scores.parquet", "kept.parquet", "kept.decisions.parquet", "kept.receipt.json", "plain.parquet")}  # fmt: skip

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from choosing import columns_of, csv, write
 
-from curate.policies.select.policy import choose_table
+import curate
 from curate.policies.verify import verify
 
 
@@ -18,7 +18,7 @@ def made(tmp_path):
     columns = columns_of(60)
     source = write(tmp_path / "s.parquet", columns)
     labels = csv(tmp_path / "l.csv", [(f"img/{i:03}.png", f"c{i % 3}") for i in range(9)])
-    result = choose_table(source, tmp_path / "b.parquet", budget=10, labelled=labels, noise_guard=True)
+    result = curate.select(source, tmp_path / "b.parquet", budget=10, labelled=labels, noise_guard=True)
     return columns, source, labels, result
 
 

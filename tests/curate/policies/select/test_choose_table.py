@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from choosing import columns_of, csv, table, write
 
-from curate.policies.select.policy import choose_table
+import curate
 from curate.policies.verify import verify
 from curate.selectors.table import SELECTORS
 from scoring.errors import InputError
@@ -32,7 +32,7 @@ def scores(tmp_path):
 
 @pytest.mark.parametrize("name", SELECTORS)
 def test_every_strategy_picks_exactly_the_budget_and_is_verified(scores, tmp_path, name):
-    result = choose_table(
+    result = curate.select(
         scores, tmp_path / "b.parquet", name, 12, labelled_where=LABELLED, label="label", **MORE.get(name, {})
     )
     batch = batch_of(result)
@@ -52,7 +52,7 @@ def test_a_shuffled_table_gives_the_same_bytes(tmp_path, name):
         folder = tmp_path / str(number)
         folder.mkdir()
         source = write(folder / "s.parquet", columns, order)
-        result = choose_table(
+        result = curate.select(
             source, folder / "b.parquet", name, 15, labelled_where=LABELLED, label="label", seed=4, **MORE.get(name, {})
         )
         made.append(result.subset.read_bytes())
@@ -60,7 +60,7 @@ def test_a_shuffled_table_gives_the_same_bytes(tmp_path, name):
 
 
 def test_the_batch_holds_all_columns_and_what_the_choice_says(scores, tmp_path):
-    result = choose_table(scores, tmp_path / "b.parquet", "margin", 9, labelled_where=LABELLED, label="label")
+    result = curate.select(scores, tmp_path / "b.parquet", "margin", 9, labelled_where=LABELLED, label="label")
     batch, whole = batch_of(result), pq.read_table(scores)
     assert batch.schema.names[: len(whole.schema.names)] == whole.schema.names
     assert batch.schema.names[len(whole.schema.names) :] == ["rank", "gain", "predicted", "probability"]
@@ -89,7 +89,7 @@ def test_every_row_has_a_decision_with_its_reason(tmp_path):
     )
     labels = csv(tmp_path / "l.csv", [(f"img/{i:03}.png", "a" if i % 2 else "b") for i in range(3)])
     out = csv(tmp_path / "x.csv", [("img/010.png",), ("img/000.png",), ("elsewhere.png",)], header="key")
-    result = choose_table(source, tmp_path / "b.parquet", budget=5, labelled=labels, exclude=out, noise_guard=True)
+    result = curate.select(source, tmp_path / "b.parquet", budget=5, labelled=labels, exclude=out, noise_guard=True)
     found = decisions_of(result)
     assert len(found) == 30
     assert [found[f"img/{i:03}.png"]["reason"] for i in (0, 1, 2)] == ["labelled already"] * 3
@@ -122,29 +122,29 @@ def test_labels_come_from_the_file_else_from_the_table(scores, tmp_path):
     keys = [f"img/{i:03}.png" for i in range(10)]
     own = csv(tmp_path / "own.csv", [(key, f"x{i % 2}") for i, key in enumerate(keys)])
     none = csv(tmp_path / "none.csv", [(key,) for key in keys], header="key")
-    by_file = choose_table(scores, tmp_path / "a.parquet", "margin", 4, labelled=own)
+    by_file = curate.select(scores, tmp_path / "a.parquet", "margin", 4, labelled=own)
     assert set(batch_of(by_file)["predicted"].to_pylist()) <= {"x0", "x1"}
-    by_table = choose_table(scores, tmp_path / "b.parquet", "margin", 4, labelled=none)
-    by_where = choose_table(scores, tmp_path / "c.parquet", "margin", 4, labelled_where=LABELLED)
+    by_table = curate.select(scores, tmp_path / "b.parquet", "margin", 4, labelled=none)
+    by_where = curate.select(scores, tmp_path / "c.parquet", "margin", 4, labelled_where=LABELLED)
     assert batch_of(by_table)["key"].to_pylist() == batch_of(by_where)["key"].to_pylist()
     assert by_table.model["classes"] == 5
 
 
 def test_labelled_rows_without_classes_count_for_diversity_alone(scores, tmp_path):
     keys = csv(tmp_path / "l.csv", [(f"img/{i:03}.png",) for i in range(10)], header="key")
-    result = choose_table(scores, dry_run=True, budget=5, labelled=keys, label=None)
+    result = curate.select(scores, dry_run=True, budget=5, labelled=keys, label=None)
     assert result.model["rows"] == 10  # the table has a column `label`
     bare = table(tmp_path / "bare.parquet", 60, label=None)
-    result = choose_table(bare, dry_run=True, budget=5, labelled=keys)
+    result = curate.select(bare, dry_run=True, budget=5, labelled=keys)
     assert result.model == {}
     assert any("count for diversity alone" in note for note in result.notes)
 
 
 def test_per_and_balance_are_exact_and_null_is_a_group_of_its_own(scores, tmp_path):
-    per = choose_table(scores, tmp_path / "a.parquet", budget=3, per="photographer")
+    per = curate.select(scores, tmp_path / "a.parquet", budget=3, per="photographer")
     who = batch_of(per)["photographer"].to_pylist()
     assert {name: who.count(name) for name in set(who)} == {"ann": 3, "bob": 3, None: 3}
-    balance = choose_table(scores, tmp_path / "b.parquet", budget=11, balance="photographer")
+    balance = curate.select(scores, tmp_path / "b.parquet", budget=11, balance="photographer")
     who = batch_of(balance)["photographer"].to_pylist()
     assert sorted(who.count(name) for name in set(who)) == [3, 4, 4]
     assert sum(balance.groups.values()) == 11
@@ -160,7 +160,7 @@ def test_ranking_by_a_column_goes_the_way_of_the_column(scores, tmp_path):
         ("max:aesthetic", lambda row: -row["aesthetic"]),
         ("min:aesthetic", lambda row: row["aesthetic"]),
     ):
-        result = choose_table(scores, tmp_path / "b.parquet", "score", 7, score=typed, overwrite=True)
+        result = curate.select(scores, tmp_path / "b.parquet", "score", 7, score=typed, overwrite=True)
         expected = sorted(whole, key=lambda name, key=key: key(whole[name]))[:7]
         assert batch_of(result)["key"].to_pylist() == expected
 
@@ -169,7 +169,7 @@ def test_ties_go_to_the_lower_hash_of_the_key(tmp_path):
     from curate.tables.digests import tie_breaks
 
     source = table(tmp_path / "s.parquet", 30, unc_losspred=np.ones(30, np.float32))
-    result = choose_table(source, tmp_path / "b.parquet", "score", 10, score="unc_losspred")
+    result = curate.select(source, tmp_path / "b.parquet", "score", 10, score="unc_losspred")
     keys = [f"img/{i:03}.png" for i in range(30)]
     hashes = tie_breaks([key.encode() for key in keys])
     assert batch_of(result)["key"].to_pylist() == [keys[i] for i in np.argsort(hashes)[:10]]
@@ -179,15 +179,15 @@ def test_all_embeddings_equal_still_gives_the_exact_budget(tmp_path):
     same = [np.eye(8)[0].astype(np.float32)] * 30
     source = table(tmp_path / "s.parquet", 30, embedding=same)
     for name in ("auto", "k-center", "typiclust", "k-means", "prob-cover"):
-        result = choose_table(source, tmp_path / "b.parquet", name, 7, overwrite=True)
+        result = curate.select(source, tmp_path / "b.parquet", name, 7, overwrite=True)
         assert len(set(batch_of(result)["key"].to_pylist())) == 7
-    stopped = choose_table(source, tmp_path / "b.parquet", "auto", 7, min_distance=0.1, overwrite=True)
+    stopped = curate.select(source, tmp_path / "b.parquet", "auto", 7, min_distance=0.1, overwrite=True)
     assert (stopped.picked, stopped.asked) == (1, 7)
     assert verify(stopped.receipt).identical
 
 
 def test_no_pick_far_enough_is_an_empty_batch(scores, tmp_path):
-    result = choose_table(scores, tmp_path / "b.parquet", budget=5, labelled_where=LABELLED, min_distance=2.0)
+    result = curate.select(scores, tmp_path / "b.parquet", budget=5, labelled_where=LABELLED, min_distance=2.0)
     assert (result.picked, result.asked) == (0, 5)
     assert batch_of(result).num_rows == 0
     assert "rank" in batch_of(result).schema.names
@@ -196,34 +196,34 @@ def test_no_pick_far_enough_is_an_empty_batch(scores, tmp_path):
 
 def test_a_dry_run_says_the_same_and_writes_nothing(scores, tmp_path):
     before = sorted(tmp_path.iterdir())
-    dry = choose_table(scores, dry_run=True, budget=6)
+    dry = curate.select(scores, dry_run=True, budget=6)
     assert sorted(tmp_path.iterdir()) == before
-    wet = choose_table(scores, tmp_path / "b.parquet", budget=6)
+    wet = curate.select(scores, tmp_path / "b.parquet", budget=6)
     assert [each["key"] for each in dry.first] == batch_of(wet)["key"].to_pylist()[:5]
     assert dry.gains == wet.gains
     assert json.loads(json.dumps(dry.to_json()))["picked"] == 6
 
 
 def test_a_gain_that_nothing_measures_is_null_in_json(scores):
-    result = choose_table(scores, dry_run=True, strategy="k-center", budget=3)
+    result = curate.select(scores, dry_run=True, strategy="k-center", budget=3)
     assert result.gains[0] is None
     assert "Infinity" not in json.dumps(result.to_json())
 
 
 def test_a_batch_can_be_chosen_from_again_and_keeps_the_earlier_ranks(scores, tmp_path):
-    first = choose_table(scores, tmp_path / "a.parquet", budget=20)
-    second = choose_table(first.subset, tmp_path / "b.parquet", "random", 5)
+    first = curate.select(scores, tmp_path / "a.parquet", budget=20)
+    second = curate.select(first.subset, tmp_path / "b.parquet", "random", 5)
     batch = batch_of(second)
     by_key = dict(zip(batch_of(first)["key"].to_pylist(), batch_of(first)["rank"].to_pylist(), strict=True))
     assert batch["source_rank"].to_pylist() == [by_key[key] for key in batch["key"].to_pylist()]
     assert verify(second.receipt).identical
     with pytest.raises(InputError, match="the table has both that and 'source_rank'"):
-        choose_table(second.subset, tmp_path / "c.parquet", "random", 2)
+        curate.select(second.subset, tmp_path / "c.parquet", "random", 2)
 
 
 def test_the_last_batch_as_labelled_is_never_picked_again(scores, tmp_path):
-    first = choose_table(scores, tmp_path / "a.parquet", budget=20)
-    second = choose_table(scores, tmp_path / "b.parquet", budget=20, labelled=first.subset)
+    first = curate.select(scores, tmp_path / "a.parquet", budget=20)
+    second = curate.select(scores, tmp_path / "b.parquet", budget=20, labelled=first.subset)
     assert not set(batch_of(first)["key"].to_pylist()) & set(batch_of(second)["key"].to_pylist())
 
 
@@ -231,7 +231,7 @@ def test_more_rows_than_a_chunk_come_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("curate.policies.select.batch.CHUNK_ROWS", 7)
     monkeypatch.setattr("curate.policies.outputs.STREAM_ROWS", 11)
     source = table(tmp_path / "s.parquet", 60)
-    result = choose_table(source, tmp_path / "b.parquet", "score", 50, score="max:aesthetic")
+    result = curate.select(source, tmp_path / "b.parquet", "score", 50, score="max:aesthetic")
     values = batch_of(result)["aesthetic"].to_numpy()
     assert len(values) == 50
     assert (np.diff(values) <= 0).all()
@@ -243,7 +243,7 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "waiting"))
     (tmp_path / "waiting").mkdir()
     source = table(tmp_path / "s.parquet", 60)
-    choose_table(source, tmp_path / "b.parquet", "random", 9)
+    curate.select(source, tmp_path / "b.parquet", "random", 9)
     assert list((tmp_path / "waiting").iterdir()) == []
 
 
@@ -270,7 +270,7 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ),
         ({"strategy": "badge"}, "the strategy badge needs the classes"),
         (
-            {"strategy": "stratified", "settings": {"by": "given"}, "label": "empty"},
+            {"strategy": "stratified", "set": {"by": "given"}, "label": "empty"},
             "expected classes in column 'empty', got none in the 60 rows that may be picked; name another with --label",
         ),
         ({"strategy": "stratified"}, "the strategy stratified needs the classes of some labelled rows, got none"),
@@ -292,13 +292,13 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ({"labelled_where": LABELLED, "label": "spcies"}, "has no column 'spcies'"),
         ({"labelled_where": "nothing = 1"}, "--labelled-where .*nothing"),
         ({"graph": "g.parquet"}, "--graph is for the strategies prob-cover"),
-        ({"settings": {"x": 1}}, "the strategy auto has no parameter 'x'"),
+        ({"set": {"x": 1}}, "the strategy auto has no parameter 'x'"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_and_writes_nothing(scores, tmp_path, given, said):
     before = sorted(tmp_path.iterdir())
     with pytest.raises(InputError, match=said) as error:
-        choose_table(scores, tmp_path / "b.parquet", **given)
+        curate.select(scores, tmp_path / "b.parquet", **given)
     assert "\n" not in str(error.value)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -308,33 +308,33 @@ def test_stratified_by_given_classes_takes_its_share_of_each(tmp_path, shares):
     """Four of every five rows are of one class: 8 of 10 picks, or as many as of each other class."""
     species = ["cat" if i % 5 else ("dog", "emu")[i // 5 % 2] for i in range(60)]
     source = table(tmp_path / "s.parquet", 60, label=None, species=species)
-    asked = {"settings": {"by": "given", "shares": shares}, "label": "species"}
-    result = choose_table(source, tmp_path / "b.parquet", "stratified", 10, **asked)
+    asked = {"set": {"by": "given", "shares": shares}, "label": "species"}
+    result = curate.select(source, tmp_path / "b.parquet", "stratified", 10, **asked)
     found = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
     assert found == [8, 1, 1] if shares == "proportional" else sorted(found) == [3, 3, 4]
     assert verify(result.receipt).identical
     labels = csv(tmp_path / "l.csv", [("img/000.png", "dog"), ("img/001.png", "yak")], header="key,species")
-    result = choose_table(source, tmp_path / "c.parquet", "stratified", 9, labelled=labels, **asked)
+    result = curate.select(source, tmp_path / "c.parquet", "stratified", 9, labelled=labels, **asked)
     found = [batch_of(result)["species"].to_pylist().count(name) for name in ("cat", "dog", "emu")]
     assert sum(found) == 9
     if shares == "equal":
         assert sorted([found[0], found[1] + 1, found[2]]) == [3, 3, 4]  # one dog is labelled already
     with pytest.raises(InputError, match=r"stratified .* goes by a class of each row, and .* has no column 'label'"):
-        choose_table(source, None, "stratified", 3, settings={"by": "given"}, dry_run=True)
+        curate.select(source, None, "stratified", 3, set={"by": "given"}, dry_run=True)
 
 
 def test_rows_without_a_given_class_are_told_and_count_as_a_class(tmp_path):
     source = table(tmp_path / "s.parquet", 60, label=[("a", None, "b")[i % 3] for i in range(60)])
-    result = choose_table(source, tmp_path / "b.parquet", "stratified", 30, settings={"by": "given"})
+    result = curate.select(source, tmp_path / "b.parquet", "stratified", 30, set={"by": "given"})
     assert [batch_of(result)["label"].to_pylist().count(name) for name in ("a", "b", None)] == [10, 10, 10]
     assert "20 of 60 candidates without label, which count as a class of their own" in result.notes
 
 
 def test_nothing_that_is_labelled_is_a_note_for_it_may_be_the_first_batch(scores, tmp_path):
     labels = csv(tmp_path / "l.csv", [])
-    result = choose_table(scores, None, budget=3, labelled=labels, dry_run=True)
+    result = curate.select(scores, None, budget=3, labelled=labels, dry_run=True)
     assert result.notes == [f"--labelled {labels} names no key: nothing is labelled by it"]
-    result = choose_table(scores, None, budget=3, labelled_where="label = 'no'", dry_run=True)
+    result = curate.select(scores, None, budget=3, labelled_where="label = 'no'", dry_run=True)
     assert result.notes == ["no row meets --labelled-where \"label = 'no'\": nothing is labelled by it"]
 
 
@@ -343,23 +343,23 @@ def test_labelled_keys_that_are_not_in_the_table_are_counted_and_named(scores, t
     with pytest.raises(
         InputError, match=r"keys of .*l\.csv in .*s\.parquet, got 1 of 2 labelled keys not there, such as 'typo"
     ):
-        choose_table(scores, tmp_path / "b.parquet", budget=3, labelled=labels)
+        curate.select(scores, tmp_path / "b.parquet", budget=3, labelled=labels)
 
 
 def test_no_embedding_column_is_told_with_what_to_do(tmp_path):
     source = table(tmp_path / "s.parquet", 9, embedding=None)
     with pytest.raises(InputError, match=r"has no 'embedding' column, .* --strategy score --score COLUMN"):
-        choose_table(source, tmp_path / "b.parquet", budget=3)
-    by_column = choose_table(source, tmp_path / "b.parquet", "score", 3, score="unc_losspred")
+        curate.select(source, tmp_path / "b.parquet", budget=3)
+    by_column = curate.select(source, tmp_path / "b.parquet", "score", 3, score="unc_losspred")
     assert by_column.picked == 3
 
 
 @pytest.mark.parametrize("flag", ["labelled", "exclude"])
 def test_a_file_that_is_read_is_never_written_over(scores, tmp_path, flag):
-    keys = choose_table(scores, tmp_path / "k.parquet", "random", 3).subset
+    keys = curate.select(scores, tmp_path / "k.parquet", "random", 3).subset
     before = keys.read_bytes()
     with pytest.raises(InputError, match=f"is read by --{flag} and would be written over"):
-        choose_table(scores, keys, budget=3, overwrite=True, **{flag: keys})
+        curate.select(scores, keys, budget=3, overwrite=True, **{flag: keys})
     assert keys.read_bytes() == before
 
 
@@ -374,5 +374,5 @@ def test_embeddings_of_two_models_are_refused(tmp_path):
         text = json.dumps({"model": {"digest": digest, "method": f"m{number}"}})
         pq.write_table(whole.replace_schema_metadata({"curate": text}), path)
     with pytest.raises(InputError, match="embeddings of two models"):
-        choose_table(folder, tmp_path / "b.parquet", budget=3)
-    assert choose_table(folder, tmp_path / "b.parquet", "random", 3).picked == 3
+        curate.select(folder, tmp_path / "b.parquet", budget=3)
+    assert curate.select(folder, tmp_path / "b.parquet", "random", 3).picked == 3

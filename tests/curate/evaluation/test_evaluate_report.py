@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.commands.report import columns_that_fit
 from curate.engines.local import score
-from curate.evaluate.run import EvaluateSettings, evaluate
+from curate.evaluation.run import EvaluateSettings, evaluate
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
 

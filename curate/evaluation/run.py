@@ -9,12 +9,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from curate.evaluate import correctness
-from curate.evaluate.agreement import APART, VOTES, against_votes, told_apart
-from curate.evaluate.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
-from curate.evaluate.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
-from curate.evaluate.results import Evaluation, Floats
-from curate.evaluate.rows import FEWEST_ROWS, MeasuredRows, certainties, embeddings, sampled, score_columns, select_rows
+from curate.evaluation import correctness
+from curate.evaluation.agreement import APART, VOTES, against_votes, told_apart
+from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
+from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
+from curate.evaluation.results import Evaluation, Floats
+from curate.evaluation.rows import (
+    FEWEST_ROWS,
+    MeasuredRows,
+    certainties,
+    embeddings,
+    sampled,
+    score_columns,
+    select_rows,
+)
 from curate.manifest import SourceOptions
 from curate.tables.measure_pictures import squares
 from curate.tables.table import Table, open_table

@@ -12,7 +12,7 @@ import sklearn.neighbors
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.evaluate.run import EvaluateSettings, evaluate
+from curate.evaluation.run import EvaluateSettings, evaluate
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.evaluate.results import EMBEDDING, Floats, Measure, Shape, measured
+from curate.evaluation.results import EMBEDDING, Floats, Measure, Shape, measured
 from scoring.metrics import (
     Interval,
     RankOrder,

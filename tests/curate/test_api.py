@@ -1,0 +1,70 @@
+"""The functions of ``curate``: found, typed, and with the options of the commands."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+import typer
+
+import curate
+from curate.cli import app
+
+FUNCTIONS = ("score", "filter", "dedup", "select", "evaluate", "verify")
+ONLY_TYPED = {"json", "quiet", "sheet", "plot", "help", "threshold"}  # threshold: a value of ``finder`` in Python
+ONLY_CALLED = {"rules", "report"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_is_there_documented_and_typed(name):
+    function = getattr(curate, name)
+    assert function.__name__ == function.__qualname__ == name
+    assert "Raises:" in function.__doc__
+    assert name in dir(curate)
+    signature = inspect.signature(function)
+    assert signature.return_annotation is not inspect.Signature.empty
+    assert all(each.annotation is not inspect.Parameter.empty for each in signature.parameters.values())
+
+
+def test_modules_that_are_imported_do_not_take_the_place_of_functions():
+    code = (
+        "import pkgutil, importlib, curate, curate.policies\n"
+        "for module in (*pkgutil.iter_modules(curate.__path__), *pkgutil.iter_modules(curate.policies.__path__)):\n"
+        "    room = 'curate.policies.' if module.module_finder.path.endswith('policies') else 'curate.'\n"
+        "    if module.name != '__main__':\n        importlib.import_module(room + module.name)\n"
+        "import curate.policies.dedup, curate.evaluation\n"
+        f"print([name for name in {FUNCTIONS} if not callable(getattr(curate, name))])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_star_import_brings_everything_but_filter_which_python_has_itself():
+    names: dict = {}
+    exec("from curate import *", names)
+    assert {*FUNCTIONS, "InputError", "__version__"} - {"filter"} == set(names) - {"__builtins__"}
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="deduplicate"):
+        _ = curate.deduplicate
+
+
+def test_a_mistake_of_the_users_can_be_caught_by_its_name(tmp_path):
+    with pytest.raises(curate.InputError, match=r"none\.parquet"):
+        curate.filter(tmp_path / "none.parquet", keep_top=1, dry_run=True)
+
+
+@pytest.mark.parametrize("name", ["filter", "dedup", "select", "evaluate", "verify"])
+def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
+    with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'labeld'"):
+        getattr(curate, name)("scores.parquet", labeld="x")
+
+
+@pytest.mark.parametrize("name", ["filter", "dedup", "select", "verify"])
+def test_options_have_the_same_names_and_defaults_in_both(name):
+    command = typer.main.get_command(app).commands[name]
+    typed = {param.opts[0].lstrip("-").replace("-", "_"): param.default for param in command.params}
+    called = inspect.signature(getattr(curate, name)).parameters
+    assert set(typed) - ONLY_TYPED == set(called) - ONLY_CALLED
+    for option in set(typed) & set(called) - {"table", "receipt", "budget"}:
+        assert called[option].default == typed[option], option
