@@ -1,7 +1,7 @@
 """A scoring run that is cut off, repeated, or meets something at its output."""
 
-import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -49,23 +49,35 @@ def test_a_run_cut_off_after_any_shard_ends_with_the_same_bytes(
     assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
 
 
+def lines_of(journal):
+    return journal.read_text().count("\n") if journal.exists() else 0
+
+
+def started(source, out, checkpoint, until):
+    """A process that scores, as soon as its journal has so many lines."""
+    command = [sys.executable, "-m", "curate", "score", str(source), "-o", str(out), "--model", str(checkpoint)]
+    command += ["--batch-size", "4", "--shard-size", "8", "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while lines_of(out.parent / f".{out.name}.work" / JOURNAL) < until and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    return process
+
+
 def test_a_process_killed_at_random_moments_ends_with_the_same_bytes(folder, whole, tiny_checkpoint, tmp_path):
     out = tmp_path / "s.parquet"
-    command = [sys.executable, "-m", "curate", "score", str(folder), "-o", str(out), "--model", str(tiny_checkpoint)]
-    command += ["--batch-size", "4", "--shard-size", "8", "--device", "cpu", "--quiet"]
     kills = 0
-    for delay in (2.0, 2.6, 3.2, 3.8):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        try:
-            process.wait(delay)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
+    for until in (1, 2):
+        process = started(folder, out, tiny_checkpoint, until)
+        time.sleep(random.random() * 0.02)  # of a shard, or of the merge
+        process.kill()
         process.communicate()
-        if process.returncode == 0:
+        kills += process.returncode == -signal.SIGKILL
+        if out.exists():
             break
     assert kills
-    subprocess.run(command, check=True)
+    assert run_again(folder, out, tiny_checkpoint).resumed >= 8
     assert out.read_bytes() == whole.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
 
@@ -259,16 +271,10 @@ def test_what_a_dead_merge_left_is_swept(folder, whole, tiny_checkpoint, tmp_pat
 def test_ctrl_c_keeps_what_is_committed_and_says_how_to_go_on(folder, tiny_checkpoint, tmp_path):
     heap = tmp_path / "heap"
     heap.mkdir()
-    for i in range(600):
+    for i in range(300):
         os.link(folder / f"{i % 28:02}.png", heap / f"{i:04}.png")
     out = tmp_path / "s.parquet"
-    command = [sys.executable, "-m", "curate", "score", str(heap), "-o", str(out), "--model", str(tiny_checkpoint)]
-    command += ["--batch-size", "4", "--shard-size", "8", "--device", "cpu"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    journal = tmp_path / ".s.parquet.work" / JOURNAL
-    deadline = time.monotonic() + 60
-    while not journal.exists() and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.005)
+    process = started(heap, out, tiny_checkpoint, 1)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     if process.returncode == 0:
@@ -276,6 +282,7 @@ def test_ctrl_c_keeps_what_is_committed_and_says_how_to_go_on(folder, tiny_check
     assert process.returncode == 130
     assert said.strip().splitlines()[-1].startswith("interrupted")
     assert "Traceback" not in said
-    assert journal.read_text().count("\n") >= 1
-    finished = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-    assert json.loads(finished.stdout)["resumed"] >= 8
+    committed = lines_of(tmp_path / ".s.parquet.work" / JOURNAL)
+    assert committed >= 1
+    result = run_again(heap, out, tiny_checkpoint)
+    assert (result.resumed, result.rows) == (8 * committed, 300)

@@ -107,12 +107,13 @@ def test_bounds_invert_the_kernel_for_kappas_from_1_to_a_million(log_a, log_rati
     again = cosine_bounds(b, a, threshold, median=median, dim=dim)
     assert bound[0] == pytest.approx(again[0], abs=1e-12)  # symmetric
     wanted = log_kernel(np.array([threshold]), np.array([median]), np.array([median]), dim)[0]
-    if -1 < bound[0] < 1 - 1e-7:  # what is a little above is enough, what is a little below is not
-        step = 1e-8
-        assert log_kernel(bound + step, a, b, dim)[0] >= wanted - 1e-9 * abs(wanted)
-        assert log_kernel(np.maximum(bound - step, -1), a, b, dim)[0] <= wanted + 1e-9 * abs(wanted)
-    elif bound[0] == -1:
-        assert log_kernel(np.array([-1.0]), a, b, dim)[0] >= wanted - 1e-9 * abs(wanted)
+    step, near = 1e-8, 1e-9 * abs(wanted)
+    if bound[0] < 1 - 1e-7:  # what is a little above is enough
+        assert log_kernel(bound + step, a, b, dim)[0] >= wanted - near
+    if -1 + step < bound[0] < 1 - 1e-7:  # what is a little below is not
+        assert log_kernel(bound - step, a, b, dim)[0] <= wanted + near
+    if bound[0] == -1:
+        assert log_kernel(bound, a, b, dim)[0] >= wanted - near
 
 
 @pytest.mark.parametrize("dim", DIMS)
