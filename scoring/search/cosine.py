@@ -1,40 +1,38 @@
 """All rows whose cosine with a query is at least a threshold, among any number of rows."""
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scoring.search.kmeans import assign, nearest_centroids, spherical_kmeans
-from scoring.search.layout import Layout, Spans
+from scoring.search.inverted import InvertedLists, Spans, list_centroids
+from scoring.search.layout import Layout
 from scoring.search.links import Links, Recall, rounded, sorted_links
-from scoring.search.probes import choose_probes
+from scoring.search.probes import MOST_PROBES, ProbeCounts, choose_probes
 from scoring.search.rows import UnitRows, Vectors, check_vectors, unit_table
 
-CLUSTER = 500  # rows a cluster has on average
-ROOTS = 4  # but no more clusters than this many times the root of N
-ITERATIONS = 6  # of k-means: more of them move the recall less than one more probe does
+LEAST_PROBES = 2  # a pair that lies across a border is found from both sides
 AT_ONCE = 65_536  # queries at once
+SAMPLED_AT_ONCE = 256
+ENOUGH = 1_000_000  # pairs, after which no more sampled rows are compared
 
 
 class CosineIndex:
     """Finds every pair of a query and a row whose cosine is at least a threshold.
 
-    Up to ``exact_rows`` rows every query meets every row, and no pair is lost. Beyond, rows lie by the nearest of some
-    k-means directions, and a query meets those of the few directions nearest to it: how few is decided, and the
-    share of pairs that are found so is measured, on rows drawn at random. Either way no pair below the threshold is
-    reported: each one's cosine is computed in float64 from the rows as they are stored, and a cosine within 1e-12 of
-    the threshold counts as at it. A row of length zero is like nothing.
+    Up to ``exact_rows`` rows every query is compared with every row, and no pair is lost. Beyond, rows lie in inverted
+    lists by the nearest of some k-means directions, and a query is compared with the few lists nearest to it: how few
+    is decided, and the share of pairs that are found so is measured, on rows drawn at random. Either way no pair below
+    the threshold is reported: each one's cosine is computed in float64 from the rows as they are stored, and a cosine
+    within 1e-12 of the threshold counts as at it. A row of length zero is like nothing.
 
-    Rows may have any length; their cosines are what is compared. Memory: 2 N D bytes beside the rows given, which
-    stay where they are, and blocks that do not grow with N. A search costs what its queries and the rows that they
-    meet cost; ``among`` takes rows out of that.
+    Rows may have any length; their cosines are what is compared. Memory: 2 N D bytes beside the rows given, which stay
+    where they are, and blocks that do not grow with N. A search costs what comparing its queries with the rows of their
+    lists costs; ``among`` takes rows out of that.
 
     Attributes:
         threshold: cosine.
         n_rows: rows of the index, N.
-        probes: clusters that a query looks at.
+        probes: lists that a query looks at.
         recall: share of the pairs that a search finds, with an interval.
     """
 
@@ -73,18 +71,15 @@ class CosineIndex:
         self.threshold, self.n_rows = threshold, len(vectors)
         self.probes, self.recall = 1, Recall.of_everything()
         self._device = torch.device(device or "cpu")
-        self._centroids: torch.Tensor | None = None
-        n_clusters = min(self.n_rows // CLUSTER, ROOTS * math.isqrt(self.n_rows))
-        if self.n_rows <= exact_rows or n_clusters < 2:
-            self._layout = Layout(vectors, np.zeros(self.n_rows, np.int32), 1, self._device)
+        centroids = list_centroids(vectors, exact_rows=exact_rows, seed=seed, order=order, device=device)
+        if centroids is None:
+            self._layout = Layout(vectors, InvertedLists.of_everything(self.n_rows), self._device)
             return
-        middle = spherical_kmeans(vectors, n_clusters, seed=seed, iterations=ITERATIONS, order=order, device=device)
-        home = assign(vectors, middle, device=device)[0][:, 0]
-        self._layout = Layout(vectors, home, n_clusters, self._device)
-        self._centroids = torch.from_numpy(middle).to(self._device)
-        self.probes, self.recall = choose_probes(
-            self._layout, self._centroids, threshold, wanted=recall, seed=seed, sample=sample, order=order
-        )
+        self._layout = Layout(vectors, InvertedLists.by_centroids(vectors, centroids, device=device), self._device)
+        usable = self._layout.squares > 0
+        rows = np.flatnonzero(usable) if order is None else order[usable[order]]
+        counts = self._counts(np.random.default_rng([seed, 1]).permutation(rows)[:sample])
+        self.probes, self.recall = choose_probes(counts, recall, least=LEAST_PROBES, of_each=True)
 
     def search(self, queries: Vectors, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
         """Return the pairs of a query and a row whose cosine is at least the threshold.
@@ -116,15 +111,37 @@ class CosineIndex:
             for query, place, cosine in self._layout.scan(
                 block, rows, self._spans(rows), self.threshold, left, first=first
             ):
-                parts.append((query + start, self._layout.order[place], rounded(cosine, self.threshold)))
+                parts.append((query + start, self._layout.lists.order[place], rounded(cosine, self.threshold)))
                 if first and left is not None:  # no later block of queries need look for it
                     left[parts[-1][1]] = False
         return sorted_links(parts)
 
     def _spans(self, rows: UnitRows) -> Spans:
-        """Return which queries look at which places: all at all, or each at the clusters nearest to it."""
+        """Return which queries look at which places: all at all, or each at the lists nearest to it."""
         usable = np.flatnonzero(rows.squares > 0)
-        if self._centroids is None:
-            return self._layout.everything(usable)
-        probed = nearest_centroids(rows.units, self._centroids, self.probes)[0].cpu().numpy()
-        return self._layout.clusters(usable, probed[usable])
+        lists = self._layout.lists
+        return lists.spans(usable, lists.probed(rows.units, self.probes)[usable])
+
+    def _counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Compare rows with all rows; return their pairs by probe, shape (S, P + 1), S <= len(rows).
+
+        A row is no pair of its own. Where there are very many pairs the sample is cut short.
+        """
+        lists = self._layout.lists
+        most = min(MOST_PROBES, lists.n_lists)
+        counts, n_pairs = [np.zeros((0, most + 1), np.int64)], 0
+        for start in range(0, len(rows), SAMPLED_AT_ONCE):
+            chosen = rows[start : start + SAMPLED_AT_ONCE]
+            stored = self._layout.vectors[chosen]
+            units = unit_table(stored, str(self._device))
+            probed, spans = lists.probed(units.units, most), lists.everything(np.arange(len(chosen)))
+            found = ProbeCounts(probed, lists.n_lists)
+            for query, place, _ in self._layout.scan(stored, units, spans, self.threshold):
+                row = lists.order[place]
+                other = row != chosen[query]
+                found.add(query[other], lists.home[row[other]])
+            counts.append(found.counts)
+            n_pairs += int(found.counts.sum())
+            if n_pairs >= ENOUGH:
+                break
+        return np.concatenate(counts)

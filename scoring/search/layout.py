@@ -1,4 +1,4 @@
-"""Rows laid out cluster by cluster, and the scan over them in blocks."""
+"""Rows laid out list by list in bfloat16, and the scan over them in blocks."""
 
 from collections.abc import Iterator
 
@@ -6,76 +6,48 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scoring.search.inverted import InvertedLists, Spans
 from scoring.search.rows import BLOCK, UnitRows, Vectors, unit_rows
 from scoring.search.scan import Pairs, Side, close_pairs, lowest_product, margin
 
 CPU_BLOCK = (1024, 2048)  # queries x rows: 4 MB of products, which stay in the cache
 GPU_BLOCK = (2048, 8192)  # 64 MB of products
 
-Spans = list[tuple[int, int, NDArray[np.int64]]]  # first place, last place + 1, the queries that look there, ascending
-
 
 class Layout:
-    """Rows at length 1 in bfloat16, the rows of a cluster side by side: 2 N D bytes on the device.
+    """Rows at length 1 in bfloat16, the rows of a list side by side: 2 N D bytes on the device.
 
     Attributes:
         vectors: the rows as stored, shape (N, D).
         squares: squared length of each stored row, shape (N,), float64.
-        order: the row at each place, shape (N,), int64; ascending inside a cluster.
-        starts: where each cluster's places begin, and the end of the last, shape (C + 1,), int64; rows of length zero
-            lie before the first.
+        lists: what lies where.
         device: where products are made.
     """
 
-    def __init__(self, vectors: Vectors, home: NDArray[np.int32], n_clusters: int, device: torch.device) -> None:
+    def __init__(self, vectors: Vectors, lists: InvertedLists, device: torch.device) -> None:
         """Lay rows out.
 
         Args:
             vectors: shape (N, D), float16, float32 or int8.
-            home: cluster of each row, shape (N,), in [0, n_clusters), or -1 for a row of length zero.
-            n_clusters: C.
+            lists: of these rows.
             device: where products are made.
 
         Raises:
             ValueError: if a row holds NaN or infinity; names it.
         """
         n_rows, width = vectors.shape
-        self.vectors, self.device = vectors, device
-        self.order = np.argsort(home, kind="stable").astype(np.int64)
-        self.starts = np.searchsorted(home[self.order], np.arange(n_clusters + 1)).astype(np.int64)
+        self.vectors, self.lists, self.device = vectors, lists, device
         self.squares, self._residual = np.empty(n_rows), 0.0
         self._units = torch.empty((n_rows, width), dtype=torch.bfloat16, device=device)
         place = np.empty(n_rows, np.int64)
-        place[self.order] = np.arange(n_rows)
+        place[lists.order] = np.arange(n_rows)
         for start in range(0, n_rows, BLOCK):
             stop = min(start + BLOCK, n_rows)
             part = unit_rows(vectors[start:stop], numbers=range(start, stop))
             self._units[torch.from_numpy(place[start:stop]).to(device)] = part.units.to(device)
             self.squares[start:stop] = part.squares
             self._residual = max(self._residual, float(part.residual.max()))
-        self._has_length = self.squares[self.order] > 0  # by place
-
-    def everything(self, queries: NDArray[np.int64]) -> Spans:
-        """Return that these queries look at all places."""
-        return [(0, len(self.order), queries)]
-
-    def clusters(self, queries: NDArray[np.int64], probed: NDArray[np.int64]) -> Spans:
-        """Return that each query looks at its own clusters.
-
-        Args:
-            queries: their numbers, ascending, shape (Q,).
-            probed: clusters of each, shape (Q, P).
-        """
-        if not len(queries):
-            return []
-        flat = probed.ravel()
-        by_cluster = np.argsort(flat, kind="stable")
-        query = np.repeat(queries, probed.shape[1])[by_cluster]
-        cluster, begins = np.unique(flat[by_cluster], return_index=True)
-        return [
-            (int(self.starts[c]), int(self.starts[c + 1]), looking)
-            for c, looking in zip(cluster, np.split(query, begins[1:]), strict=True)
-        ]
+        self._has_length = self.squares[lists.order] > 0  # by place
 
     def scan(
         self,
@@ -100,7 +72,7 @@ class Layout:
         allowed = margin(float(rows.residual.max(initial=0.0)), self._residual, self.vectors.shape[1])
         lowest = lowest_product(threshold, allowed, self.device)
         n_queries, n_places = CPU_BLOCK if self.device.type == "cpu" else GPU_BLOCK
-        may = self._has_length if among is None else self._has_length & among[self.order]
+        may = self._has_length if among is None else self._has_length & among[self.lists.order]
         for start, stop, looking in spans:
             places = start + np.flatnonzero(may[start:stop])
             if not len(places) or not len(looking):
@@ -124,4 +96,4 @@ class Layout:
         low, high = int(places[0]), int(places[-1]) + 1
         whole = high - low == len(places)
         units = self._units[low:high] if whole else self._units[torch.from_numpy(places).to(self.device)]
-        return Side(self.vectors, self.squares, self.order[places], units)
+        return Side(self.vectors, self.squares, self.lists.order[places], units)

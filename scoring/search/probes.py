@@ -1,95 +1,64 @@
-"""How many clusters a query has to look at, and how many pairs that finds: from rows compared with all rows."""
+"""How many inverted lists a query has to look at, from sampled rows that are compared with all rows."""
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from scoring.search.kmeans import nearest_centroids
-from scoring.search.layout import Layout
 from scoring.search.links import Recall
-from scoring.search.rows import unit_table
 
-MOST = 64  # clusters that a query looks at
-LEAST = 2  # a pair that lies across a border is found from both sides
-UNKNOWN = 8  # clusters to look at where the sample has no pair to go by
-AT_ONCE = 256  # sampled rows at once
-ENOUGH = 1_000_000  # pairs, after which no more rows are compared
+MOST_PROBES = 64  # lists that a query looks at
+UNKNOWN = 8  # lists to look at where the sample has no pair to go by
+
+
+class ProbeCounts:
+    """How many pairs of each query lie in its nearest list, its second..., and beyond the last looked at.
+
+    Args:
+        probed: lists of each of the S queries, nearest first, shape (S, P).
+        n_lists: of the table.
+
+    Attributes:
+        counts: shape (S, P + 1), int64.
+    """
+
+    def __init__(self, probed: NDArray[np.int64], n_lists: int) -> None:
+        n_queries, most = probed.shape
+        self.counts = np.zeros((n_queries, most + 1), np.int64)
+        self._rank = np.full((n_queries, n_lists), most, np.uint8)
+        self._rank[np.arange(n_queries)[:, None], probed] = np.arange(most)
+
+    def add(self, query: NDArray[np.int64], lists: NDArray[np.int32]) -> None:
+        """Count pairs, by their query and by the list in which their row is, shape (M,) each."""
+        flat = query * self.counts.shape[1] + self._rank[query, lists]
+        self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
 
 
 def choose_probes(
-    layout: Layout,
-    centroids: Tensor,
-    threshold: float,
-    *,
-    wanted: float,
-    seed: int,
-    sample: int,
-    order: NDArray[np.int64] | None = None,
+    counts: NDArray[np.int64], wanted: float, *, least: int = 1, of_each: bool = False
 ) -> tuple[int, Recall]:
-    """Return how many clusters to look at, and the recall that this gives.
+    """Return the fewest lists in which the wanted share of pairs lies, and the share that this finds.
 
-    Rows drawn at random are compared with all rows. One half of them decides: the fewest clusters that find the
-    wanted share of their pairs, and of the pairs of a row on average, so that one large group does not decide
-    alone. The other half reports. Where there are very many pairs the sample is cut short.
+    Every other sampled row decides, the ones between report.
 
     Args:
-        layout: the rows in their clusters.
-        centroids: of the C clusters, shape (C, D).
-        threshold: cosine.
-        wanted: share of pairs, in (0, 1).
-        seed: of the sample.
-        sample: rows drawn, >= 2.
-        order: of the rows, as ``spherical_kmeans`` takes it.
-
-    Returns:
-        Clusters, between 2 and 64 (or C), and the share of pairs found by looking at so many.
+        counts: of sampled rows, as ``ProbeCounts`` has them, shape (S, P + 1).
+        wanted: share of the pairs, in (0, 1).
+        least: lists to look at.
+        of_each: the average row's share must reach it too, so that one large group does not decide alone.
     """
-    most = min(MOST, len(centroids))
-    usable = np.flatnonzero(layout.squares > 0) if order is None else order[layout.squares[order] > 0]
-    rows = np.random.default_rng([seed, 1]).permutation(usable)[:sample]
-    counts = _counts(layout, centroids, threshold, rows, most)
-    probes = min(most, _fewest(counts[0::2], wanted))
+    most = counts.shape[1] - 1
+    probes = min(most, max(least, _fewest(counts[0::2], wanted, of_each)))
     reporting = counts[1::2]
     return probes, Recall.of_sample(reporting[:, :probes].sum(1), reporting.sum(1))
 
 
-def _fewest(counts: NDArray[np.int64], wanted: float) -> int:
-    """Return the fewest clusters that find the wanted share, of all pairs and of the average row's."""
+def _fewest(counts: NDArray[np.int64], wanted: float, of_each: bool) -> int:
     of_row = counts.sum(1)
     counts, of_row = counts[of_row > 0], of_row[of_row > 0]
     if not len(counts):
         return UNKNOWN
-    upto = counts[:, :-1].cumsum(1)  # (S, most): pairs found by looking at so many clusters
-    share = np.minimum(upto.sum(0) / of_row.sum(), (upto / of_row[:, None]).mean(0))
+    upto = counts[:, :-1].cumsum(1)  # (S, P): pairs found by looking at so many lists
+    share = upto.sum(0) / of_row.sum()
+    if of_each:
+        share = np.minimum(share, (upto / of_row[:, None]).mean(0))
     reached = np.flatnonzero(share >= wanted)
-    return max(LEAST, int(reached[0]) + 1) if len(reached) else MOST
-
-
-def _counts(
-    layout: Layout, centroids: Tensor, threshold: float, rows: NDArray[np.int64], most: int
-) -> NDArray[np.int64]:
-    """Return how many links of each row lie in its nearest cluster, its second..., and beyond the last looked at.
-
-    Returns:
-        Shape (S, most + 1), int64, S <= len(rows); the row itself is not counted.
-    """
-    cluster_at = np.searchsorted(layout.starts, np.arange(len(layout.order)), side="right") - 1
-    counts, seen = [np.zeros((0, most + 1), np.int64)], 0
-    for start in range(0, len(rows), AT_ONCE):
-        chosen = rows[start : start + AT_ONCE]
-        number = np.arange(len(chosen))
-        stored = layout.vectors[chosen]
-        units = unit_table(stored, str(layout.device))
-        probed = nearest_centroids(units.units, centroids, most)[0].cpu().numpy()
-        rank = np.full((len(chosen), len(centroids)), most, np.uint8)
-        rank[number[:, None], probed] = np.arange(most)
-        part = np.zeros(len(chosen) * (most + 1), np.int64)
-        for query, place, _ in layout.scan(stored, units, layout.everything(number), threshold):
-            other = layout.order[place] != chosen[query]
-            query, place = query[other], place[other]
-            part += np.bincount(query * (most + 1) + rank[query, cluster_at[place]], minlength=len(part))
-        counts.append(part.reshape(len(chosen), most + 1))
-        seen += int(part.sum())
-        if seen >= ENOUGH:
-            break
-    return np.concatenate(counts)
+    return int(reached[0]) + 1 if len(reached) else MOST_PROBES

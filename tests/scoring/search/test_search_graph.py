@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from scoring.search import Recall, knn_graph
-from scoring.search.kmeans import assign
-from scoring.search.shelves import Shelves
+from scoring.search.inverted import InvertedLists
+from scoring.search.nearest import NearestSearch
 
 
 def table(n, *, width=20, seed=0, dtype=np.float32, groups=50, spread=0.4):
@@ -117,7 +117,7 @@ def test_equal_seeds_give_equal_graphs_and_blocks_hardly_change_one(monkeypatch)
     assert np.array_equal(first.index, second.index)
     assert np.array_equal(first.cosine, second.cosine)
     monkeypatch.setattr("scoring.search.graph.QUERIES", 333)
-    monkeypatch.setattr("scoring.search.shelves.PRODUCTS", 9000)
+    monkeypatch.setattr("scoring.search.nearest.PRODUCTS", 9000)
     third = knn_graph(rows, 8, exact_rows=10, seed=4)
     assert kept(third.index, first.index) > 0.999
 
@@ -125,18 +125,18 @@ def test_equal_seeds_give_equal_graphs_and_blocks_hardly_change_one(monkeypatch)
 def test_nothing_is_lost_when_what_waits_is_sorted_early(monkeypatch):
     rows = table(2000, spread=2.0)
     late = knn_graph(rows, 8, exact_rows=10, seed=4)
-    monkeypatch.setattr("scoring.search.shelves.WAITING", 50)
+    monkeypatch.setattr("scoring.search.nearest.WAITING", 50)
     early = knn_graph(rows, 8, exact_rows=10, seed=4)
     assert np.array_equal(early.index, late.index)
     assert np.array_equal(early.cosine, late.cosine)
 
 
-def test_a_row_meets_all_rows_of_the_clusters_it_looks_at():
-    """With every cluster looked at, a graph by clusters is the exact one."""
+def test_a_row_is_compared_with_all_rows_of_the_lists_it_looks_at():
+    """With every list looked at, a graph by lists is the exact one."""
     rows = table(1500, groups=3, spread=1.0)
     exact = knn_graph(rows, 20)
-    shelves = Shelves(rows, assign(rows, rows[:9] / np.linalg.norm(rows[:9], axis=1, keepdims=True))[0][:, 0], rows[:9])
-    index, cosine = shelves.neighbours(np.arange(1500), 20, 9)
+    centroids = rows[:9] / np.linalg.norm(rows[:9], axis=1, keepdims=True)
+    index, cosine = NearestSearch(rows, InvertedLists.by_centroids(rows, centroids)).neighbours(np.arange(1500), 20, 9)
     assert np.allclose(cosine, exact.cosine, atol=1e-6)
     assert kept(index, exact.index) > 0.9999
 

@@ -1,13 +1,11 @@
-"""Rows sorted by cluster, and the nearest of those in the clusters that a row looks at."""
-
-from collections.abc import Iterator
+"""The nearest rows of each row among those in the inverted lists that it looks at."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.search.kmeans import nearest_centroids
+from scoring.search.inverted import InvertedLists, Spans
 from scoring.search.rows import Vectors, inverse_lengths, unit_rows, units_float32
 
 PRODUCTS = 8_388_608  # cosines at a time: 32 MB
@@ -17,22 +15,16 @@ AT_ONCE = 8192  # pairs at a time that are measured again
 WAITING = 4_194_304  # neighbours that wait to be sorted, 20 bytes each
 
 
-class Shelves:
-    """Rows by cluster, read from where they are stored when they are needed.
+class NearestSearch:
+    """Finds the nearest rows of rows in inverted lists; rows are read from where they are stored when they are needed.
 
-    Attributes:
-        order: rows that have a length, by cluster and then by row, shape (M,), int64.
-        n_clusters: C.
+    Args:
+        vectors: shape (N, D).
+        lists: of these rows.
     """
 
-    def __init__(self, vectors: Vectors, home: NDArray[np.int32], centroids: NDArray[np.float32]) -> None:
-        self.vectors, self.n_clusters = vectors, len(centroids)
-        self.home = home
-        order = np.argsort(home, kind="stable").astype(np.int64)
-        self.starts = np.searchsorted(home[order], np.arange(self.n_clusters + 1))
-        self.order = order[self.starts[0] :]
-        self.starts -= self.starts[0]
-        self._centroids = torch.from_numpy(centroids)
+    def __init__(self, vectors: Vectors, lists: InvertedLists) -> None:
+        self.vectors, self.lists = vectors, lists
         self._inverse = inverse_lengths(vectors)
 
     def _unit(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -40,41 +32,39 @@ class Shelves:
         return units_float32(self.vectors, self._inverse, rows)
 
     def probed(self, rows: NDArray[np.int64], probes: int) -> NDArray[np.int64]:
-        """Return the clusters nearest to rows, shape (B, probes); first of all the one that a row lies in."""
-        units = unit_rows(self.vectors[rows], numbers=rows).units
-        return nearest_centroids(units, self._centroids, probes)[0].numpy()
+        """Return the lists nearest to rows, shape (B, probes); first of all the one that a row lies in."""
+        return self.lists.probed(unit_rows(self.vectors[rows], numbers=rows).units, probes)
 
     def neighbours(
         self, rows: NDArray[np.int64], k: int, probes: int | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the nearest rows in the clusters that each row looks at, or in all, shape (B, k) each.
+        """Return the nearest rows and their cosines, in the lists that each row looks at, shape (B, k) each.
 
-        Each row meets its own cluster first. That tells how near a row of another one has to be: few are, and only
-        these are sorted.
+        Each row is compared with its own list first. That tells how near a row of another one has to be: few are, and
+        only these are sorted.
+
+        Args:
+            rows: shape (B,).
+            k: neighbours.
+            probes: lists that each row looks at; None for all.
         """
         unit = torch.from_numpy(self._unit(rows))
-        nearest = Nearest(rows, k + SLACK)
-        for members, looking in self._meetings(rows, probes):
-            asked = unit[torch.from_numpy(looking)]
+        nearest = NearestSoFar(rows, k + SLACK)
+        for begin, end, looking in self._spans(rows, probes):
+            members, queries = self.lists.order[begin:end], unit[torch.from_numpy(looking)]
             step = max(1, PRODUCTS // max(1, len(looking)))
             for start in range(0, len(members), step):
                 some = members[start : start + step]
-                nearest.meet(looking, some, asked @ torch.from_numpy(self._unit(some)).T)
-        return self._settled(unit, *nearest.found(), k)
+                nearest.update(looking, some, queries @ torch.from_numpy(self._unit(some)).T)
+        return self._settled(unit, *nearest.result(), k)
 
-    def _meetings(
-        self, rows: NDArray[np.int64], probes: int | None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield members of a cluster, and which of the rows look at them, shape (A,); own clusters first."""
+    def _spans(self, rows: NDArray[np.int64], probes: int | None) -> Spans:
+        """Return which rows look at which places, own lists first."""
+        numbers = np.arange(len(rows))
         if probes is None:
-            yield self.order, np.arange(len(rows))
-            return
+            return self.lists.everything(numbers)
         probed = self.probed(rows, probes)
-        for nearer in (probed[:, :1], probed[:, 1:])[:probes]:
-            by_cluster = np.argsort(nearer, axis=None, kind="stable")
-            cluster, at = np.unique(nearer.ravel()[by_cluster], return_index=True)
-            for c, some in zip(cluster, np.split(by_cluster, at[1:]), strict=True):
-                yield self.order[self.starts[c] : self.starts[c + 1]], some // nearer.shape[1]
+        return self.lists.spans(numbers, probed[:, :1]) + self.lists.spans(numbers, probed[:, 1:])
 
     def _settled(
         self, unit: Tensor, best: Tensor, index: Tensor, k: int
@@ -98,7 +88,7 @@ class Shelves:
         return index[:, :k].numpy().astype(np.int32), best[:, :k].clamp(max=1).numpy()
 
 
-class Nearest:
+class NearestSoFar:
     """The nearest so far of B rows, kept in two parts: a sorted one, and those that came since.
 
     Args:
@@ -114,7 +104,7 @@ class Nearest:
         self._waiting: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]] = []
         self._n_waiting = 0
 
-    def meet(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
+    def update(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
         """Take what is near enough of the cosines (A, M) of some of the rows, shape (A,), to members, shape (M,)."""
         fresh = np.isneginf(self.floor[looking])
         if fresh.any():
@@ -129,13 +119,13 @@ class Nearest:
         if self._n_waiting >= WAITING:
             self._settle_waiting()
 
-    def found(self) -> tuple[Tensor, Tensor]:
+    def result(self) -> tuple[Tensor, Tensor]:
         """Return cosines and rows, the nearest first, shape (B, width) each; -inf and -1 where there is none."""
         self._settle_waiting()
         return self.best, self.index
 
     def _sort(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
-        """Sort what the first of the members are to rows that have not met enough."""
+        """Sort what the first of the members are to rows that have too few so far."""
         there = torch.from_numpy(members)
         cosine = cosine.masked_fill(torch.from_numpy(self.rows[looking]).view(-1, 1) == there, -torch.inf)
         value, at = cosine.topk(min(self.width, len(members)), dim=1)

@@ -1,0 +1,108 @@
+"""Inverted lists: every row in the list of the centroid nearest to it, the rows of a list side by side."""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.search.kmeans import assign, nearest_centroids, spherical_kmeans
+from scoring.search.rows import Vectors
+
+LIST_ROWS = 500  # rows a list has on average
+ROOTS = 4  # but no more lists than this many times the root of N
+ITERATIONS = 6  # of k-means: more of them move the recall less than one more probe does
+
+Spans = list[tuple[int, int, NDArray[np.int64]]]  # first place, last place + 1, the queries that look there, ascending
+
+
+class InvertedLists:
+    """N rows in C lists.
+
+    Attributes:
+        order: the row at each place, shape (N,), int64: by list, and ascending inside a list; rows of length zero are
+            in no list and come first.
+        starts: where the places of each list begin, and the end of the last, shape (C + 1,), int64.
+        home: list of each row, shape (N,), int32; -1 for a row of length zero.
+        centroids: of the lists, shape (C, D), float32; None for a single list that holds every row.
+    """
+
+    def __init__(self, home: NDArray[np.int32], n_lists: int, centroids: Tensor | None = None) -> None:
+        self.home, self.centroids = home, centroids
+        self.order = np.argsort(home, kind="stable").astype(np.int64)
+        self.starts = np.searchsorted(home[self.order], np.arange(n_lists + 1)).astype(np.int64)
+
+    @classmethod
+    def of_everything(cls, n_rows: int) -> "InvertedLists":
+        """Return one list of all rows."""
+        return cls(np.zeros(n_rows, np.int32), 1)
+
+    @classmethod
+    def by_centroids(
+        cls, vectors: Vectors, centroids: NDArray[np.float32], *, device: str | None = None
+    ) -> "InvertedLists":
+        """Return the lists of the centroids that rows, shape (N, D), are nearest to."""
+        home = assign(vectors, centroids, device=device)[0][:, 0]
+        return cls(home, len(centroids), torch.from_numpy(centroids).to(device or "cpu"))
+
+    @property
+    def n_lists(self) -> int:
+        """C."""
+        return len(self.starts) - 1
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Rows that are in a list, in the order of their places, shape (M,)."""
+        return self.order[self.starts[0] :]
+
+    def probed(self, units: Tensor, probes: int) -> NDArray[np.int64]:
+        """Return the lists whose centroids are nearest to unit rows (Q, D) in bfloat16, nearest first, (Q, probes)."""
+        if self.centroids is None:
+            return np.zeros((len(units), 1), np.int64)
+        return nearest_centroids(units, self.centroids, probes)[0].cpu().numpy()
+
+    def everything(self, queries: NDArray[np.int64]) -> Spans:
+        """Return that these queries look at all lists."""
+        return [(int(self.starts[0]), len(self.order), queries)]
+
+    def spans(self, queries: NDArray[np.int64], probed: NDArray[np.int64]) -> Spans:
+        """Return that each query looks at its own lists.
+
+        Args:
+            queries: their numbers, ascending, shape (Q,).
+            probed: lists of each, shape (Q, P).
+        """
+        if not probed.size:
+            return []
+        flat = probed.ravel()
+        by_list = np.argsort(flat, kind="stable")
+        query = np.repeat(queries, probed.shape[1])[by_list]
+        numbers, begins = np.unique(flat[by_list], return_index=True)
+        return [
+            (int(self.starts[number]), int(self.starts[number + 1]), looking)
+            for number, looking in zip(numbers, np.split(query, begins[1:]), strict=True)
+        ]
+
+
+def list_centroids(
+    vectors: Vectors,
+    *,
+    exact_rows: int,
+    seed: int,
+    order: NDArray[np.int64] | None = None,
+    device: str | None = None,
+) -> NDArray[np.float32] | None:
+    """Return centroids for the lists of a table, shape (C, D); None where comparing all rows with all is better.
+
+    Args:
+        vectors: shape (N, D).
+        exact_rows: the most rows that are compared with all.
+        seed: of the centroids.
+        order: as in ``spherical_kmeans``.
+        device: where products are made.
+    """
+    n_lists = min(len(vectors) // LIST_ROWS, ROOTS * math.isqrt(len(vectors)))
+    if len(vectors) <= exact_rows or n_lists < 2:
+        return None
+    return spherical_kmeans(vectors, n_lists, seed=seed, iterations=ITERATIONS, order=order, device=device)
