@@ -36,7 +36,7 @@ from trainers.config import TrainConfig
 from trainers.data import TrainingSet, load_training_set
 from trainers.extract import CacheRecipe, Images, features
 from trainers.loop import train
-from trainers.methods import METHODS
+from trainers.methods.table import METHODS
 from trainers.start import Start, find_start
 
 REPEAT = 5

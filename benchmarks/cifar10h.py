@@ -31,9 +31,9 @@ from torch import Tensor, nn
 from scoring import metrics
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
-from trainers.config import Contrastive, TrainConfig
-from trainers.methods import METHODS
-from trainers.methods import contrastive as methods
+from trainers.config import TrainConfig
+from trainers.methods.method import Task
+from trainers.methods.table import METHODS
 
 TRAIN = slice(0, 20_000)  # heads learn from CIFAR-10 train images 25000-44999 (see cifar10h_features.FIRST)
 TUNING = slice(20_000, 22_500)  # 45000-47499, on whose CIFAR-10N votes the settings below were chosen
@@ -91,13 +91,14 @@ class Reading:
 
 
 def recipe(case: str, *, seed: int, steps: int, **changes: Any) -> TrainConfig:
-    """Return the recipe of a case; ``changes`` are of the contrastive settings, or ``names``."""
+    """Return the recipe of a case; ``changes`` are of the method's settings, or ``names``."""
     method, settings = CASES[case]
     settings = {"positives": "labels", **settings, **changes}
-    names = ("latent_dim", "hidden_dim", "lr", "batch_size", "weight_decay")
+    names = ("lr", "batch_size", "weight_decay")
     shared = {name: settings.pop(name) for name in names if name in settings}
-    defaults = {**methods.Contrastive.defaults, "batch_size": 256, **shared}
-    return TrainConfig(method=method, epochs=steps, seed=seed, contrastive=Contrastive(**settings), **defaults)
+    kind = METHODS[method]
+    own = kind.Settings(**settings)
+    return TrainConfig(method, epochs=steps, seed=seed, settings=own, **{**kind.defaults, "batch_size": 256, **shared})
 
 
 def train(config: TrainConfig, views: Tensor, targets: Tensor) -> Iterator[tuple[nn.Module, nn.Module | None]]:
@@ -110,9 +111,9 @@ def train(config: TrainConfig, views: Tensor, targets: Tensor) -> Iterator[tuple
     """
     torch.manual_seed(config.seed)
     kind = METHODS[config.method]
-    spec = kind.head(config)
+    spec = kind.head(config.settings)
     head = None if spec is None else spec.build(views.shape[2])
-    method = kind(views.shape[2], config, CLASSES)
+    method = kind(config.settings, Task(views.shape[2], CLASSES, config.seed))
     modules = nn.ModuleList([method] if head is None else [method, head])
     optimizer = torch.optim.AdamW(modules.parameters(), lr=config.lr, weight_decay=config.weight_decay)
     steps, every = config.epochs, max(1, config.epochs // CHECKPOINTS)

@@ -29,6 +29,7 @@ from curate.commands import (
 )
 from curate.commands import filter as filter_command
 from curate.commands.groups import grouped
+from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
 from curate.commands.report import say
@@ -116,7 +117,7 @@ app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
-app.command("train", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(train.run))
+app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))
 app.command("cache", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(cache.run))
 app.command("models", rich_help_panel=TRAIN, cls=with_subcommand("convert", user_errors(convert.run)))(
     user_errors(models.run)

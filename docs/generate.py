@@ -31,16 +31,6 @@ EXTRAS: dict[str, str] = {
     "http": "`https://` sources",
     "dev": "everything that `make test` needs",
 }
-PAPERS: dict[str, str] = {
-    "visimsiam": "Nakamura et al. 2023, arXiv:2203.11437",
-    "simsiam": "Chen & He 2021, arXiv:2011.10566",
-    "losspred": "Kirchhof et al. 2024, arXiv:2402.16569",
-    "mcinfonce": "Kirchhof et al. 2023, arXiv:2302.02865",
-    "infonce": "van den Oord et al. 2018, arXiv:1807.03748",
-    "hib": "Oh et al. 2019, arXiv:1810.00319",
-    "elk": "Kirchhof et al. 2022, arXiv:2207.03784",
-    "supervised": "",
-}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -129,9 +119,8 @@ def strategies() -> str:
 
 
 def methods() -> str:
-    """Return every training method: what it is, the column that it gives, whether it reads labels."""
-    from trainers.config import TrainConfig
-    from trainers.methods import METHODS
+    """Return every training method: what it is, the column that it gives, whether it reads labels, and its paper."""
+    from trainers.methods.table import METHODS
 
     return table(
         ("method", "what it is", "column", "needs labels", "paper"),
@@ -139,12 +128,27 @@ def methods() -> str:
             (
                 f"`{name}`",
                 (kind.__doc__ or "").splitlines()[0],
-                f"`{head.column}_{name}`" if (head := kind.head(TrainConfig())) else "",
+                f"`{head.column}_{name}`" if (head := kind.head(kind.Settings())) else "",
                 "yes" if kind.needs_labels else "no",
-                PAPERS[name],
+                kind.paper,
             )
             for name, kind in METHODS.items()
         ],
+    )
+
+
+def settings() -> str:
+    """Return every setting of every training method; one that is the same in several methods comes once."""
+    from trainers.methods.settings import Shown, shown
+    from trainers.methods.table import METHODS
+
+    readers: dict[Shown, list[str]] = {}
+    for name, kind in METHODS.items():
+        for each in shown(kind.Settings):
+            readers.setdefault(each, []).append(f"`{name}`")
+    return table(
+        ("setting", "default", "meaning", "methods"),
+        [(f"`{each.name}`", each.default, each.meaning, ", ".join(names)) for each, names in readers.items()],
     )
 
 
@@ -183,6 +187,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "finders": finders,
     "strategies": strategies,
     "methods": methods,
+    "settings": settings,
     "columns": columns,
     "statuses": statuses,
     "extras": extras,

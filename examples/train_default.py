@@ -65,6 +65,11 @@ def main() -> None:
     other_heads(arguments.folder, arguments.out, one)
 
 
+def own(**settings: object) -> list[str]:
+    """Return the settings of a method as they are typed."""
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
 def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
     """Return the checkpoint of the trunk with the VI-SimSiam head."""
     joined, trunk, model = out / "joined.parquet", out / "trunk.safetensors", out / "one.safetensors"
@@ -89,8 +94,9 @@ def first_head(folder: Path, out: Path, epochs_trunk: int, epochs: int) -> str:
         data = [str(folder / f"tinyimagenet_train_{part}.parquet") for part in "ab"]
         curate(
             *("train", "visimsiam", *data, "-o", str(model), "--backbone", str(trunk), "--freeze", *common),
-            *("--epochs", str(epochs), "--lr", "0.1", "--small-size", "32", "--n-small", "4", "--half"),
-            *("--latent-dim", "512", "--predictor-every", "1", "--blur-sigma", "8", "--corrupt", "0.3"),
+            *("--epochs", str(epochs), "--lr", "0.1", "--half"),
+            *("--blur-sigma", "8", "--corrupt", "0.3"),
+            *own(small_size=32, n_small=4, latent_dim=512, predictor_every=1),
         )
     return str(model)
 
@@ -110,12 +116,13 @@ def other_heads(folder: Path, out: Path, one: str) -> None:
     common = ["--cached", str(cache), "--freeze", "--half", "--lr", "1e-3"]
     if not two.exists():
         curate(
-            *("train", "mcinfonce", "-o", str(two), "--backbone", one, *common, "--positives", "labels"),
-            *("--epochs", "4", "--batch-size", "256", "--latent-dim", "16", "--kappa-pos", "16", "--samples", "8"),
+            *("train", "mcinfonce", "-o", str(two), "--backbone", one, *common),
+            *own(positives="labels", latent_dim=16, kappa_pos=16, samples=8),
+            *("--epochs", "4", "--batch-size", "256"),
         )
     if not three.exists():
         curate(
-            *("train", "losspred", "-o", str(three), "--backbone", str(two), *common, "--within", "0.4"),
+            *("train", "losspred", "-o", str(three), "--backbone", str(two), *common, *own(within=0.4)),
             *("--epochs", "25", "--batch-size", "512"),
         )
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scoring.changes import gaussian_blur, jitter_colors, to_gray
-from trainers.config import Augmentation
+from trainers.methods.augmentation import Augmentation
 
 
 class Draw:

@@ -13,11 +13,12 @@ from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import is_out_of_memory
 from trainers.config import TrainConfig
-from trainers.methods import METHODS
-from trainers.methods.method import Method
+from trainers.methods.method import Method, Task
+from trainers.methods.settings import Settings
+from trainers.methods.table import METHODS
 
 
-def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None) -> tuple[ScoringModel, Method]:
+def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None) -> tuple[ScoringModel, Method[Any]]:
     """Return a model to train and the modules of its method; the same seed gives the same fresh weights.
 
     A frozen trunk keeps its preprocessing and the heads that it has; they stay as they are, to the bit. Where the
@@ -32,7 +33,7 @@ def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = No
         InputError: if the backbone cannot read views of the recipe's sizes.
         ValueError: if a frozen start is for another size than the recipe.
     """
-    kind = METHODS[config.method]
+    kind, settings = METHODS[config.method], config.settings
     if init is not None and init.spec.backbone != config.backbone:
         raise InputError(f"the checkpoint to start from holds {init.spec.backbone!r}, the recipe {config.backbone!r}")
     with torch.random.fork_rng(devices=[]):
@@ -44,28 +45,32 @@ def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = No
         else:
             options, backbone, preprocessing = init.spec.backbone_options, init.backbone, _preprocessing(config, init)
         kept = kept_heads(config, init)
-        head = kind.head(config)
+        head = kind.head(settings)
         heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
         model = ScoringModel(ModelSpec(config.backbone, options, heads, preprocessing), backbone=backbone)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
-        method = _made(lambda: kind(model.width, config, n_classes), config)
-    sizes = [config.size, config.small_size] if kind.multi_crop and config.n_small else [config.size]
+        task = Task(model.width, n_classes, config.seed, config.freeze == "trunk")
+        method = _made(lambda: kind(settings, task), config)
+    sizes = [config.size, method.small_size] if method.n_small else [config.size]
     for size in sizes:
         _try_size(model, size)
     return model, method
 
 
-def _made(make: Callable[[], Method], config: TrainConfig) -> Method:
+def _made(make: Callable[[], Method[Any]], config: TrainConfig) -> Method[Any]:
     try:
         return make()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         raise InputError(
-            f"memory ran out for the modules of {config.method}, {config.hidden_dim:,} and {config.latent_dim:,} wide; "
-            "lower --hidden-dim or --latent-dim"
+            f"memory ran out for the modules of {config.method} with {_numbers(config.settings)}; lower them (--set)"
         ) from None
+
+
+def _numbers(settings: Settings) -> str:
+    return ", ".join(f"{name}={value}" for name, value in vars(settings).items() if type(value) is int)
 
 
 def kept_heads(config: TrainConfig, init: ScoringModel | None) -> list[str]:
@@ -93,8 +98,8 @@ def _try_size(model: ScoringModel, size: int) -> None:
     except (AssertionError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
-            f"{name} cannot read views of {size} pixels ({reason}); choose --size and --small-size that it takes, "
-            "or --n-small 0"
+            f"{name} cannot read views of {size} pixels ({reason}); choose another --size, and for low-resolution "
+            "views another --set small_size, or --set n_small=0"
         ) from None
     if features.shape != (1, model.width):
         raise InputError(
@@ -102,7 +107,7 @@ def _try_size(model: ScoringModel, size: int) -> None:
         )
 
 
-def set_mode(config: TrainConfig, model: ScoringModel, method: Method) -> None:
+def set_mode(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> None:
     """Put what is trained into training mode, and what is frozen or kept into evaluation mode."""
     model.train()
     method.train()
@@ -118,7 +123,7 @@ def set_mode(config: TrainConfig, model: ScoringModel, method: Method) -> None:
         model.backbone.eval().requires_grad_(False)
 
 
-def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method) -> torch.optim.Optimizer:
+def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]) -> torch.optim.Optimizer:
     """Return the optimiser over what is trained: the trunk unless it is frozen, the method's head and its modules."""
     if config.freeze == "trunk":
         model.backbone.requires_grad_(False)

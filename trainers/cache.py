@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
-from trainers.config import Augmentation
 from trainers.data import free_memory, is_missing, loss_tensor, number_labels
+from trainers.methods.augmentation import Augmentation
 from trainers.targets import TargetsDigest
 
 FORMAT = 1

@@ -16,8 +16,9 @@ from scoring.images import Preprocessing
 from scoring.model import ScoringModel
 from trainers.augment import Draw, view
 from trainers.cache import DTYPES, PLAIN
-from trainers.config import Augmentation, require_seed
+from trainers.config import require_seed
 from trainers.data import decode_all, free_memory
+from trainers.methods.augmentation import Augmentation
 
 BLOCK = 1024  # images that are decoded, and written, at a time
 HELD_SHARE = 0.5  # of the memory that is free may hold pixels; more are decoded anew in every epoch

@@ -17,8 +17,8 @@ from trainers.build import build, make_optimizer, set_mode
 from trainers.cache import CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches, require_batch
-from trainers.methods import METHODS
 from trainers.methods.method import Batch, Method
+from trainers.methods.table import METHODS
 from trainers.state import Done, load_state, note_divergence, save_state
 from trainers.views import CachedViews, ImageViews, Views
 
@@ -53,7 +53,7 @@ def train(
     *,
     state: Path,
     device: torch.device,
-    start: tuple[ScoringModel, Method] | None = None,
+    start: tuple[ScoringModel, Method[Any]] | None = None,
     origin: dict[str, Any] | None = None,
     compiled: bool = False,
     save_every: float = 60.0,
@@ -105,8 +105,8 @@ def train(
         if not is_out_of_memory(error):
             raise
         raise InputError(
-            f"memory ran out on {device} with {config.batch_size} images a step; lower --batch-size, --n-small or "
-            "--size, and remove the state of this run if there is one"
+            f"memory ran out on {device} with {config.batch_size} images a step; lower --batch-size, --size "
+            "or the number of views, and remove the state of this run if there is one"
         ) from None
     return model.cpu().eval(), measures
 
@@ -115,10 +115,10 @@ def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> N
     """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
     require_batch(data.n, config.batch_size)
     kind = METHODS[config.method]
-    column = kind.reads_losses(config)
+    column = kind.reads_losses(config.settings)
     if column is not None and data.losses is None:
         raise InputError(f"{config.method} is to predict the losses in {column!r}, and the data have none; add them")
-    if not kind.reads_labels(config):
+    if not kind.reads_labels(config.settings):
         return
     if data.labels is None:
         raise InputError(f"{config.method} needs labels, and the data have none; give a column of classes with --label")
@@ -134,7 +134,7 @@ def _all_steps(
     data: TrainingSet | CachedFeatures,
     views: Views,
     model: ScoringModel,
-    method: Method,
+    method: Method[Any],
     keeper: "Keeper",
     report: Callable[[Progress], None],
 ) -> dict[str, float]:

@@ -14,6 +14,9 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 REMEMBERED = "optimizer."
+EARLIER = (  # what earlier versions held beside one another, whatever the method
+    *("contrastive", "losspred", "latent_dim", "hidden_dim", "predictor", "predictor_every", "small_size", "n_small"),
+)
 
 
 @dataclass
@@ -62,6 +65,8 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
         return Done()
     before, done, tensors = _read(path)
     wanted = json.loads(json.dumps(identity))
+    if "contrastive" in before:
+        before = _with_settings(before, wanted)
     if done.diverged is not None:
         _require_lower_rate(path, before, wanted, done.diverged)
         before["lr"] = wanted["lr"]
@@ -92,6 +97,13 @@ def note_divergence(path: Path, step: int) -> int | None:
     done.diverged = step
     _write(path, identity, done, tensors)
     return done.step
+
+
+def _with_settings(before: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the identity of an earlier version, which held the settings of all methods, with those of its own."""
+    flat = {**before, **before["contrastive"], **before["losspred"]}
+    kept = {name: value for name, value in before.items() if name not in EARLIER}
+    return {**kept, "settings": {name: flat.get(name) for name in wanted["settings"]}}
 
 
 def _require_lower_rate(path: Path, before: dict[str, Any], wanted: dict[str, Any], step: int) -> None:

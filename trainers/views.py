@@ -1,7 +1,7 @@
 """Where the features of a step come from: images that are augmented and go through the backbone, or a cache."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -41,14 +41,14 @@ class ImageViews:
         config: TrainConfig,
         images: TrainingSet,
         model: ScoringModel,
-        method: Method,
+        method: Method[Any],
         *,
         backbone: Backbone,
         device: torch.device,
     ) -> None:
         self._config, self._model, self._backbone = config, model, backbone
         self._n_standard, self._n_plain = method.n_standard, method.n_plain
-        self._n_small = config.n_small if method.multi_crop else 0
+        self._n_small, self._small_size = method.n_small, method.small_size
         self._pixels = images.pixels.to(device)
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Tensor:
@@ -59,7 +59,7 @@ class ImageViews:
         plain = [images.float()] * self._n_plain
         drawn = range(self._n_standard - self._n_plain)
         standard = plain + [view(images, config.size, recipe.scale, recipe, draw) for _ in drawn]
-        small = [view(images, config.small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
+        small = [view(images, self._small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
         features = []
         with torch.autocast(images.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
             for group in (standard, small):  # one pass for each resolution
@@ -86,7 +86,9 @@ class CachedViews:
         InputError: if the cache has fewer epochs than the method has views.
     """
 
-    def __init__(self, config: TrainConfig, cache: CachedFeatures, method: Method, *, device: torch.device) -> None:
+    def __init__(
+        self, config: TrainConfig, cache: CachedFeatures, method: Method[Any], *, device: torch.device
+    ) -> None:
         self._seed, self._cache, self._device = config.seed, cache, device
         self._n_views, self._plain = method.n_standard - method.n_plain, [PLAIN] * method.n_plain
         if len(cache.augmented) < self._n_views:

@@ -27,6 +27,10 @@ def run(
     ] = 8,
     label: options.Label = "label",
     label_from_folder: options.LabelFromFolder = False,
+    key: options.Key = None,
+    path_column: options.PathColumn = None,
+    image_column: options.ImageColumn = None,
+    root: options.Root = None,
     loss_column: options.LossColumn = None,
     dtype: Annotated[str, options.shared("--dtype", show_default=True)] = "float16",
     batch_size: Annotated[int, options.shared("--batch-size", show_default=True)] = 256,
@@ -65,7 +69,7 @@ def run(
     from trainers.cache import read_about
     from trainers.cache_writer import make_cache
     from trainers.extract import CacheRecipe
-    from trainers.methods import METHODS
+    from trainers.methods.table import METHODS
     from trainers.start import find_start
 
     line = (lambda text: None) if quiet else say
@@ -78,7 +82,7 @@ def run(
     trunk, network = start.trunk, start.model
     if network is None:
         raise ValueError("a start with a digest has a model")
-    manifest = open_source(data, limit, label_from_folder)
+    manifest = open_source(data, typed)
     line(manifest.description)
     images, columns = _images(manifest, label, loss_column)
     if columns["label"] is None:
@@ -103,7 +107,7 @@ def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[
 
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
     labels = class_column(manifest, label) if label in manifest.schema.names else None
-    losses = None if loss_column is None else losses_of(manifest, loss_column)
+    losses = None if loss_column is None else losses_of(manifest, loss_column, option="--loss-column")
     images = Images(lambda: manifest.readers(0, manifest.n_rows), keys, labels, losses)
     return images, {"label": None if labels is None else label, "loss": loss_column}
 

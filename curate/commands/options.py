@@ -107,6 +107,11 @@ Overwrite = Annotated[bool, shared("--overwrite")]
 Quiet = Annotated[bool, shared("--quiet")]
 
 Source = Annotated[str | None, shared("--source", "; needed where the table holds no path to an image")]
+Key = Annotated[str | None, shared("--key")]
+PathColumn = Annotated[str | None, shared("--path-column", "; by default found by name")]
+ImageColumn = Annotated[str | None, shared("--image-column", "; by default found by type")]
+Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
+
 SourceKey = Annotated[str | None, shared("--key", ", in --source")]
 SourcePathColumn = Annotated[str | None, shared("--path-column", ", in --source")]
 SourceImageColumn = Annotated[str | None, shared("--image-column", ", in --source")]

@@ -25,10 +25,10 @@ def run(
     limit: options.Limit = None,
     dtype: Annotated[str, options.shared("--dtype", ", for embeddings", show_default=True)] = "float16",
     embedding: Annotated[bool, typer.Option("--embedding/--no-embedding", help="Store embeddings.")] = True,
-    key: Annotated[str | None, options.shared("--key")] = None,
-    path_column: Annotated[str | None, options.shared("--path-column", "; by default found by name")] = None,
-    image_column: Annotated[str | None, options.shared("--image-column", "; by default found by type")] = None,
-    root: Annotated[str | None, options.shared("--root", "; by default in the list's folder")] = None,
+    key: options.Key = None,
+    path_column: options.PathColumn = None,
+    image_column: options.ImageColumn = None,
+    root: options.Root = None,
     label_from_folder: Annotated[bool, options.shared("--label-from-folder", ", in a column `label`")] = False,
     follow_symlinks: Annotated[
         bool, typer.Option("--follow-symlinks", help="Follow links to folders; loops are cut.")

@@ -9,6 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.progress import TrainBar
 from curate.commands.report import say
+from trainers.methods.table import METHODS
 
 if TYPE_CHECKING:
     from scoring.model import ScoringModel
@@ -27,9 +28,7 @@ def own(help: str, **named: Any) -> Any:
 def run(
     method: Annotated[
         str,
-        typer.Argument(
-            help="visimsiam, mcinfonce, infonce, hib, elk, simsiam, losspred, or supervised (cross-entropy on labels)."
-        ),
+        typer.Argument(help=f"{', '.join(METHODS)}; --help after its name shows its settings and paper."),
     ],
     *,
     data: Annotated[
@@ -50,12 +49,14 @@ def run(
     ] = False,
     label: options.Label = "label",
     label_from_folder: options.LabelFromFolder = False,
+    key: options.Key = None,
+    path_column: options.PathColumn = None,
+    image_column: options.ImageColumn = None,
+    root: options.Root = None,
     size: Annotated[
         int | None,
         typer.Option(help="Side of a view in pixels; by default the backbone's, or 224.", show_default=False),
     ] = None,
-    small_size: Annotated[int | None, own("Side of a low-resolution view in pixels (96)")] = None,
-    n_small: Annotated[int | None, own("Low-resolution views an image (6)", min=0)] = None,
     epochs: Annotated[int | None, options.shared("--epochs", " (100)")] = None,
     batch_size: Annotated[int | None, options.shared("--batch-size", ", a step (512)")] = None,
     optimizer: Annotated[str | None, own("sgd or adamw")] = None,
@@ -63,53 +64,8 @@ def run(
     schedule: Annotated[str | None, own("constant or cosine")] = None,
     warmup: Annotated[float | None, own("Share of all steps over which the rate rises")] = None,
     weight_decay: Annotated[float | None, own("Weight decay (1e-4)")] = None,
-    latent_dim: Annotated[int | None, own("Width of the space in which views are compared")] = None,
-    hidden_dim: Annotated[int | None, own("Width of the hidden layer of projector and predictor (512)")] = None,
-    predictor: Annotated[str | None, own("direct (DirectPred) or mlp (SimSiam)")] = None,
-    predictor_every: Annotated[int | None, own("Steps between two decompositions for a direct predictor (10)")] = None,
     trunk_lr: Annotated[float | None, own("The backbone's rate as a share of --lr (1)")] = None,
-    kappa: Annotated[str | None, own("mcinfonce, hib, elk: kappa from a head, or the norm of the projection")] = None,
-    positives: Annotated[
-        str | None, own("mcinfonce, infonce, hib, elk: views of an image, or images with equal labels")
-    ] = None,
-    negatives: Annotated[
-        int | None, own("mcinfonce, infonce, elk, hib: how many an image is compared with; 0: the whole batch")
-    ] = None,
-    samples: Annotated[int | None, own("mcinfonce, hib: Monte Carlo draws of an image")] = None,
-    kappa_pos: Annotated[
-        float | None, own("mcinfonce, infonce, elk: concentration of positives, 1 / temperature")
-    ] = None,
-    phases: Annotated[
-        float | None, own("mcinfonce, hib, elk: share of the steps for mu alone, then kappa alone; 0: jointly")
-    ] = None,
-    denominator: Annotated[
-        str | None, own("mcinfonce, infonce, elk: eq7, the authors' code (authors), or the negatives alone")
-    ] = None,
-    cross: Annotated[
-        bool | None,
-        typer.Option(
-            "--cross/--in-step",
-            help="mcinfonce: all pairs of two images' draws (cross), or those of one number as in equation 7.",
-            show_default=False,
-        ),
-    ] = None,
-    form: Annotated[str | None, own("losspred: ranking (of pairs) or l2 (distance)")] = None,
-    task: Annotated[str | None, own("losspred: the loss to predict: cross-entropy, brier or margin")] = None,
-    margin: Annotated[float | None, own("losspred: margin of the ranking (0.1)")] = None,
-    within: Annotated[float | None, own("losspred: weight of pairs of an image and its own view (0)")] = None,
-    weight: Annotated[float | None, own("losspred: weight of the head's loss beside the classifier's (1)")] = None,
-    folds: Annotated[
-        int | None, own("losspred: classifiers; an image's loss is of one that did not learn from it (5)")
-    ] = None,
-    stop_gradient: Annotated[
-        bool | None,
-        typer.Option(
-            "--stop-gradient/--no-stop-gradient",
-            help="losspred l2: keep the head off the backbone.",
-            show_default=False,
-        ),
-    ] = None,
-    loss_column: options.LossColumn = None,
+    set_: options.Settings = None,
     scale: options.Scale = None,
     jitter: options.Jitter = None,
     gray: options.Gray = None,
@@ -134,16 +90,17 @@ def run(
 ) -> None:
     """Train a model, or a head on a model that you trust.
 
-    Killed, the run goes on when you repeat the command, from a state of at most a minute before. What you leave out
-    is as in the method's paper. For small images or a CPU, start from a backbone that learned from labels.
+    A method has settings of its own (--set): curate train METHOD --help shows them, and the method's paper. What you
+    leave out is as in that paper. Killed, the run goes on when you repeat the command, from a state of at most a minute
+    before. For small images or a CPU, start from a backbone that learned from labels.
 
     Example:
 
     \b
         curate train visimsiam photos/ -o mine.safetensors --backbone resnet18 --epochs 200
         curate train supervised photos/ --label-from-folder -o trunk.safetensors --size 64 --epochs 16
-        curate train visimsiam photos/ -o one.safetensors --small-size 32 --backbone trunk.safetensors --freeze
-        curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze
+        curate train visimsiam photos/ -o one.safetensors --set small_size=32 --backbone trunk.safetensors --freeze
+        curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
     typed = dict(locals())
@@ -152,15 +109,12 @@ def run(
     import torch
 
     from curate.training.dataset import cached_inputs, image_inputs
-    from curate.training.recipe import recipe_of
+    from curate.training.recipe import recipe_of, with_batch_that_fits
     from scoring.checkpoint import save_checkpoint
-    from scoring.lookup import lookup
     from scoring.runner import select_device, select_precision
     from trainers.build import build
     from trainers.loop import train
-    from trainers.methods import METHODS
 
-    lookup(METHODS, method, kind="method")
     check_out(out, overwrite)
     where = select_device(device)
     line = (lambda text: None) if quiet else say
@@ -176,6 +130,7 @@ def run(
         inputs = image_inputs(config, typed, fresh.spec.preprocessing, line)
     else:
         inputs = cached_inputs(config, cache, line)
+    config = with_batch_that_fits(config, inputs.data.n, batch_size, line)
     state = out.with_name(f".{out.name}.state")
     if state.exists():
         line(f"going on from {state}")

@@ -1,6 +1,6 @@
 """A source of images -> what a training run or a cache reads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,21 @@ if TYPE_CHECKING:
     from trainers.config import TrainConfig
     from trainers.data import TrainingSet
 
+READING = ("key", "path_column", "image_column", "root", "label_from_folder", "limit")  # how to read a source
 MOST_WHOLE = 2.0**53  # up to which a float64 holds every whole number
 
 
-def open_source(data: Sequence[str], limit: int | None, label_from_folder: bool) -> "Manifest":
-    """Return the manifest of one source, or of several together."""
+def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
+    """Return the manifest of one source, or of several together.
+
+    Args:
+        data: the sources.
+        typed: how to read them: ``key``, ``path_column``, ``image_column``, ``root``, ``label_from_folder`` and
+            ``limit``, each by its default where it is missing; others are passed over.
+    """
     from curate.manifest import SourceOptions, open_manifest
 
-    options = SourceOptions(limit=limit, label_from_folder=label_from_folder)
+    options = SourceOptions(**{name: typed[name] for name in READING if name in typed})
     return open_manifest(data[0] if len(data) == 1 else list(data), options)
 
 
@@ -93,8 +100,13 @@ def _whole(column: "pa.Array", label: str) -> "pa.Array":
     return values.cast(pa.int64())
 
 
-def losses_of(manifest: "Manifest", column: str) -> list[float | None]:
+def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float | None]:
     """Return the loss that the user computed for each image.
+
+    Args:
+        manifest: of the images.
+        column: its name.
+        option: that named it, for messages.
 
     Raises:
         InputError: if there is no such column, or it does not hold numbers.
@@ -104,7 +116,7 @@ def losses_of(manifest: "Manifest", column: str) -> list[float | None]:
     if column not in manifest.schema.names:
         raise InputError(
             f"there is no column {column!r} to take losses from (columns: {', '.join(manifest.schema.names)}); "
-            "name one with --loss-column"
+            f"name one with {option}"
         )
     kind = manifest.schema.field(column).type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
@@ -133,18 +145,20 @@ def image_inputs(
     """Return the images that were named, decoded and in memory, and say what was left out.
 
     Raises:
-        InputError: if there are fewer than a batch, or they lack the labels or losses that the method reads.
+        InputError: if there are fewer than the batch that was typed, or they lack the labels or losses that the
+            method reads.
     """
     from trainers.data import load_training_set, require_batch
-    from trainers.methods import METHODS
+    from trainers.methods.table import METHODS
 
-    kind = METHODS[config.method]
-    manifest = open_source(typed["data"], typed["limit"], typed["label_from_folder"])
+    kind, settings = METHODS[config.method], config.settings
+    manifest = open_source(typed["data"], typed)
     line(manifest.description)
-    labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(config) else None
-    column = kind.reads_losses(config)
-    losses = None if column is None else losses_of(manifest, column)
-    if manifest.n_rows >= 2:  # fewer are none to train on, whatever the batch, and are told so below
+    labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(settings) else None
+    column = kind.reads_losses(settings)
+    losses = None if column is None else losses_of(manifest, column, option="--set loss_column")
+    # a batch that nobody typed shrinks; fewer than 2 images are none to train on, and are told so below
+    if typed["batch_size"] is not None and manifest.n_rows >= 2:
         require_batch(manifest.n_rows, config.batch_size)
     images = load_training_set(
         manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses
@@ -159,16 +173,16 @@ def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable
     Raises:
         InputError: if it lacks the labels or losses that the method reads.
     """
-    from trainers.methods import METHODS
+    from trainers.methods.table import METHODS
 
     kind, columns = METHODS[config.method], cache.about["columns"]
-    if kind.reads_labels(config) and cache.labels is None:
+    if kind.reads_labels(config.settings) and cache.labels is None:
         why = f"some of {columns['label']!r} are missing" if columns.get("label") else "it was made without"
         raise InputError(
             f"{config.method} needs labels, and {cache.folder} has none for all images ({why}); make a cache of "
             "labelled images: curate cache ... --label COLUMN"
         )
-    column = kind.reads_losses(config)
+    column = kind.reads_losses(config.settings)
     if column is not None and columns.get("loss") != column:
         raise InputError(
             f"{cache.folder} holds losses from {columns.get('loss') or 'no column'}, not from {column!r}; make a cache "

@@ -1,40 +1,23 @@
 """What was typed -> the recipe of a training run."""
 
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from curate.training.dataset import READING
 from scoring.errors import InputError
+from scoring.settings import parse_settings, with_settings
 
 if TYPE_CHECKING:
     from trainers.cache import CachedFeatures
-    from trainers.config import Augmentation, TrainConfig
+    from trainers.config import TrainConfig
+    from trainers.methods.augmentation import Augmentation
     from trainers.start import Start
 
-SIAMESE = ("visimsiam", "simsiam")
-CONTRASTIVE = ("mcinfonce", "infonce", "hib", "elk")
-WITH_KAPPA = ("mcinfonce", "hib", "elk")
-# option -> the section of the recipe that has it, by the same name, and the methods that read it
-SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "kappa": ("contrastive", WITH_KAPPA),
-    "positives": ("contrastive", CONTRASTIVE),
-    "negatives": ("contrastive", CONTRASTIVE),
-    "samples": ("contrastive", ("mcinfonce", "hib")),
-    "kappa_pos": ("contrastive", ("mcinfonce", "infonce", "elk")),
-    "phases": ("contrastive", WITH_KAPPA),
-    "denominator": ("contrastive", ("mcinfonce", "infonce", "elk")),
-    "cross": ("contrastive", ("mcinfonce",)),
-    **dict.fromkeys(
-        ("form", "task", "margin", "within", "weight", "folds", "stop_gradient", "loss_column"),
-        ("losspred", ("losspred",)),
-    ),
-}
-# option -> the methods that read it, of the recipe itself; what is neither here nor above is read by all
-OWN: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("small_size", "n_small", "predictor", "predictor_every"), SIAMESE),
-    **dict.fromkeys(("latent_dim", "hidden_dim"), (*SIAMESE, *CONTRASTIVE)),
-}
-DEFAULT_LABEL = "label"  # of --label; nobody can tell whether it was typed
+# options of every method, by their names in the recipe; what is left out is the method's own
+SHARED = ("epochs", "batch_size", "optimizer", "lr", "schedule", "warmup", "weight_decay", "trunk_lr", "seed")
 AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt")
+DEFAULT_LABEL = "label"  # of --label; nobody can tell whether it was typed
 
 
 def recipe_of(
@@ -51,39 +34,36 @@ def recipe_of(
     Raises:
         InputError: for a value out of range, or an option that the method, or a cache, does not read.
     """
-    from trainers.config import TrainConfig
-
-    known = {field.name for field in fields(TrainConfig)} | {*SECTIONS, *AUGMENTATION}
-    values = {name: value for name, value in typed.items() if name in known and name not in ("method", "freeze")}
     frozen = typed["freeze"] or cache is not None
     freeze = "trunk" if frozen else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
-    size = start.size(typed["size"], frozen=frozen)
-    values |= {"backbone": start.backbone, "size": size, "precision": precision, "freeze": freeze}
-    config = recipe(typed["method"], values)
+    shared = {name: typed[name] for name in (*SHARED, *AUGMENTATION)}
+    shared |= {"backbone": start.backbone, "size": start.size(typed["size"], frozen=frozen)}
+    settings = parse_settings(typed["set_"] or [], example="folds=3")
+    config = recipe(typed["method"], {**shared, "precision": precision, "freeze": freeze}, settings)
     if frozen:
         _require_frozen(typed, "--freeze" if typed["freeze"] else "--cached")
     if cache is None:
         return config
-    of_images = [*AUGMENTATION, "small_size", "n_small", "limit", "label_from_folder"]
-    wrong = [name for name in of_images if typed[name] not in (None, False)]
-    if wrong:
-        raise InputError(
-            f"--{wrong[0].replace('_', '-')} is for images, and a cache has its views already; leave it out"
-        )
+    _require_no_images(typed, settings, config)
     _require_label(typed["label"], cache)
-    return replace(config, n_small=0, augmentation=cache.augmentation)
+    fixed = {name: about.cached for name, about in config.settings.about().items() if about.is_of_views}
+    return replace(config, settings=replace(config.settings, **fixed), augmentation=cache.augmentation)
 
 
 def _require_frozen(typed: dict[str, Any], why: str) -> None:
     """Raise ``InputError`` for an option that is about a backbone that moves."""
-    of_moving = {
-        "--freeze-batchnorm": typed["freeze_batchnorm"],
-        "--trunk-lr": typed["trunk_lr"] is not None,
-        "--no-stop-gradient": typed["stop_gradient"] is False,
-    }
+    of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--trunk-lr": typed["trunk_lr"] is not None}
     wrong = [option for option, is_there in of_moving.items() if is_there]
     if wrong:
         raise InputError(f"{wrong[0]} is for a backbone that moves, and {why} holds it as it is; leave one of them out")
+
+
+def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], config: "TrainConfig") -> None:
+    """Raise ``InputError`` for an option about images, or views, that a cache has already."""
+    wrong = [f"--{name.replace('_', '-')}" for name in (*AUGMENTATION, *READING) if typed[name] not in (None, False)]
+    wrong += [f"--set {name}" for name in settings if config.settings.about()[name].is_of_views]
+    if wrong:
+        raise InputError(f"{wrong[0]} is for images, and a cache has its views already; leave it out")
 
 
 def _require_label(label: str, cache: "CachedFeatures") -> None:
@@ -96,38 +76,47 @@ def _require_label(label: str, cache: "CachedFeatures") -> None:
         )
 
 
-def recipe(method: str, typed: dict[str, Any]) -> "TrainConfig":
+def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object] | None = None) -> "TrainConfig":
     """Return the recipe of a method.
 
     Args:
         method: a name out of the table of methods.
         typed: option -> value; None where it was not typed, and the method's own default holds.
+        settings: of the method's own, name -> value, or its text as typed.
 
     Raises:
-        InputError: for a value out of range, or an option that the method does not read.
+        InputError: for an unknown method or setting, or a value out of range.
     """
-    from trainers.config import Augmentation, Contrastive, LossPrediction, TrainConfig
-    from trainers.methods import METHODS
+    from scoring.lookup import lookup
+    from trainers.config import TrainConfig
+    from trainers.methods.augmentation import Augmentation
+    from trainers.methods.table import METHODS
 
-    own: dict[str, Any] = dict(METHODS[method].defaults)
-    sections: dict[str, Any] = {"contrastive": Contrastive(), "losspred": LossPrediction()}
-    given = {name: value for name, value in typed.items() if value is not None}
-    own["augmentation"] = augmentation(own.get("augmentation", Augmentation()), given)
-    typed_of: dict[str, dict[str, Any]] = {section: {} for section in sections}
-    for option in [name for name in given if name in SECTIONS or name in OWN]:
-        section, readers = SECTIONS[option] if option in SECTIONS else ("", OWN[option])
-        if method not in readers:
-            raise InputError(
-                f"--{option.replace('_', '-')} is of {', '.join(readers)}; {method} does not read it, leave it out"
-            )
-        if section:
-            typed_of[section][option] = given.pop(option)
-    for section, blank in sections.items():
-        own[section] = replace(own.get(section, blank), **typed_of[section])
-    return TrainConfig(method=method, **{**own, **{k: v for k, v in given.items() if k not in AUGMENTATION}})
+    kind = lookup(METHODS, method, kind="method")
+    views = augmentation(kind.defaults.get("augmentation", Augmentation()), typed)
+    given = {name: value for name, value in typed.items() if value is not None and name not in AUGMENTATION}
+    own = with_settings(kind.Settings, settings, name=method, what="method")
+    return TrainConfig(method, **{**kind.defaults, **given, "augmentation": views, "settings": own})
 
 
-def augmentation(own: "Augmentation", typed: dict[str, Any]) -> "Augmentation":
+def with_batch_that_fits(
+    config: "TrainConfig", n: int, typed: int | None, line: Callable[[str], None]
+) -> "TrainConfig":
+    """Return the recipe with one batch of all images, and say so, where there are fewer than in a default batch.
+
+    Args:
+        config: the recipe.
+        n: how many images there are, at least 2.
+        typed: the batch that was asked for, which stays as it is, or None.
+        line: told what changed.
+    """
+    if typed is not None or n >= config.batch_size:
+        return config
+    line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step takes them all (--batch-size)")
+    return replace(config, batch_size=n)
+
+
+def augmentation(own: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":
     """Return how views are drawn: what was typed in place of a method's own.
 
     Args:

@@ -96,7 +96,7 @@ def test_every_command_source_rule_method_and_column_is_in_the_readme():
     from curate.manifest.sources import KINDS
     from curate.policies.filter.rules import RULES
     from scoring.images.outcome import STATUSES
-    from trainers.methods import METHODS
+    from trainers.methods.table import METHODS
 
     text = README.read_text()
     flags = [f"--{name} " for name in RULES]

@@ -13,9 +13,12 @@ from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from trainers.build import build, make_optimizer
-from trainers.config import Augmentation, LossPrediction, TrainConfig
+from trainers.config import TrainConfig
 from trainers.data import TrainingSet
 from trainers.loop import train
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.losspred import LossPredSettings
+from trainers.methods.table import METHODS
 from trainers.start import find_start
 
 CPU = torch.device("cpu")
@@ -39,9 +42,11 @@ def blobs():
 
 
 def recipe(method="losspred", **changes):
+    tiny = {"latent_dim": 16, "hidden_dim": 16, "n_small": 1, "small_size": 16, **changes.pop("own", {})}
+    kind = METHODS[method].Settings
     base = TrainConfig(
-        method, "resnet10t", size=32, small_size=16, n_small=1, epochs=2, batch_size=16, lr=0.01, latent_dim=16,
-        hidden_dim=16, augmentation=Augmentation(scale=(0.5, 1.0)),
+        method, "resnet10t", size=32, epochs=2, batch_size=16, lr=0.01, augmentation=Augmentation(scale=(0.5, 1.0)),
+        settings=kind(**{name: value for name, value in tiny.items() if name in kind.about()}),
     )  # fmt: skip
     return replace(base, **changes)
 
@@ -72,7 +77,7 @@ def test_heads_accumulate_on_a_frozen_trunk_and_nothing_there_changes_by_a_bit(o
 
 
 def test_the_method_of_an_old_head_gets_a_fresh_one_in_its_place(one):
-    model, _ = build(recipe("visimsiam", freeze="trunk", latent_dim=8), 0, init=one)
+    model, _ = build(recipe("visimsiam", freeze="trunk", own={"latent_dim": 8}), 0, init=one)
     assert model.spec.heads["visimsiam"] == KappaHeadSpec(512, 7.0)
     assert not list(model.heads)[1:]
 
@@ -120,7 +125,7 @@ def test_adamw_goes_on_after_a_stop_as_if_there_had_been_none(one, blobs, tmp_pa
 
 def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_a_lower_rate(one, blobs, tmp_path):
     state = tmp_path / "s"
-    config = recipe("losspred", freeze="trunk", losspred=LossPrediction("l2", loss_column="mine"), epochs=4)
+    config = recipe("losspred", freeze="trunk", settings=LossPredSettings("l2", loss_column="mine"), epochs=4)
 
     def poisoned(method):
         real, seen = method.forward, []
@@ -152,7 +157,7 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
 
 
 def test_weights_that_are_not_numbers_are_never_saved(one, blobs, tmp_path):
-    config = recipe("losspred", freeze="trunk", losspred=LossPrediction("l2", loss_column="mine"))
+    config = recipe("losspred", freeze="trunk", settings=LossPredSettings("l2", loss_column="mine"))
     model, method = build(config, 2, init=one)
 
     def poison(step):
@@ -180,7 +185,7 @@ def test_data_that_do_not_suffice_are_refused_before_the_first_step(blobs, tmp_p
 
 
 def test_a_loss_column_needs_no_labels_but_its_losses(blobs, tmp_path, one):
-    config = recipe(freeze="trunk", losspred=LossPrediction(loss_column="mine"), epochs=1)
+    config = recipe(freeze="trunk", settings=LossPredSettings(loss_column="mine"), epochs=1)
     unlabelled = replace(blobs, labels=None, classes=[])
     train(config, unlabelled, state=tmp_path / "s", device=CPU, start=build(config, 0, init=one))
     with pytest.raises(InputError, match="predict the losses in 'mine', and the data have none"):

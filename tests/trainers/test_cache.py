@@ -25,9 +25,11 @@ from trainers.augment import Draw, view
 from trainers.build import build
 from trainers.cache import FORMAT, epoch_name, open_cache
 from trainers.cache_writer import make_cache
-from trainers.config import Augmentation, TrainConfig
+from trainers.config import TrainConfig
 from trainers.extract import CacheRecipe, Images
 from trainers.loop import train
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.table import METHODS
 from trainers.start import trunk_digest
 from trainers.targets import TargetsDigest
 from trainers.views import CachedViews
@@ -399,9 +401,11 @@ def test_labels_are_numbered_in_their_order_over_several_row_groups(copy, labels
 
 
 def config(method="losspred", **changes):
+    kind = METHODS[method].Settings
+    own = {"latent_dim": 8, "hidden_dim": 16, "n_small": 0}
     base = TrainConfig(
-        method, "resnet10t", size=32, n_small=0, epochs=5, batch_size=8, lr=0.01, freeze="trunk", optimizer="adamw",
-        latent_dim=8, hidden_dim=16,
+        method, "resnet10t", size=32, epochs=5, batch_size=8, lr=0.01, freeze="trunk", optimizer="adamw",
+        settings=kind(**{name: value for name, value in own.items() if name in kind.about()}),
     )  # fmt: skip
     return replace(base, **changes)
 

@@ -7,11 +7,10 @@ import torch.nn.functional as F
 from scoring.distributions import vmf
 from scoring.errors import InputError
 from scoring.metrics import spearman
-from trainers.config import Contrastive, TrainConfig
-from trainers.methods import METHODS
 from trainers.methods.contrast import Contrast, of_labels, of_pairs, of_views, of_votes
 from trainers.methods.contrastive_losses import elk, hib, infonce, mcinfonce, mcinfonce_of_samples
-from trainers.methods.method import Batch
+from trainers.methods.method import Batch, Task
+from trainers.methods.table import METHODS
 
 I = torch.arange(1, 25, dtype=torch.float64)  # noqa: E741
 X = F.normalize(torch.sin(I).reshape(4, 6), dim=1)
@@ -379,10 +378,12 @@ def test_a_weight_counts_as_so_many_copies_of_a_negative():
 
 
 def built(name, n_classes=3, width=12, **settings):
-    config = TrainConfig(method=name, latent_dim=8, hidden_dim=16, contrastive=Contrastive(**settings))
+    kind = METHODS[name]
+    own = {key: value for key, value in settings.items() if key in kind.Settings.about()}
+    made = kind.Settings(latent_dim=8, hidden_dim=16, **own)
     torch.manual_seed(0)
-    spec = METHODS[name].head(config)
-    return METHODS[name](width, config, n_classes), None if spec is None else spec.build(width)
+    spec = kind.head(made)
+    return kind(made, Task(width, n_classes)), None if spec is None else spec.build(width)
 
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
@@ -399,9 +400,7 @@ def test_every_method_takes_a_step_with_kappa_from_a_head_or_a_norm_and_positive
     assert features.grad.isfinite().all()
     assert features.grad.abs().sum() > 0
     assert ("kappa" in step.measures) == (name != "infonce")
-    assert type(method).reads_labels(TrainConfig(contrastive=Contrastive(positives=positives))) == (
-        positives == "labels"
-    )
+    assert method.reads_labels(method.settings) == (positives == "labels")
 
 
 @pytest.mark.parametrize("kappa", ["head", "norm"])
@@ -448,7 +447,7 @@ def test_a_batch_that_happens_to_hold_one_class_teaches_nothing():
 
 
 def test_what_the_user_can_get_wrong_is_said_in_one_line():
-    with pytest.raises(InputError, match=r"at least 2 classes, got 1; use --positives views"):
+    with pytest.raises(InputError, match=r"at least 2 classes, got 1; use --set positives=views"):
         built("mcinfonce", n_classes=1, positives="labels")
     method, head = built("mcinfonce", positives="labels")
     with pytest.raises(InputError, match="need labels, got data without"):
@@ -467,15 +466,15 @@ def test_what_the_user_can_get_wrong_is_said_in_one_line():
         ("kappa", "length", "head, norm"),
         ("positives", "votes", "views, labels"),
         ("denominator", "eq5", "eq7, authors, negatives"),
-        ("kappa_pos", 0.0, "above 0, got 0"),
-        ("samples", 0, "between 1 and 4096"),
-        ("negatives", -1, "at least 1, or 0"),
-        ("phases", 1.0, r"in \[0, 1\), got 1"),
+        ("kappa_pos", 0.0, "above 0 and at most 1e\\+06, got 0"),
+        ("samples", 0, "at least 1 and at most 4096, got 0"),
+        ("negatives", -1, "at least 0, got -1"),
+        ("phases", 1.0, "at least 0 and below 1, got 1"),
     ],
 )
 def test_a_recipe_out_of_range_is_refused(field, value, words):
     with pytest.raises(InputError, match=words):
-        Contrastive(**{field: value})
+        METHODS["mcinfonce"].Settings(**{field: value})
 
 
 def test_a_callers_mistake_is_a_value_error():

@@ -1,13 +1,18 @@
+import json
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 
 from scoring.errors import InputError
 from trainers import loop
-from trainers.config import Augmentation, TrainConfig
+from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
 from trainers.loop import learning_rate, train, warn
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.table import METHODS
 
 CPU = torch.device("cpu")
 
@@ -24,17 +29,16 @@ def blobs():
 
 
 def recipe(method="visimsiam", **changes):
+    kind = METHODS[method].Settings
+    own = {"latent_dim": 16, "hidden_dim": 16, "n_small": 1, "small_size": 16}
     base = TrainConfig(
         method=method,
         backbone="resnet10t",
         size=32,
-        small_size=16,
-        n_small=1,
         epochs=2,
         batch_size=16,
         lr=0.05,
-        latent_dim=16,
-        hidden_dim=16,
+        settings=kind(**{name: value for name, value in own.items() if name in kind.about()}),
         augmentation=Augmentation(scale=(0.5, 1.0)),
     )
     return replace(base, **changes)
@@ -82,6 +86,34 @@ def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
     train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
     with pytest.raises(InputError, match=r"unfinished run with lr = 0.05, this one has 0.1;"):
         train(recipe(epochs=1, lr=0.1), blobs, state=tmp_path / "s", device=CPU)
+
+
+def test_a_state_of_an_earlier_version_which_held_the_settings_of_all_methods_goes_on(blobs, tmp_path):
+    whole, _ = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        raise Stop
+
+    with pytest.raises(Stop):
+        train(recipe(), blobs, state=tmp_path / "cut", device=CPU, save_every=-1, report=stop)
+    with safe_open(tmp_path / "cut", "pt") as file:
+        header = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    identity = json.loads(header["identity"])
+    settings = identity.pop("settings")
+    identity |= settings | {"contrastive": {"kappa": "head", "samples": 16}, "losspred": {"form": "ranking"}}
+    for name, words in {"old": None, "other": "unfinished run with settings"}.items():
+        changed = identity | ({"latent_dim": 99} if words else {})
+        (tmp_path / name).write_bytes(save(tensors, header | {"identity": json.dumps(changed)}))
+        if words:
+            with pytest.raises(InputError, match=words):
+                train(recipe(), blobs, state=tmp_path / name, device=CPU)
+        else:
+            resumed, _ = train(recipe(), blobs, state=tmp_path / name, device=CPU)
+            assert torch.equal(weights(resumed), weights(whole))
 
 
 def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):
@@ -178,7 +210,7 @@ def test_a_transformer_is_built_for_the_size_and_reads_small_views(blobs, tmp_pa
 
 
 def test_a_backbone_that_cannot_read_a_view_says_so_in_one_line():
-    with pytest.raises(InputError, match=r"cannot read views of 16 pixels .* choose --size and --small-size"):
+    with pytest.raises(InputError, match=r"cannot read views of 16 pixels .* --size, and .* --set small_size"):
         loop.build(recipe(backbone="gmlp_ti16_224"), 0)
 
 

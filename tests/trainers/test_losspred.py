@@ -1,16 +1,13 @@
 """Loss prediction: its losses against slow restatements and known values, and what the method does with folds."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from scoring.errors import InputError
 from scoring.heads import UncertaintyHeadSpec
-from trainers.config import TASKS, LossPrediction, TrainConfig
 from trainers.methods.losspred import (
-    LOSSES,
     LossPred,
+    LossPredSettings,
     brier,
     cross_entropy,
     fold_of,
@@ -19,7 +16,7 @@ from trainers.methods.losspred import (
     ranking_loss,
     share_ordered,
 )
-from trainers.methods.method import Batch
+from trainers.methods.method import Batch, Task
 
 U = torch.tensor([0.2, 0.5, 1.0, 0.3, 0.4, 0.5, 0.9, 0.1], dtype=torch.float64)
 L = torch.tensor([0.1, 0.6, 0.2, 0.9, 0.5, 0.5, 2.0, 0.0], dtype=torch.float64)
@@ -34,7 +31,7 @@ class Said(torch.nn.Module):
 
 def method(n_classes=3, width=4, freeze="nothing", **losspred):
     torch.manual_seed(0)
-    return LossPred(width, TrainConfig("losspred", freeze=freeze, losspred=LossPrediction(**losspred)), n_classes)
+    return LossPred(LossPredSettings(**losspred), Task(width, n_classes, is_frozen=freeze == "trunk"))
 
 
 def test_the_ranking_loss_is_what_public_code_gives_with_its_ties():
@@ -108,10 +105,6 @@ def test_the_task_losses_match_their_definitions():
         assert margin(logits, labels)[row].item() == pytest.approx(1 - (p[label] - max(others)), rel=1e-6)
 
 
-def test_every_task_loss_that_a_recipe_may_name_exists():
-    assert tuple(LOSSES) == TASKS
-
-
 def test_folds_are_even_fixed_and_differ_by_seed():
     rows = torch.arange(10_000)
     fold = fold_of(rows, 5, seed=0)
@@ -182,16 +175,16 @@ def test_a_backbone_that_nothing_would_teach_is_refused():
     [
         ({"form": "l1"}, "form must be one of ranking, l2, got 'l1'"),
         ({"task": "hinge"}, "task must be one of cross-entropy, brier, margin"),
-        ({"folds": 0}, "folds must be between 1"),
-        ({"margin": 0.0}, "margin of the loss prediction must be above 0"),
+        ({"folds": 0}, "folds must be at least 1 and at most 100, got 0"),
+        ({"margin": 0.0}, "margin must be above 0, got 0"),
         ({"stop_gradient": False}, "always stops its gradient"),
-        ({"within": 1.5}, r"a weight in \[0, 1\], got 1.5"),
-        ({"within": 0.3, "form": "l2"}, "leave out --within"),
+        ({"within": 1.5}, "within must be at least 0 and at most 1, got 1.5"),
+        ({"within": 0.3, "form": "l2"}, "leave out within"),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused(changes, words):
     with pytest.raises(InputError, match=words):
-        LossPrediction(**changes)
+        LossPredSettings(**changes)
 
 
 def test_pairs_within_an_image_and_between_images_are_weighed():
@@ -224,7 +217,7 @@ def test_cross_fitted_losses_are_honest_where_features_are_noise():
     features, labels = torch.randn(1, 64, 256), torch.randint(0, 2, (64,))
     found = {}
     for folds in (1, 4):
-        ours = LossPred(256, replace(TrainConfig("losspred"), losspred=LossPrediction(folds=folds)), 2)
+        ours = LossPred(LossPredSettings(folds=folds), Task(256, 2))
         optimizer = torch.optim.SGD(ours.parameters(), lr=0.5)
         for _ in range(200):
             step = ours(features, Said(), labels)

@@ -3,9 +3,11 @@ import torch
 import torch.nn.functional as F
 
 from scoring.distributions import power_spherical
-from trainers.config import TrainConfig
+from trainers.methods.method import Task
+from trainers.methods.settings import Settings
 from trainers.methods.siamese import (
     DirectPredictor,
+    SiameseSettings,
     SimSiam,
     VISimSiam,
     pairs,
@@ -30,7 +32,7 @@ class Given(torch.nn.Module):
 
 
 def tiny(**changes):
-    return TrainConfig(latent_dim=6, hidden_dim=8, **changes)
+    return SiameseSettings(latent_dim=6, hidden_dim=8, **changes)
 
 
 def test_simsiam_loss_matches_its_oracle():
@@ -52,7 +54,7 @@ def test_visimsiam_loss_is_the_power_spherical_likelihood_of_algorithm_1():
 @pytest.mark.parametrize("kind", [SimSiam, VISimSiam])
 def test_no_gradient_reaches_the_target(kind):
     torch.manual_seed(0)
-    method = kind(5, tiny(), 0)
+    method = kind(tiny(), Task(5))
     features = torch.randn(2, 8, 5)
     head = Given(torch.ones(16)) if kind is VISimSiam else None
     free = method.projector(features.flatten(0, 1)).detach()
@@ -80,7 +82,7 @@ def test_every_standard_view_is_the_target_of_every_other_view():
 
 
 def test_direct_predictor_matches_its_oracle():
-    predictor = DirectPredictor(tiny()).double()
+    predictor = DirectPredictor(6).double()
     predictor.follow(torch.cat([X, Y]))
     predictor.correlation.copy_(torch.cat([X, Y]).T @ torch.cat([X, Y]) / 8)  # in float64 throughout
     predictor.renew()
@@ -92,7 +94,7 @@ def test_direct_predictor_matches_its_oracle():
 
 
 def test_direct_predictor_keeps_a_running_mean_that_starts_with_the_first_batch():
-    predictor = DirectPredictor(tiny(), rho=0.3)
+    predictor = DirectPredictor(6, rho=0.3)
     predictor.follow(X.float())
     first = (X.T @ X / 4).float()
     assert torch.allclose(predictor.correlation, first, atol=1e-6)
@@ -102,11 +104,11 @@ def test_direct_predictor_keeps_a_running_mean_that_starts_with_the_first_batch(
 
 @pytest.mark.parametrize("predictor", ["direct", "mlp"])
 def test_simsiam_and_visimsiam_differ_in_nothing_but_the_loss(predictor):
-    config = tiny(predictor=predictor)
+    settings = tiny(predictor=predictor)
     torch.manual_seed(0)
-    plain = SimSiam(5, config, 0)
+    plain = SimSiam(settings, Task(5))
     torch.manual_seed(0)
-    ours = VISimSiam(5, config, 0)
+    ours = VISimSiam(settings, Task(5))
     assert {k: v.shape for k, v in plain.state_dict().items()} == {k: v.shape for k, v in ours.state_dict().items()}
     features = torch.randn(4, 16, 5)
     one, two = plain(features, None, None), ours(features, Given(torch.ones(64)), None)
@@ -117,7 +119,7 @@ def test_simsiam_and_visimsiam_differ_in_nothing_but_the_loss(predictor):
 
 def test_spread_is_one_on_the_whole_sphere_and_zero_after_collapse():
     torch.manual_seed(0)
-    method = VISimSiam(64, TrainConfig(latent_dim=64, hidden_dim=64), 0)
+    method = VISimSiam(SiameseSettings(latent_dim=64, hidden_dim=64), Task(64))
     method.projector = torch.nn.Identity()
     even = torch.randn(2, 4000, 64)
     assert method(even, Given(torch.ones(8000)), None).measures["spread"].item() == pytest.approx(1, abs=0.02)
@@ -127,7 +129,7 @@ def test_spread_is_one_on_the_whole_sphere_and_zero_after_collapse():
 
 def test_supervised_loss_is_smoothed_cross_entropy_and_counts_hits():
     torch.manual_seed(0)
-    method = Supervised(5, tiny(), 3)
+    method = Supervised(Settings(), Task(5, 3))
     features, labels = torch.randn(1, 6, 5), torch.tensor([0, 1, 2, 0, 1, 2])
     step = method(features, None, labels)
     logits = features[0] @ method.classifier.weight.T + method.classifier.bias

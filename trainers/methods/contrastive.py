@@ -5,7 +5,8 @@ projection. Positives are views of one image, images of one class, or images who
 """
 
 import math
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,57 +14,112 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import HeadSpec, KappaHeadSpec, NormHead, NormHeadSpec
-from trainers.config import Contrastive as ContrastiveRecipe
-from trainers.config import TrainConfig
 from trainers.methods import contrast, contrastive_losses
 from trainers.methods.contrast import Contrast
-from trainers.methods.method import Batch, Method, Step
+from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.settings import MOST_WIDTH, Settings, setting
 from trainers.methods.siamese import projector
 
 HEAD_HIDDEN = 512
+DENOMINATORS = ("eq7", "authors", "negatives")
+MOST_KAPPA = 1e6  # up to which the densities are tested
 
 
-class Contrastive(Method):
-    """What the four methods share: mu, kappa, the pairs and the phases. The loss is left to each."""
+def _kappa_pos(default: float) -> float:
+    meaning = "concentration of positives around one another: 1 / temperature"
+    return setting(default, meaning, above=0, most=MOST_KAPPA)
 
-    multi_crop = False
-    defaults: ClassVar = {
-        "optimizer": "adamw",
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 0.05,
-        "latent_dim": 16,
-        "hidden_dim": 512,
-    }
 
-    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
-        super().__init__(width, config, n_classes)
-        self.settings = config.contrastive
-        if self.reads_labels(config) and n_classes < 2:
+def _samples() -> int:
+    return setting(16, "Monte Carlo draws of an image", least=1, most=4096)
+
+
+def _denominator() -> str:
+    meaning = "of the ratio: equation 7, the authors' code, or the negatives alone (equation 5)"
+    return setting("eq7", meaning, choices=DENOMINATORS)
+
+
+@dataclass(frozen=True)
+class ContrastiveSettings(Settings):
+    """What the four methods share; the defaults are those of Kirchhof et al. 2023 where it gives a value."""
+
+    latent_dim: int = setting(
+        16, "width M of the space in which images are compared, a sphere", least=2, most=MOST_WIDTH
+    )
+    hidden_dim: int = setting(512, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
+    positives: str = setting("views", "views of one image, or images with equal labels", choices=("views", "labels"))
+    negatives: int = setting(0, "how many an image is compared with, drawn anew each step; 0: the whole batch", least=0)
+
+
+@dataclass(frozen=True)
+class KappaSettings(ContrastiveSettings):
+    """What the three methods with kappa share."""
+
+    kappa: str = setting(
+        "head", "from the features by a head of its own, or the norm of the projection", choices=("head", "norm")
+    )
+    kappa_init: float = setting(16.0, "about where kappa starts", above=0, most=MOST_KAPPA)
+    phases: float = setting(0.0, "share of the steps for mu alone, then kappa alone; 0: jointly", least=0, below=1)
+
+
+@dataclass(frozen=True)
+class MCInfoNCESettings(KappaSettings):
+    """The settings of MCInfoNCE."""
+
+    samples: int = _samples()
+    kappa_pos: float = _kappa_pos(16.0)
+    denominator: str = _denominator()
+    cross: bool = setting(True, "all pairs of two images' draws, not only those of one number as in equation 7")
+
+
+@dataclass(frozen=True)
+class InfoNCESettings(ContrastiveSettings):
+    """The settings of InfoNCE."""
+
+    kappa_pos: float = _kappa_pos(16.0)
+    denominator: str = _denominator()
+
+
+@dataclass(frozen=True)
+class HIBSettings(KappaSettings):
+    """The settings of HIB."""
+
+    samples: int = _samples()
+    hib_a: float = setting(2.0, "slope of the chance of a match", above=0, most=MOST_KAPPA)
+    hib_b: float = setting(1.0, "offset of the chance of a match")
+
+
+@dataclass(frozen=True)
+class ELKSettings(KappaSettings):
+    """The settings of ELK; the kernel is a log-likelihood already: at 16 times it, kappa falls to about 1."""
+
+    kappa_pos: float = _kappa_pos(1.0)  # docs/cifar10h.md
+    denominator: str = _denominator()
+
+
+C = TypeVar("C", bound=ContrastiveSettings)
+K = TypeVar("K", bound=KappaSettings)
+
+
+class Contrastive(Method[C]):
+    """What the four methods share: mu and the pairs. The loss is left to each."""
+
+    defaults: ClassVar = {"optimizer": "adamw", "lr": 1e-3, "schedule": "cosine", "warmup": 0.05}
+
+    def __init__(self, settings: C, task: Task) -> None:
+        super().__init__(settings, task)
+        if self.reads_labels(settings) and task.n_classes < 2:
             raise InputError(
-                f"positives of one class need labels of at least 2 classes, got {n_classes}; use --positives views"
+                f"positives of one class need labels of at least 2 classes, got {task.n_classes}; use --set "
+                "positives=views"
             )
-        self.share = 0.0  # of all steps, done
-        # a norm head is the projection itself
-        self.projector = None if isinstance(self.head(config), NormHeadSpec) else projector(width, config)
+        is_norm = isinstance(self.head(settings), NormHeadSpec)  # which is the projection itself
+        self.projector = None if is_norm else projector(task.width, settings.hidden_dim, settings.latent_dim)
 
     @classmethod
-    def head(cls, config: TrainConfig) -> HeadSpec | None:
-        """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
-        start = config.contrastive.kappa_init
-        if config.contrastive.kappa == "norm":
-            # features of mean square 1 give a fresh linear map outputs of mean square 1/3
-            return NormHeadSpec(config.latent_dim, scale=start / math.sqrt(config.latent_dim / 3))
-        return KappaHeadSpec(HEAD_HIDDEN, scale=start / math.log(2))  # softplus(0) = log 2
-
-    @classmethod
-    def reads_labels(cls, config: TrainConfig) -> bool:
+    def reads_labels(cls, settings: C) -> bool:
         """Return whether positives come from labels."""
-        return config.contrastive.positives == "labels"
-
-    def before_step(self, batch: Batch) -> None:
-        """Note how far the run is, which decides the phase."""
-        self.share = batch.share
+        return settings.positives == "labels"
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss of a batch; ``labels`` may also be votes, shape (N, C), float."""
@@ -91,14 +147,8 @@ class Contrastive(Method):
         return mu, None if head is None else head(features)
 
     def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return both, without the gradient of the one that is not learning now.
-
-        With kappa from the norm, the second phase still moves the projection that gives mu, through its length alone;
-        and with a backbone that is not frozen, it moves that for kappa.
-        """
-        if kappa is None or not self.settings.phases:
-            return mu, kappa
-        return (mu, kappa.detach()) if self.share < self.settings.phases else (mu.detach(), kappa)
+        """Return both: both learn in every step."""
+        return mu, kappa
 
     def pairs(self, n_views: int, n: int, labels: Tensor | None, device: torch.device) -> Contrast | None:
         """Return who is compared with whom in a batch; None where labels make no pair.
@@ -115,7 +165,7 @@ class Contrastive(Method):
                 raise InputError(f"expected at most {most} negatives with {n} images in a batch, got {negatives}")
             return contrast.of_views(n_views, n, negatives=negatives, device=device)
         if labels is None:
-            raise InputError("positives of one class need labels, got data without; use --positives views")
+            raise InputError("positives of one class need labels, got data without; use --set positives=views")
         if labels.ndim == 2:
             return contrast.of_votes(labels.repeat(n_views, 1))
         return contrast.of_labels(labels.repeat(n_views), negatives=negatives)
@@ -125,61 +175,94 @@ class Contrastive(Method):
         raise TypeError(f"{type(self).__name__} has no loss")
 
 
+class WithKappa(Contrastive[K]):
+    """What the three methods with kappa share: where it comes from, and the phases."""
+
+    share = 0.0  # of all steps, done
+
+    @classmethod
+    def head(cls, settings: K) -> HeadSpec | None:
+        """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
+        start = settings.kappa_init
+        if settings.kappa == "norm":
+            # features of mean square 1 give a fresh linear map outputs of mean square 1/3
+            return NormHeadSpec(settings.latent_dim, scale=start / math.sqrt(settings.latent_dim / 3))
+        return KappaHeadSpec(HEAD_HIDDEN, scale=start / math.log(2))  # softplus(0) = log 2
+
+    def before_step(self, batch: Batch) -> None:
+        """Note how far the run is, which decides the phase."""
+        self.share = batch.share
+
+    def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return both, without the gradient of the one that is not learning now.
+
+        With kappa from the norm, the second phase still moves the projection that gives mu, through its length alone;
+        and with a backbone that is not frozen, it moves that for kappa.
+        """
+        if kappa is None or not self.settings.phases:
+            return mu, kappa
+        return (mu, kappa.detach()) if self.share < self.settings.phases else (mu.detach(), kappa)
+
+
 def _present(kappa: Tensor | None) -> Tensor:
     if kappa is None:
         raise ValueError("this loss needs a head that gives kappa")
     return kappa
 
 
-class MCInfoNCE(Contrastive):
+class MCInfoNCE(WithKappa[MCInfoNCESettings]):
     """InfoNCE over draws from each image's distribution: kappa says how sure it is of mu."""
 
+    paper = "Kirchhof et al. 2023, arXiv:2302.02865"
+    Settings = MCInfoNCESettings
+
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
-        """Return equation 7, or what the recipe makes of it."""
-        recipe = self.settings
+        """Return equation 7, or what the settings make of it."""
+        settings = self.settings
         return contrastive_losses.mcinfonce(
             *(mu, _present(kappa), pairs),
-            kappa_pos=recipe.kappa_pos,
-            samples=recipe.samples,
-            denominator=recipe.denominator,
-            cross=recipe.cross,
+            kappa_pos=settings.kappa_pos,
+            samples=settings.samples,
+            denominator=settings.denominator,
+            cross=settings.cross,
         )
 
 
-class InfoNCE(Contrastive):
+class InfoNCE(Contrastive[InfoNCESettings]):
     """The baseline without uncertainty."""
 
-    @classmethod
-    def head(cls, config: TrainConfig) -> HeadSpec | None:
-        """Return None: there is no kappa."""
-        return None
+    paper = "van den Oord et al. 2018, arXiv:1807.03748"
+    Settings = InfoNCESettings
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
         """Return InfoNCE of mu."""
-        recipe = self.settings
-        return contrastive_losses.infonce(mu, pairs, kappa_pos=recipe.kappa_pos, denominator=recipe.denominator)
+        settings = self.settings
+        return contrastive_losses.infonce(mu, pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator)
 
 
-class HIB(Contrastive):
+class HIB(WithKappa[HIBSettings]):
     """Hedged instance embeddings: the chance that two images match, averaged over draws."""
+
+    paper = "Oh et al. 2019, arXiv:1810.00319"
+    Settings = HIBSettings
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
         """Return equation 54."""
-        recipe = self.settings
+        settings = self.settings
         return contrastive_losses.hib(
-            mu, _present(kappa), pairs, a=recipe.hib_a, b=recipe.hib_b, samples=recipe.samples
+            mu, _present(kappa), pairs, a=settings.hib_a, b=settings.hib_b, samples=settings.samples
         )
 
 
-class ELK(Contrastive):
+class ELK(WithKappa[ELKSettings]):
     """InfoNCE with the expected likelihood of two distributions as the similarity; no draws."""
 
-    # the kernel is a log-likelihood already: at 16 times it, kappa falls to about 1 (docs/cifar10h.md)
-    defaults: ClassVar = {**Contrastive.defaults, "contrastive": ContrastiveRecipe(kappa_pos=1.0)}
+    paper = "Kirchhof et al. 2022, arXiv:2207.03784"
+    Settings = ELKSettings
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
         """Return equation 55."""
-        recipe = self.settings
+        settings = self.settings
         return contrastive_losses.elk(
-            mu, _present(kappa), pairs, kappa_pos=recipe.kappa_pos, denominator=recipe.denominator
+            mu, _present(kappa), pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator
         )

@@ -4,6 +4,7 @@ The task is classification by a linear classifier on the features, or whatever g
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -12,8 +13,11 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import HeadSpec, UncertaintyHeadSpec
-from trainers.config import Augmentation, TrainConfig
-from trainers.methods.method import Batch, Method, Step
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.settings import Settings, setting
+
+FORMS = ("ranking", "l2")
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -34,7 +38,7 @@ def margin(logits: Tensor, labels: Tensor) -> Tensor:
     return 1 - (right - others.amax(1))
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # to add a task loss, add a line, and its name in config.py
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # to add a task loss, add a line
     "cross-entropy": cross_entropy,
     "brier": brier,
     "margin": margin,
@@ -103,12 +107,41 @@ def fold_of(rows: Tensor, folds: int, seed: int) -> Tensor:
     return (mixed ^ (mixed >> 31)) % folds
 
 
-class LossPred(Method):
+@dataclass(frozen=True)
+class LossPredSettings(Settings):
+    """How a head learns to predict the loss of a task (Kirchhof et al. 2023 and 2024)."""
+
+    form: str = setting("ranking", "of pairs by their loss, or the squared distance to the loss", choices=FORMS)
+    task: str = setting("cross-entropy", "the loss that is predicted", choices=tuple(LOSSES))
+    loss_column: str = setting(
+        "", "a column of the data that holds the loss, computed elsewhere; then there is no classifier"
+    )
+    margin: float = setting(0.1, "of the ranking, in the unit of the uncertainty", above=0)
+    within: float = setting(
+        0.0, "weight of pairs of an image and its own view, the view the less certain", least=0, most=1
+    )
+    weight: float = setting(1.0, "of the head's loss beside the classifier's", above=0)
+    folds: int = setting(
+        5, "classifiers; an image's loss is of the one that did not learn from it; 1: all learn from all", least=1,
+        most=100,
+    )  # fmt: skip
+    stop_gradient: bool = setting(True, "keep the head off the backbone; the ranking always does")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.within and self.form != "ranking":
+            raise InputError("pairs within an image are ranked, and form=l2 has no ranking; leave out within")
+        if self.form == "ranking" and not self.stop_gradient:
+            raise InputError("the ranking loss always stops its gradient before the backbone; use form=l2, or stop it")
+
+
+class LossPred(Method[LossPredSettings]):
     """A head that predicts the loss of a classifier, or any loss that you computed: by rank, or by value."""
 
+    paper = "Kirchhof et al. 2024, arXiv:2402.16569"
+    Settings = LossPredSettings
     needs_labels = True
     n_standard = 1  # and the plain image, where the two are to be compared
-    multi_crop = False
     defaults: ClassVar = {
         "optimizer": "adamw",
         "betas": (0.8, 0.95),
@@ -118,36 +151,29 @@ class LossPred(Method):
         "augmentation": Augmentation(scale=(0.08, 1.0), jitter=0.4, gray=0.0, blur=0.0),
     }
 
-    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
-        super().__init__(width, config, n_classes)
-        self.recipe, self.seed, self.n_classes = config.losspred, config.seed, n_classes
-        if self.recipe.loss_column:
-            if config.freeze != "trunk" and self.recipe.stop_gradient:
-                raise InputError(
-                    f"the losses in {self.recipe.loss_column!r} teach the head alone and nothing would teach the "
-                    "backbone; add --freeze, or let gradients through with --form l2 --no-stop-gradient"
-                )
-            self.classifier = None
-        else:
-            self.classifier = nn.Linear(width, self.recipe.folds * n_classes)
-        if self.recipe.within:
+    def __init__(self, settings: LossPredSettings, task: Task) -> None:
+        super().__init__(settings, task)
+        _check_gradient(settings, task)
+        self.seed, self.n_classes = task.seed, task.n_classes
+        self.classifier = None if settings.loss_column else nn.Linear(task.width, settings.folds * task.n_classes)
+        if settings.within:
             self.n_standard, self.n_plain = 2, 1
         self._batch: Batch | None = None
 
     @classmethod
-    def head(cls, config: TrainConfig) -> HeadSpec:
+    def head(cls, settings: LossPredSettings) -> HeadSpec:
         """Return the published perceptron: two hidden layers of 512."""
         return UncertaintyHeadSpec()
 
     @classmethod
-    def reads_labels(cls, config: TrainConfig) -> bool:
+    def reads_labels(cls, settings: LossPredSettings) -> bool:
         """Return whether a classifier is to be trained."""
-        return not config.losspred.loss_column
+        return not settings.loss_column
 
     @classmethod
-    def reads_losses(cls, config: TrainConfig) -> str | None:
+    def reads_losses(cls, settings: LossPredSettings) -> str | None:
         """Return the column with the user's own losses, if there is one."""
-        return config.losspred.loss_column or None
+        return settings.loss_column or None
 
     def before_step(self, batch: Batch) -> None:
         """Take note of the images' numbers, which decide their folds, and of the user's losses."""
@@ -163,7 +189,7 @@ class LossPred(Method):
             raise ValueError("loss prediction needs an uncertainty head")
         n_views, n = features.shape[:2]
         flat = features.flatten(0, 1)
-        predicted = head(flat.detach() if self.recipe.stop_gradient else flat)  # (V * N,)
+        predicted = head(flat.detach() if self.settings.stop_gradient else flat)  # (V * N,)
         measures: dict[str, Tensor] = {}
         batch = self._batch or Batch(torch.arange(n, device=flat.device))
         if self.classifier is None:
@@ -174,9 +200,9 @@ class LossPred(Method):
             if labels is None:
                 raise ValueError("loss prediction needs labels, or losses")
             total, task, measures = self._classify(flat, labels.repeat(n_views), batch.rows.repeat(n_views))
-        own = self._rank(predicted, task, n_views) if self.recipe.form == "ranking" else l2_loss(predicted, task)
+        own = self._rank(predicted, task, n_views) if self.settings.form == "ranking" else l2_loss(predicted, task)
         measures |= {"task": task.mean(), "unc": predicted.detach().mean(), "ordered": share_ordered(predicted, task)}
-        return Step(total + self.recipe.weight * own, measures)
+        return Step(total + self.settings.weight * own, measures)
 
     def _rank(self, predicted: Tensor, task: Tensor, n_views: int) -> Tensor:
         """Return the ranking loss of all pairs; those of one image weigh ``within``, those of two images the rest.
@@ -185,7 +211,7 @@ class LossPred(Method):
         image and cannot hold more of what that shows (the data processing inequality). This is our addition: loss
         prediction alone leaves 5 to 20 % of blurred, noisy or covered images more certain than before.
         """
-        gap, within = self.recipe.margin, self.recipe.within
+        gap, within = self.settings.margin, self.settings.within
         u, loss = predicted.view(n_views, -1), task.view(n_views, -1)
         between = torch.stack([ranking_loss(u[at], loss[at], gap=gap) for at in range(n_views)]).mean()
         if not within:
@@ -195,7 +221,7 @@ class LossPred(Method):
 
     def _classify(self, flat: Tensor, labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Return the classifiers' loss, each image's loss under the classifier of its own fold, and measures."""
-        folds = self.recipe.folds
+        folds = self.settings.folds
         logits = self.classifier(flat).view(len(flat), folds, self.n_classes)  # type: ignore[misc]
         fold = fold_of(rows, folds, self.seed)
         every = cross_entropy(logits.flatten(0, 1), labels.repeat_interleave(folds)).view(len(flat), folds)
@@ -205,8 +231,22 @@ class LossPred(Method):
         fit = (every * learns).sum() / learns.sum()
         own = logits.detach()[torch.arange(len(flat), device=flat.device), fold]  # (V * N, C)
         # float64: the losses of images that it is sure of would all be 0 in float32, and tie
-        task = LOSSES[self.recipe.task](own.double(), labels)
+        task = LOSSES[self.settings.task](own.double(), labels)
         return fit, task, {"accuracy": (own.argmax(1) == labels).float().mean()}
+
+
+def _check_gradient(settings: LossPredSettings, task: Task) -> None:
+    """Raise ``InputError`` where nothing would teach the backbone, or what is frozen is to be taught."""
+    if task.is_frozen and not settings.stop_gradient:
+        raise InputError(
+            "stop_gradient=false is for a backbone that moves, and --freeze or --cached holds it as it is; leave one "
+            "of them out"
+        )
+    if settings.loss_column and settings.stop_gradient and not task.is_frozen:
+        raise InputError(
+            f"the losses in {settings.loss_column!r} teach the head alone and nothing would teach the backbone; add "
+            "--freeze, or let gradients through with --set form=l2 --set stop_gradient=false"
+        )
 
 
 def share_ordered(predicted: Tensor, loss: Tensor) -> Tensor:

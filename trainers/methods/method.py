@@ -1,12 +1,14 @@
 """What the loop asks of a method."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor, nn
 
 from scoring.heads import HeadSpec
-from trainers.config import TrainConfig
+from trainers.methods.settings import Settings
+
+S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -37,38 +39,61 @@ class Batch:
     share: float = 0.0
 
 
-class Method(nn.Module):
+@dataclass(frozen=True)
+class Task:
+    """What the modules of a method are made for.
+
+    Attributes:
+        width: of the features.
+        n_classes: of the labels, for methods that read them.
+        seed: of the run.
+        is_frozen: whether the backbone stays as it is.
+    """
+
+    width: int
+    n_classes: int = 0
+    seed: int = 0
+    is_frozen: bool = False
+
+
+class Method(nn.Module, Generic[S]):
     """A loss, and the modules that only training needs.
 
     Class attributes:
+        paper: where it was published, or empty.
+        Settings: the class of its own settings.
+        defaults: where its recipe differs from TrainConfig's defaults in what all methods share.
         needs_labels: whether the data must have them.
-        n_standard: views of full resolution an image; multi-crop views come after them.
+        n_standard: views of full resolution an image; low-resolution views come after them.
         n_plain: how many of them show the image as it is scored, without augmentation; they come first.
-        multi_crop: whether low-resolution views are used.
-        defaults: where its recipe differs from TrainConfig's defaults.
+        n_small: low-resolution views an image, of ``small_size`` pixels a side.
     """
 
+    paper: ClassVar[str] = ""
+    Settings: ClassVar[type[Settings]] = Settings
+    defaults: ClassVar[dict[str, Any]] = {}
     needs_labels: ClassVar[bool] = False
     n_standard: int = 2
     n_plain: int = 0
-    multi_crop: ClassVar[bool] = True
-    defaults: ClassVar[dict[str, Any]] = {}
+    n_small: int = 0
+    small_size: int = 0
 
-    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
+    def __init__(self, settings: S, task: Task) -> None:
         super().__init__()
+        self.settings = settings
 
     @classmethod
-    def head(cls, config: TrainConfig) -> HeadSpec | None:
+    def head(cls, settings: S) -> HeadSpec | None:
         """Return the shape of the head that it trains and that the model keeps, or None."""
         return None
 
     @classmethod
-    def reads_labels(cls, config: TrainConfig) -> bool:
-        """Return whether the data must have labels under this recipe."""
+    def reads_labels(cls, settings: S) -> bool:
+        """Return whether the data must have labels under these settings."""
         return cls.needs_labels
 
     @classmethod
-    def reads_losses(cls, config: TrainConfig) -> str | None:
+    def reads_losses(cls, settings: S) -> str | None:
         """Return the column of the data that holds a loss for each image, or None."""
         return None
 

@@ -3,6 +3,7 @@
 They differ in the loss alone. Both project features to z, predict mu from z, and stop the gradient through the target.
 """
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -11,31 +12,48 @@ from torch import Tensor, nn
 
 from scoring.distributions import power_spherical
 from scoring.heads import HeadSpec, KappaHeadSpec
-from trainers.config import TrainConfig
-from trainers.methods.method import Method, Step
+from trainers.methods.method import Method, Step, Task
+from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 HEAD_HIDDEN = 512  # appendix B
+PREDICTORS = ("direct", "mlp")
 
 
-def projector(width: int, config: TrainConfig) -> nn.Sequential:
+@dataclass(frozen=True)
+class SiameseSettings(Settings):
+    """What the two methods share; the defaults are appendix B of Nakamura et al. 2023 where it gives a value."""
+
+    latent_dim: int = setting(
+        2048, "width M of the space in which views are compared, a sphere", least=2, most=MOST_WIDTH
+    )
+    hidden_dim: int = setting(512, "width of the hidden layer of projector and predictor", least=1, most=MOST_WIDTH)
+    predictor: str = setting("direct", "computed, as in DirectPred, or learned, as in SimSiam", choices=PREDICTORS)
+    predictor_every: int = setting(
+        10, "steps between two decompositions for a direct predictor; one takes a second at M = 2048", least=1
+    )
+    n_small: int = setting(6, "low-resolution views an image", least=0, cached=0)
+    small_size: int = setting(96, "side of a low-resolution view, in pixels", least=1, most=MOST_WIDTH, cached=96)
+
+
+def projector(width: int, hidden_dim: int, latent_dim: int) -> nn.Sequential:
     """Return features (B, D) -> latent (B, M): Linear, BN, ReLU, Linear, as in DirectPred."""
     return nn.Sequential(
-        nn.Linear(width, config.hidden_dim),
-        nn.BatchNorm1d(config.hidden_dim),
+        nn.Linear(width, hidden_dim),
+        nn.BatchNorm1d(hidden_dim),
         nn.ReLU(),
-        nn.Linear(config.hidden_dim, config.latent_dim),
+        nn.Linear(hidden_dim, latent_dim),
     )
 
 
 class MLPPredictor(nn.Sequential):
     """SimSiam's learned bottleneck: Linear(M, hidden), BN, ReLU, Linear(hidden, M)."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, latent_dim: int, hidden_dim: int) -> None:
         super().__init__(
-            nn.Linear(config.latent_dim, config.hidden_dim, bias=False),
-            nn.BatchNorm1d(config.hidden_dim),
+            nn.Linear(latent_dim, hidden_dim, bias=False),
+            nn.BatchNorm1d(hidden_dim),
             nn.ReLU(),
-            nn.Linear(config.hidden_dim, config.latent_dim),
+            nn.Linear(hidden_dim, latent_dim),
         )
 
     def follow(self, z: Tensor) -> None:
@@ -59,11 +77,11 @@ class DirectPredictor(nn.Module):
     weight: Tensor
     seen: Tensor
 
-    def __init__(self, config: TrainConfig, *, rho: float = 0.3, eps: float = 0.01) -> None:
+    def __init__(self, latent_dim: int, *, rho: float = 0.3, eps: float = 0.01) -> None:
         super().__init__()
         self.rho, self.eps = rho, eps
-        self.register_buffer("correlation", torch.zeros(config.latent_dim, config.latent_dim))
-        self.register_buffer("weight", torch.eye(config.latent_dim))
+        self.register_buffer("correlation", torch.zeros(latent_dim, latent_dim))
+        self.register_buffer("weight", torch.eye(latent_dim))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def forward(self, z: Tensor) -> Tensor:
@@ -123,16 +141,19 @@ def pairs(n_views: int, n_standard: int) -> tuple[list[int], list[int]]:
     return [i for i, _ in both], [j for _, j in both]
 
 
-class SimSiam(Method):
+class SimSiam(Method[SiameseSettings]):
     """The baseline without uncertainty."""
 
+    paper = "Chen & He 2021, arXiv:2011.10566"
+    Settings = SiameseSettings
     defaults: ClassVar = {"lr": 0.2, "schedule": "cosine"}
 
-    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
-        super().__init__(width, config, n_classes)
-        self.projector = projector(width, config)
-        self.predictor_every = config.predictor_every
-        self.predictor = MLPPredictor(config) if config.predictor == "mlp" else DirectPredictor(config)
+    def __init__(self, settings: SiameseSettings, task: Task) -> None:
+        super().__init__(settings, task)
+        self.n_small, self.small_size = settings.n_small, settings.small_size
+        latent, hidden = settings.latent_dim, settings.hidden_dim
+        self.projector = projector(task.width, hidden, latent)
+        self.predictor = MLPPredictor(latent, hidden) if settings.predictor == "mlp" else DirectPredictor(latent)
 
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return z and mu of every view, unit vectors, each of shape (V, N, M), float32."""
@@ -160,19 +181,20 @@ class SimSiam(Method):
 
     def after_step(self, step: int) -> None:
         """Renew a computed predictor, every so many steps."""
-        if step % self.predictor_every == 0:
+        if step % self.settings.predictor_every == 0:
             self.predictor.renew()
 
 
 class VISimSiam(SimSiam):
     """SimSiam as variational inference: a kappa head says how far a prediction can be trusted."""
 
+    paper = "Nakamura et al. 2023, arXiv:2203.11437"
     defaults: ClassVar = {}
 
     @classmethod
-    def head(cls, config: TrainConfig) -> HeadSpec:
+    def head(cls, settings: SiameseSettings) -> HeadSpec:
         """Return a kappa head that is scaled for the latent space."""
-        return KappaHeadSpec(HEAD_HIDDEN, float(config.latent_dim - 1))
+        return KappaHeadSpec(HEAD_HIDDEN, float(settings.latent_dim - 1))
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
         """Return the power spherical likelihood in place of the cosine."""

@@ -5,11 +5,12 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainers.config import Augmentation, TrainConfig
-from trainers.methods.method import Method, Step
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Method, Step, Task
+from trainers.methods.settings import Settings
 
 
-class Supervised(Method):
+class Supervised(Method[Settings]):
     """A linear classifier on the features, label smoothing 0.1."""
 
     needs_labels = True
@@ -23,9 +24,9 @@ class Supervised(Method):
         "augmentation": Augmentation(scale=(0.25, 1.0), jitter=0.3, gray=0.1, blur=0.1),
     }
 
-    def __init__(self, width: int, config: TrainConfig, n_classes: int) -> None:
-        super().__init__(width, config, n_classes)
-        self.classifier = nn.Linear(width, n_classes)
+    def __init__(self, settings: Settings, task: Task) -> None:
+        super().__init__(settings, task)
+        self.classifier = nn.Linear(task.width, task.n_classes)
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return mean cross-entropy over the views, and the accuracy on them."""

@@ -102,15 +102,25 @@ def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, p
     assert "kappa_mcinfonce" in kept.stderr  # of three scores, that of the model's own method
 
 
+def test_fewer_images_than_a_default_batch_are_one_batch_and_a_note(cache, photos, tiny_checkpoint, tmp_path):
+    for name, args in {"cached": ["--cached", cache[0]], "images": [photos / "list.csv", "--freeze"]}.items():
+        out = tmp_path / f"{name}.safetensors"
+        result = run("train", "losspred", *args, "--backbone", tiny_checkpoint, "-o", out, "--epochs", 2,
+                     "--device", "cpu")  # fmt: skip
+        assert result.exit_code == 0, result.output
+        assert "16 images are fewer than a batch of 512: each step takes them all" in result.stderr
+        assert read_header(out)["training"]["recipe"]["batch_size"] == 16
+
+
 def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_path):
     args = ["cache", photos / "list.csv", "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 2]
     assert run(*args, "-o", tmp_path / "f", "--loss-column", "mine").exit_code == 0
     out = tmp_path / "m.safetensors"
     common = ["train", "losspred", "--cached", tmp_path / "f", "--backbone", tiny_checkpoint, "-o", out, *HEAD]
-    result = run(*common, "--loss-column", "mine", "--form", "l2")
+    result = run(*common, "--set", "loss_column=mine", "--set", "form=l2")
     assert result.exit_code == 0, result.output
-    assert read_header(out)["training"]["recipe"]["losspred"]["loss_column"] == "mine"
-    wrong = run(*common, "--loss-column", "theirs", "--overwrite")
+    assert read_header(out)["training"]["recipe"]["settings"]["loss_column"] == "mine"
+    wrong = run(*common, "--set", "loss_column=theirs", "--overwrite")
     assert "holds losses from mine, not from 'theirs'" in wrong.stderr
 
 
@@ -121,20 +131,23 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
         (["losspred"], "which does not ship; name it with --backbone"),
         (["losspred", "--backbone", "resnet10t"], "got 'resnet10t' with random weights"),
         (["losspred", "--backbone", "m.safetensors", "--corrupt", "0.1"], "--corrupt is for images"),
-        (["visimsiam", "--backbone", "m.safetensors", "--n-small", "2"], "--n-small is for images"),
+        (["visimsiam", "--backbone", "m.safetensors", "--set", "n_small=2"], "--set n_small is for images"),
         (
-            ["losspred", "--backbone", "m.safetensors", "--form", "l2", "--no-stop-gradient"],
-            "--no-stop-gradient is for a backbone that moves, and --cached holds it as it is",
+            ["losspred", "--backbone", "m.safetensors", "--set", "form=l2", "--set", "stop_gradient=false"],
+            "stop_gradient=false is for a backbone that moves, and --freeze or --cached holds it",
         ),
         (["losspred", "--backbone", "m.safetensors", "--trunk-lr", "0.1"], "--trunk-lr is for a backbone that moves"),
         (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for a backbone"),
         (
-            ["losspred", "--backbone", "m.safetensors", "--freeze", "--form", "l2", "--no-stop-gradient"],
-            "--no-stop-gradient is for a backbone that moves, and --freeze holds it as it is",
+            ["losspred", "--backbone", "m.safetensors", "--freeze", "--set", "form=l2", "--set", "stop_gradient=false"],
+            "stop_gradient=false is for a backbone that moves, and --freeze or --cached holds it",
         ),
         (["losspred", "--backbone", "m.safetensors", "--size", "64"], "expected views of 32 pixels, got --size 64"),
         (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),
-        (["losspred", "--backbone", "m.safetensors", "--kappa", "norm"], "losspred does not read it"),
+        (
+            ["losspred", "--backbone", "m.safetensors", "--set", "kappa=norm"],
+            "the method losspred has no parameter 'kappa'",
+        ),
         (["supervised", "--cached", "plain", "--backbone", "m.safetensors"], "needs labels, and plain has none"),
         (["mcinfonce", "--cached", "plain", "--backbone", "m.safetensors"], "plain has 1 to give"),
         (["losspred", "--cached", "one", "--backbone", "m.safetensors"], "all 8 images are of class 'cat'"),
@@ -266,7 +279,7 @@ def test_a_cache_and_training_from_images_take_the_same_labels(photos, tiny_chec
     rows = pl.read_csv(photos / "list.csv").drop("label").with_columns(values.alias(name))
     table = tmp_path / "t.parquet"
     rows.with_columns(path=str(photos) + "/" + pl.col("path")).write_parquet(table)
-    manifest = open_source([str(table)], None, False)
+    manifest = open_source([str(table)], {})
     assert class_column(manifest, name).to_pylist() == labels_of(manifest, name, "losspred")
     made = run("cache", table, "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 1, "--label", name,
                "-o", tmp_path / "f")  # fmt: skip
@@ -297,8 +310,8 @@ def test_the_denominator_and_the_pairs_of_draws_can_be_typed(cache, tiny_checkpo
     common = ["train", "mcinfonce", "--cached", cache[0], "--backbone", tiny_checkpoint, *HEAD]
     losses = {}
     for name, options in {
-        "default": [], "the same": ["--cross", "--denominator", "eq7"], "step": ["--in-step"],
-        "authors": ["--denominator", "authors"],
+        "default": [], "the same": ["--set", "cross=true", "--set", "denominator=eq7"],
+        "step": ["--set", "cross=false"], "authors": ["--set", "denominator=authors"],
     }.items():  # fmt: skip
         out = tmp_path / f"{name}.safetensors"
         result = run(*common, "-o", out, *options)
@@ -306,8 +319,8 @@ def test_the_denominator_and_the_pairs_of_draws_can_be_typed(cache, tiny_checkpo
         losses[name] = read_header(out)["metrics"]["loss"]
     assert losses["default"] == losses["the same"]
     assert len(set(losses.values())) == 3
-    recipe = read_header(tmp_path / "step.safetensors")["training"]["recipe"]["contrastive"]
+    recipe = read_header(tmp_path / "step.safetensors")["training"]["recipe"]["settings"]
     assert recipe["cross"] is False
-    wrong = run(*common, "-o", tmp_path / "w.safetensors", "--denominator", "eq8")
+    wrong = run(*common, "-o", tmp_path / "w.safetensors", "--set", "denominator=eq8")
     assert wrong.exit_code == 1
     assert "denominator must be one of eq7, authors, negatives, got 'eq8'" in wrong.stderr

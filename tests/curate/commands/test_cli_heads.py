@@ -82,7 +82,7 @@ def test_a_backbone_that_moves_says_which_heads_stay_behind(tmp_path):
 @pytest.mark.parametrize("form", ["ranking", "l2"])
 def test_losses_of_ones_own_need_no_labels(tmp_path, form):
     out = tmp_path / "m.safetensors"
-    result = run("train", "losspred", "unlabelled.csv", "--loss-column", "mine", "--form", form, "-o", out,
+    result = run("train", "losspred", "unlabelled.csv", "--set", "loss_column=mine", "--set", f"form={form}", "-o", out,
                  "--backbone", "one.safetensors", *HEAD)  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "accuracy" not in result.stderr
@@ -93,22 +93,25 @@ def test_losses_of_ones_own_need_no_labels(tmp_path, form):
     [
         (["losspred", "unlabelled.csv"], "losspred needs labels, and there is no column 'label'"),
         (["losspred", "photos"], "losspred needs labels, and there is no column 'label' (columns: key, uri)"),
-        (["mcinfonce", "unlabelled.csv", "--positives", "labels"], "mcinfonce needs labels, and there is no column"),
+        (
+            ["mcinfonce", "unlabelled.csv", "--set", "positives=labels"],
+            "mcinfonce needs labels, and there is no column",
+        ),
         (["losspred", "holes.csv"], "1 of 16 images have no label"),
         (["losspred", "one_class.csv"], "labels of at least 2 classes, and all 16 images are of class 'cat'"),
         (
             ["losspred", "few.csv"],
             "at least one batch of 8 images, got 3; give more images, or lower --batch-size to 3",
         ),
-        (["losspred", "nan.parquet", "--loss-column", "mine"], "1 of 16 images have no finite loss"),
-        (["losspred", "list.csv", "--loss-column", "none"], "no column 'none' to take losses from"),
-        (["losspred", "list.csv", "--loss-column", "word"], "expected numbers in the column of losses 'word'"),
+        (["losspred", "nan.parquet", "--set", "loss_column=mine"], "1 of 16 images have no finite loss"),
+        (["losspred", "list.csv", "--set", "loss_column=none"], "no column 'none' to take losses from"),
+        (["losspred", "list.csv", "--set", "loss_column=word"], "expected numbers in the column of losses 'word'"),
         (["losspred", "list.csv", "--size", "64"], "views of 32 pixels, got --size 64; leave --size out"),
-        (["losspred", "list.csv", "--task", "hinge"], "task must be one of cross-entropy, brier, margin"),
-        (["losspred", "list.csv", "--no-stop-gradient"], "always stops its gradient"),
+        (["losspred", "list.csv", "--set", "task=hinge"], "task must be one of cross-entropy, brier, margin"),
+        (["losspred", "list.csv", "--set", "stop_gradient=false"], "always stops its gradient"),
         (["losspred", "list.csv", "--optimizer", "lion"], "optimizer must be one of sgd, adamw"),
-        (["mcinfonce", "photos", "--kappa", "both"], "kappa must be one of head, norm"),
-        (["losspred", "list.csv", "--lr", "1e30", "--form", "l2"], "start anew with a lower --lr"),
+        (["mcinfonce", "photos", "--set", "kappa=both"], "kappa must be one of head, norm"),
+        (["losspred", "list.csv", "--lr", "1e30", "--set", "form=l2"], "start anew with a lower --lr"),
     ],
 )
 def test_bad_input_is_one_line_and_no_checkpoint(tmp_path, args, words):
@@ -155,7 +158,7 @@ def test_a_run_that_diverges_leaves_an_older_checkpoint_as_it_is(tmp_path):
     save_checkpoint(out, model, card)
     before = out.read_bytes()
     result = run("train", "losspred", "list.csv", "-o", out, "--backbone", "one.safetensors", "--overwrite", *HEAD,
-                 "--lr", "1e30", "--form", "l2")  # fmt: skip
+                 "--lr", "1e30", "--set", "form=l2")  # fmt: skip
     assert result.exit_code == 1
     assert out.read_bytes() == before
 
@@ -163,10 +166,10 @@ def test_a_run_that_diverges_leaves_an_older_checkpoint_as_it_is(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--kappa-pos", "1e300"], "kappa_pos must be at most 1e+06, got 1e+300"),
-        (["--latent-dim", "1"], "latent_dim must be at least 2 (a sphere), got 1"),
-        (["--latent-dim", "1000000000"], "latent_dim must be at most 32,768, got 1,000,000,000"),
-        (["--hidden-dim", "1000000000"], "hidden_dim must be at most 32,768, got 1,000,000,000"),
+        (["--set", "kappa_pos=1e300"], "kappa_pos must be above 0 and at most 1e+06, got 1e+300"),
+        (["--set", "latent_dim=1"], "latent_dim must be at least 2 and at most 32,768, got 1"),
+        (["--set", "latent_dim=1000000000"], "latent_dim must be at least 2 and at most 32,768, got 1,000,000,000"),
+        (["--set", "hidden_dim=1000000000"], "hidden_dim must be at least 1 and at most 32,768, got 1,000,000,000"),
         (["--epochs", "1000000000000000000"], "epochs must be at most 1,000,000,000, got"),
         (["--lr", "inf"], "lr must be above 0 and finite, got inf"),
         (["--weight-decay", "-5"], "weight_decay must be at least 0 and finite, got -5.0"),
@@ -219,4 +222,4 @@ def test_modules_that_memory_does_not_hold_are_one_line(tmp_path, monkeypatch):
     result = run("train", "visimsiam", "list.csv", "-o", tmp_path / "m.safetensors", "--backbone", "one.safetensors",
                  *HEAD)  # fmt: skip
     assert result.exit_code == 1
-    assert "memory ran out for the modules of visimsiam, 512 and 2,048 wide; lower --hidden-dim" in result.stderr
+    assert "memory ran out for the modules of visimsiam with latent_dim=2048, hidden_dim=512" in result.stderr

@@ -15,9 +15,9 @@ import trainers.loop
 from curate.cli import app
 from scoring.checkpoint import load_model, read_header, save_checkpoint
 
-TINY = ["--backbone", "resnet10t", "--size", "32", "--small-size", "16", "--n-small", "1"]
-TINY += ["--latent-dim", "16", "--hidden-dim", "16", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
-TRUNK = [*TINY[:4], *TINY[-6:]]  # of them, what supervised reads
+TRUNK = ["--backbone", "resnet10t", "--size", "32", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
+OWN = ["small_size=16", "n_small=1", "latent_dim=16", "hidden_dim=16"]
+TINY = [*TRUNK, *(word for setting in OWN for word in ("--set", setting))]
 
 
 def run(*args):
@@ -70,8 +70,12 @@ def test_the_card_holds_the_recipe_the_data_and_the_measures(trained):
     assert card["training"]["images"] == 16
     assert card["training"]["note"] == "a test"
     recipe = card["training"]["recipe"]
-    assert {name: recipe[name] for name in ("epochs", "latent_dim", "n_small", "lr", "schedule", "seed")} == {
-        "epochs": 2, "latent_dim": 16, "n_small": 1, "lr": 0.1, "schedule": "constant", "seed": 0,
+    assert {name: recipe[name] for name in ("epochs", "lr", "schedule", "seed")} == {
+        "epochs": 2, "lr": 0.1, "schedule": "constant", "seed": 0,
+    }  # fmt: skip
+    assert recipe["settings"] == {
+        "latent_dim": 16, "hidden_dim": 16, "predictor": "direct", "predictor_every": 10,
+        "n_small": 1, "small_size": 16,
     }  # fmt: skip
     assert set(card["metrics"]) == {"loss", "cosine", "spread", "kappa"}
     assert all(np.isfinite(value) for value in card["metrics"].values())
@@ -167,6 +171,24 @@ def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos
     assert not [name for name in columns if name.startswith(("kappa_", "unc_"))]
 
 
+@pytest.mark.parametrize("command", ["train", "cache"])
+def test_a_table_of_labels_by_key_feeds_training(photos, tiny_checkpoint, tmp_path, command):
+    """As `curate round labels` writes it: keys, which are paths below the folder that was scored, and no other path."""
+    keys = [str(path.relative_to(photos)) for path in sorted(photos.rglob("[0-9].png"))]
+    pl.DataFrame({"key": keys, "label": [key[:3] for key in keys], "state": "labelled", "votes": 1}).write_parquet(
+        tmp_path / "labels.parquet"
+    )
+    rest = [*TRUNK, "-o", tmp_path / "m.safetensors"] if command == "train" else ["--epochs", 1, "-o", tmp_path / "f"]
+    rest += [] if command == "train" else ["--model", tiny_checkpoint, "--device", "cpu"]
+    words = ["train", "supervised"] if command == "train" else ["cache"]
+    lost = run(*words, tmp_path / "labels.parquet", *rest)
+    assert lost.exit_code == 1
+    assert "--path-column" in lost.stderr.splitlines()[-1]
+    result = run(*words, tmp_path / "labels.parquet", "--path-column", "key", "--root", photos, *rest)
+    assert result.exit_code == 0, result.output
+    assert "16" in result.stderr
+
+
 def test_a_checkpoint_as_backbone_is_where_a_run_starts_and_the_card_says_which(photos, tmp_path):
     trunk, out = tmp_path / "trunk.safetensors", tmp_path / "mine.safetensors"
     assert run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TRUNK).exit_code == 0
@@ -199,6 +221,9 @@ def test_half_stores_half_the_bytes_and_scores_alike(trained, photos, tmp_path):
         (["supervised", "flat", "--label-from-folder"], "expected sub-folders to take labels from"),
         (["supervised", "flat"], "(columns: key, uri); name one with --label, or use --label-from-folder"),
         (["supervised", "list.csv"], "there is no column 'label' (columns: "),
+        (["losspred", "list.csv", "--set", "margin=0"], "margin must be above 0, got 0"),
+        (["losspred", "list.csv", "--set", "margins=1"], "no parameter 'margins'; did you mean 'margin'?"),
+        (["losspred", "list.csv", "--set", "margin"], "--set takes NAME=VALUE"),
         (["visimsiam", "one"], "training needs at least 2 readable images, got 1"),
     ],
 )
@@ -210,7 +235,7 @@ def test_a_mistake_ends_in_one_line_with_exit_1_and_no_checkpoint(photos, tmp_pa
         for i in range(n):
             Image.new("RGB", (40, 40)).save(tmp_path / folder / f"{i}.png")
     (tmp_path / "list.csv").write_text(f"path,kind\n{photos}/cat/0.png,1\n{photos}/cat/1.png,2\n")
-    own = TRUNK if args[0] == "supervised" else TINY
+    own = TINY if args[0] == "visimsiam" else TRUNK
     options = [word for word in own if args[-2:-1] != ["--device"] or word not in ("--device", "cpu")]
     result = run("train", *args[:2], "-o", "m.safetensors", *options, *args[2:])
     assert result.exit_code == 1, result.output

@@ -1,11 +1,28 @@
 """What was typed becomes the recipe, and what a method does not read is refused."""
 
-import pytest
+import runpy
+from dataclasses import dataclass
+from pathlib import Path
 
-from curate.training.recipe import OWN, SECTIONS, recipe
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.training.recipe import AUGMENTATION, SHARED, recipe, with_batch_that_fits
+from scoring.checkpoint import read_header
 from scoring.errors import InputError
-from trainers.config import Augmentation, Contrastive, LossPrediction, TrainConfig
-from trainers.methods import METHODS
+from trainers.config import TrainConfig
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.contrastive import MCInfoNCESettings
+from trainers.methods.losspred import LossPredSettings
+from trainers.methods.settings import Settings, setting
+from trainers.methods.supervised import Supervised
+from trainers.methods.table import METHODS, WHERE
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -13,22 +30,25 @@ def test_what_is_left_out_is_the_methods_own(method):
     assert recipe(method, {"lr": None, "scale": None}) == TrainConfig(method, **METHODS[method].defaults)
 
 
-def test_what_is_typed_takes_its_place_in_its_section():
-    ours = recipe("losspred", {"folds": 3, "task": "brier", "lr": 0.5, "scale": 0.3, "blur_sigma": 4.0, "jitter": None})
-    assert ours.losspred == LossPrediction(folds=3, task="brier")
+def test_what_is_typed_takes_its_place():
+    typed = {"lr": 0.5, "scale": 0.3, "blur_sigma": 4.0, "jitter": None}
+    ours = recipe("losspred", typed, {"folds": "3", "task": "brier"})
+    assert ours.settings == LossPredSettings(folds=3, task="brier")
     assert ours.lr == 0.5
     own = METHODS["losspred"].defaults["augmentation"]
     assert ours.augmentation == Augmentation((0.3, 1.0), own.small_scale, own.jitter, own.gray, own.blur, (0.1, 4.0))
-    assert recipe("mcinfonce", {"kappa": "norm", "phases": 0.5}).contrastive == Contrastive(kappa="norm", phases=0.5)
+    assert recipe("mcinfonce", {}, {"kappa": "norm", "phases": "0.5"}).settings == MCInfoNCESettings(
+        kappa="norm", phases=0.5
+    )
 
 
-def test_options_that_hold_only_together_may_come_in_any_order():
-    ours = recipe("losspred", {"stop_gradient": False, "form": "l2"})
-    assert ours.losspred == LossPrediction(form="l2", stop_gradient=False)
+def test_settings_that_hold_only_together_may_come_in_any_order():
+    ours = recipe("losspred", {}, {"stop_gradient": "false", "form": "l2"})
+    assert ours.settings == LossPredSettings(form="l2", stop_gradient=False)
 
 
 @pytest.mark.parametrize(
-    ("method", "option"),
+    ("method", "name"),
     [
         ("visimsiam", "folds"), ("losspred", "kappa_pos"), ("hib", "form"), ("hib", "kappa_pos"), ("elk", "samples"),
         ("infonce", "samples"), ("infonce", "kappa"), ("infonce", "phases"), ("losspred", "predictor"),
@@ -37,38 +57,97 @@ def test_options_that_hold_only_together_may_come_in_any_order():
         ("mcinfonce", "predictor_every"), ("hib", "n_small"),
     ],
 )  # fmt: skip
-def test_an_option_that_a_method_does_not_read_is_refused(method, option):
-    flag = f"--{option.replace('_', '-')} is of .*; {method} does not read it"
-    with pytest.raises(InputError, match=flag):
-        recipe(method, {option: 2})
+def test_a_setting_that_a_method_does_not_have_is_refused_with_those_that_it_has(method, name):
+    with pytest.raises(InputError, match=f"method {method} has no parameter '{name}'") as caught:
+        recipe(method, {}, {name: "2"})
+    listed = str(caught.value).rpartition("its parameters: ")[2].removesuffix(")").split(", ")
+    assert listed == (list(METHODS[method].Settings.about()) or ["none"])
 
 
-def test_every_setting_of_a_section_can_be_typed_but_those_that_are_named():
-    typed = {"contrastive": set(), "losspred": set()}
-    for option, (section, _) in SECTIONS.items():
-        typed[section].add(option)
-    left = {"kappa_init", "hib_a", "hib_b"}  # where kappa starts, and the slope and offset of HIB
-    assert set(vars(Contrastive())) - typed["contrastive"] == left
-    assert set(vars(LossPrediction())) == typed["losspred"]
+def test_a_mistyped_setting_gets_a_hint_and_a_wrong_type_its_own():
+    with pytest.raises(InputError, match="did you mean 'folds'"):
+        recipe("losspred", {}, {"fold": "3"})
+    with pytest.raises(InputError, match="folds takes a whole number, got 'many'"):
+        recipe("losspred", {}, {"folds": "many"})
 
 
-def test_every_option_and_method_of_a_section_exists():
-    sections = {"contrastive": Contrastive(), "losspred": LossPrediction()}
-    for option, (section, methods) in SECTIONS.items():
-        assert hasattr(sections[section], option)
-        assert set(methods) <= set(METHODS)
-    for option, methods in OWN.items():
-        assert hasattr(TrainConfig(), option)
-        assert set(methods) <= set(METHODS)
-    assert set(OWN["n_small"]) == {name for name, method in METHODS.items() if method.multi_crop}
+@pytest.mark.parametrize("method", METHODS)
+def test_every_setting_refuses_a_value_out_of_its_range_and_says_what_it_takes(method):
+    kind = METHODS[method].Settings
+    for name, about in kind.about().items():
+        assert about.meaning
+        assert about.allows(getattr(kind, name)), f"the default of {name}"
+        bad = ["no such word"] if about.choices else []
+        bad += [bound - 1 for bound in (about.least, about.above) if bound is not None]
+        bad += [bound + 1 for bound in (about.most, about.below) if bound is not None]
+        bad += [bound for bound in (about.above, about.below) if bound is not None]
+        bad += [float("nan"), float("inf")] if isinstance(getattr(kind, name), float) else []
+        for value in bad:
+            with pytest.raises(InputError, match=f"^{name} must be "):
+                kind(**{name: value})
+
+
+def test_settings_of_another_method_are_a_callers_mistake():
+    with pytest.raises(TypeError, match="losspred takes LossPredSettings, got MCInfoNCESettings"):
+        TrainConfig("losspred", settings=MCInfoNCESettings())
 
 
 def test_every_option_of_a_recipe_can_be_typed():
-    import typer
-
-    from curate.cli import app
-
     typed = {param.name for param in typer.main.get_command(app).commands["train"].params}
-    assert set(SECTIONS) <= typed
-    left = set(TrainConfig().to_json()) - typed - {"momentum", "betas", "augmentation", "contrastive", "losspred"}
+    assert {*SHARED, *AUGMENTATION} <= typed
+    left = set(TrainConfig().to_json()) - typed - {"momentum", "betas", "augmentation", "settings"}
     assert not left
+
+
+def test_a_default_batch_shrinks_to_the_images_and_says_so_and_a_typed_one_stays():
+    said = []
+    config = TrainConfig("losspred")
+    assert with_batch_that_fits(config, 16, None, said.append).batch_size == 16
+    assert "16 images are fewer than a batch of 512" in said[0]
+    for n, typed in ((16, 512), (512, None), (600, None)):
+        assert with_batch_that_fits(config, n, typed, said.append) is config
+    assert len(said) == 1
+
+
+@dataclass(frozen=True)
+class SmoothedSettings(Settings):
+    """What a method from elsewhere can be told."""
+
+    smoothing: float = setting(0.25, "share of the label that all classes get", least=0, below=1)
+
+
+class Smoothed(Supervised):
+    """A method from elsewhere, in one file."""
+
+    paper = "Somebody 2031, arXiv:3101.00001"
+    Settings = SmoothedSettings
+
+
+def test_a_method_with_settings_is_one_class_and_one_line_of_the_table(monkeypatch, tmp_path):
+    """It is in the command, in its help and in the documents' tables, and its recipe in the checkpoint."""
+    monkeypatch.setitem(WHERE, "smoothed", f"{__name__}:Smoothed")
+    for kind in ("cat", "dog"):
+        (tmp_path / "photos" / kind).mkdir(parents=True)
+        for i in range(4):
+            noise = np.random.default_rng(i).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+            Image.fromarray(noise).save(tmp_path / "photos" / kind / f"{i}.png")
+
+    def run(*args):
+        return CliRunner().invoke(app, [str(arg) for arg in args])
+
+    trained = run("train", "smoothed", tmp_path / "photos", "--label-from-folder", "-o", tmp_path / "m.safetensors",
+                  "--backbone", "resnet10t", "--size", 32, "--epochs", 1, "--set", "smoothing=0.5")  # fmt: skip
+    assert trained.exit_code == 0, trained.output
+    assert read_header(tmp_path / "m.safetensors")["training"]["recipe"]["settings"] == {"smoothing": 0.5}
+    wrong = run("train", "smoothed", tmp_path / "photos", "-o", tmp_path / "n.safetensors", "--set", "smoothing=1")
+    assert "smoothing must be at least 0 and below 1, got 1" in wrong.stderr
+    help_of_it = run("train", "smoothed", "--help").stdout
+    assert "smoothing=0.25" in help_of_it
+    assert "share of the label that all classes get" in help_of_it
+    assert "Somebody 2031" in help_of_it
+    anew = typer.Typer()
+    anew.command()(runpy.run_path(str(ROOT / "curate/commands/train.py"))["run"])
+    assert "smoothed;" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
+    assert "| `smoothed` | A method from elsewhere, in one file. |  | yes | Somebody 2031" in tables["methods"]()
+    assert "| `smoothing` | 0.25 | share of the label" in tables["settings"]()

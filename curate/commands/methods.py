@@ -1,0 +1,70 @@
+"""`curate train METHOD --help`: what a method is, its paper, and its own settings."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from scoring.errors import InputError
+
+
+class MethodCommand(TyperCommand):
+    """A command whose first argument is a method, and whose help is of that method where one is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Show the help of a method where the line names one before it asks for help; else parse as usual."""
+        asks = any(name in args for name in self.get_help_option_names(ctx))
+        if asks and not args[0].startswith("-"):
+            typer.echo(method_help(ctx.command_path, args[0]))
+            raise typer.Exit
+        return super().parse_args(ctx, args)
+
+
+def method_help(command: str, name: str) -> str:
+    """Return what there is to know of a method, as lines.
+
+    Args:
+        command: as typed, for the last line.
+        name: of the method.
+
+    Raises:
+        BadParameter: if there is no such method.
+    """
+    from scoring.lookup import lookup
+    from trainers.methods.settings import shown
+    from trainers.methods.table import METHODS
+
+    try:
+        kind = lookup(METHODS, name, kind="method")
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+    lines = [f"{name}: {_about(kind)}", *([kind.paper] if kind.paper else []), ""]
+    rows = [(f"{each.name}={each.default}", each.meaning) for each in shown(kind.Settings)]
+    wide = max((len(typed) for typed, _ in rows), default=0)
+    lines.append("Settings and their defaults, each for --set:" if rows else "It has no settings of its own.")
+    lines += [f"  {typed:{wide}}  {meaning}" for typed, meaning in rows]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Its defaults of the options that all methods share:",
+            f"  {_shared(name)}",
+            "",
+            f"More: {command} --help",
+        ]
+    )
+
+
+def _about(kind: Any) -> str:
+    return " ".join((kind.__doc__ or "").split())
+
+
+def _shared(name: str) -> str:
+    """Return what a method's recipe is where nothing is typed, as options."""
+    from curate.training.recipe import AUGMENTATION, SHARED, recipe
+
+    config = recipe(name, {})
+    values: dict[str, Any] = {each: getattr(config, each) for each in SHARED if each != "seed"}
+    values |= {each: getattr(config.augmentation, each) for each in AUGMENTATION}
+    values |= {"scale": config.augmentation.scale[0], "blur_sigma": config.augmentation.blur_sigma[1]}
+    return " ".join(f"--{each.replace('_', '-')} {value}" for each, value in values.items())

@@ -1,0 +1,116 @@
+"""What a method can be told: frozen dataclasses whose fields say what they mean and what they may be."""
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from scoring.errors import InputError
+
+MOST_WIDTH = 1 << 15  # of a layer, or a view in pixels: more is a slip of the finger
+LATER = object()  # in place of a value that a cache fixes: it fixes none
+
+
+@dataclass(frozen=True)
+class About:
+    """What one setting means, and the values that it takes.
+
+    Attributes:
+        meaning: with the unit, for people.
+        choices: the words that it takes, for a setting of words.
+        least: the smallest number, itself allowed.
+        above: the bound below, itself not allowed.
+        most: the largest number, itself allowed.
+        below: the bound above, itself not allowed.
+        cached: the one value that it has where features come from a cache, for settings of views.
+    """
+
+    meaning: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    cached: Any = LATER
+
+    @property
+    def values(self) -> str:
+        """The values that it takes, in words; empty where any of its type will do."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        bounds = (("at least", self.least), ("above", self.above), ("at most", self.most), ("below", self.below))
+        return " and ".join(f"{word} {_number(bound)}" for word, bound in bounds if bound is not None)
+
+    @property
+    def is_of_views(self) -> bool:
+        """Whether it is about views of images, which a cache has already."""
+        return self.cached is not LATER
+
+    def allows(self, value: Any) -> bool:
+        """Return whether a value, already of the right type, is one of them; a number must be finite."""
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, str | bool):
+            return True
+        return (
+            math.isfinite(value)
+            and (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        )
+
+
+def setting(default: Any, meaning: str, **allowed: Any) -> Any:
+    """Return the field of a setting; ``allowed`` are attributes of ``About``."""
+    return field(default=default, metadata={"about": About(meaning, **allowed)})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a method that has none, and what all others are made of.
+
+    Raises:
+        InputError: for a value that a setting does not take.
+    """
+
+    def __post_init__(self) -> None:
+        for name, about in self.about().items():
+            value = getattr(self, name)
+            if not about.allows(value):
+                raise InputError(f"{name} must be {about.values}, got {_number(value)}")
+
+    @classmethod
+    def about(cls) -> dict[str, About]:
+        """Return what is known of each setting, in their order."""
+        return {field.name: field.metadata["about"] for field in fields(cls)}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A setting as people see it: its name, its default as typed, and what it means with the values that it takes."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+def shown(kind: type[Settings]) -> list[Shown]:
+    """Return the settings of a method, in their order, for help and documents."""
+    found = []
+    for name, about in kind.about().items():
+        default = getattr(kind, name)
+        text = (
+            str(default).lower()
+            if isinstance(default, bool)
+            else f"{default:g}"
+            if isinstance(default, float)
+            else str(default)
+        )
+        found.append(Shown(name, text, f"{about.meaning} ({about.values})" if about.values else about.meaning))
+    return found
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= 10_000:
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else repr(value)

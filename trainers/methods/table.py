@@ -1,0 +1,21 @@
+"""Every method by name; a class is imported when it is looked up, so that help can name all at no cost."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scoring.lookup import Lazy
+
+if TYPE_CHECKING:
+    from trainers.methods.method import Method
+
+WHERE: dict[str, str] = {  # to add a method, add a line
+    "visimsiam": "trainers.methods.siamese:VISimSiam",
+    "simsiam": "trainers.methods.siamese:SimSiam",
+    "mcinfonce": "trainers.methods.contrastive:MCInfoNCE",
+    "infonce": "trainers.methods.contrastive:InfoNCE",
+    "hib": "trainers.methods.contrastive:HIB",
+    "elk": "trainers.methods.contrastive:ELK",
+    "losspred": "trainers.methods.losspred:LossPred",
+    "supervised": "trainers.methods.supervised:Supervised",
+}
+METHODS: "Mapping[str, type[Method[Any]]]" = Lazy(WHERE)
