@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Decoded, spans
 from curate.manifest import Manifest, open_manifest

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from curate.version import __version__
 
 if TYPE_CHECKING:
-    from curate.engines.local import score
+    from curate.engines.score import score
     from curate.evaluation.run import evaluate
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _MODULES = {
-    "score": "curate.engines.local",
+    "score": "curate.engines.score",
     "filter": "curate.policies.filter.policy",
     "dedup": "curate.policies.dedup.policy",
     "select": "curate.policies.select.policy",

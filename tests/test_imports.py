@@ -182,7 +182,11 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     used = imports(path, at_import=True)
     assert not packages(used) & HEAVY
     ours = {name for name in used if name.split(".")[0] in PACKAGES}
-    tables = ("curate.selectors.table.", "trainers.methods.table.")  # of names, which import on use
+    tables = (
+        "curate.engines.table.",
+        "curate.selectors.table.",
+        "trainers.methods.table.",
+    )  # of names, which import on use
     light = ("curate.commands", "curate.version.", "curate.counted.", "scoring.errors.", *tables)
     assert all(name.startswith(light) for name in ours), ours
 

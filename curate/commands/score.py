@@ -9,6 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.progress import ScoreBar
 from curate.commands.report import emit, say, say_table
+from curate.engines.table import ENGINES
 
 
 def run(
@@ -40,6 +41,9 @@ def run(
     allow_truncated: Annotated[
         bool, typer.Option("--allow-truncated", help="Score what there is of a truncated image, with a warning.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="NAME", help=f"What scores the shards: {', '.join(ENGINES)}.")
+    ] = "local",
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
@@ -60,7 +64,7 @@ def run(
     # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
     # on two cores. Read once, when torch loads its OpenMP.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    from curate.engines.local import score
+    from curate.engines.score import score
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
     from scoring.errors import InputError
@@ -91,6 +95,7 @@ def run(
                 allow_truncated=allow_truncated,
             ),
             workers=workers,
+            engine=engine,
             overwrite=overwrite,
             report=bar.update,
             announce=line,

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from curate.columns import OK
 from curate.engines.settings import refuse_difference
 from scoring.atomic import AtomicFile, place_error, sync_folder
 from scoring.errors import InputError
@@ -21,8 +22,8 @@ JOURNAL = "journal.jsonl"
 
 
 @dataclass(frozen=True)
-class Committed:
-    """One journal line: a shard that is safe on disk."""
+class Part:
+    """The file of a shard, and what is in it: one line of the journal, once it is committed."""
 
     shard: int
     rows: int
@@ -30,6 +31,16 @@ class Committed:
     sha256: str
     statuses: dict[str, int]  # status -> rows
     step: int  # images that went through the device at once
+
+    @property
+    def failed(self) -> int:
+        """Rows whose image could not be scored."""
+        return self.rows - self.statuses.get(OK, 0)
+
+
+def part_path(folder: Path, shard: int) -> Path:
+    """Return the file of a shard in the folder of its run."""
+    return folder / f"part-{shard:06d}.parquet"
 
 
 class WorkFolder(HeldFolder):
@@ -43,7 +54,7 @@ class WorkFolder(HeldFolder):
 
     def begin(
         self, fingerprint: dict[str, Any], metadata: dict[str, Any], *, overwrite: bool = False
-    ) -> tuple[dict[int, Committed], dict[str, Any]]:
+    ) -> tuple[dict[int, Part], dict[str, Any]]:
         """Start or resume the run that ``fingerprint`` describes.
 
         A shard counts as done when its journal line and its file agree; anything else is computed again. Where
@@ -85,9 +96,9 @@ class WorkFolder(HeldFolder):
 
     def part(self, shard: int) -> Path:
         """Return the file of a shard."""
-        return self.folder / f"part-{shard:06d}.parquet"
+        return part_path(self.folder, shard)
 
-    def commit(self, line: Committed) -> None:
+    def commit(self, line: Part) -> None:
         """Append one line to the journal and flush it to the disk; the shard's file is in place already."""
         text = json.dumps(asdict(line), sort_keys=True)
         try:
@@ -140,7 +151,7 @@ class WorkFolder(HeldFolder):
             else:
                 path.unlink()
 
-    def _lines(self) -> list[Committed]:
+    def _lines(self) -> list[Part]:
         """Return the journal's lines; one that was cut off or damaged is as good as not written."""
         path = self.folder / JOURNAL
         if not path.exists():
@@ -150,13 +161,13 @@ class WorkFolder(HeldFolder):
         for raw in whole.splitlines():
             text, _, crc = raw.rpartition(b"\t")
             if crc.decode(errors="replace") == f"{zlib.crc32(text):08x}":
-                lines.append(Committed(**json.loads(text)))
+                lines.append(Part(**json.loads(text)))
         if whole and not whole.endswith(b"\n"):
             with path.open("ab") as file:  # or the next line would be glued to the torn one
                 file.write(b"\n")
         return lines
 
-    def _holds(self, line: Committed) -> bool:
+    def _holds(self, line: Part) -> bool:
         part = self.part(line.shard)
         if not part.is_file() or part.stat().st_size != line.n_bytes:
             return False

@@ -1,196 +1,27 @@
-"""Scoring on this machine: decoding threads, one model, shards committed one by one."""
+"""The engine that is there by default: this machine, decoding threads and one model, one shard after another."""
 
-import os
-import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
 
-import torch
-
-from curate.columns import OK
-from curate.engines.journal import Committed, WorkFolder
-from curate.engines.output import check_out, holds_scores, publish
-from curate.engines.run import ScoreProgress, ScoreRun, fingerprint
-from curate.engines.settings import ScoreSettings, refuse_difference
-from curate.engines.shard import score_columns
-from curate.manifest import SourceOptions, open_manifest
-from curate.tables.table import open_table
-from scoring.checkpoint import DEFAULT, load_model
-from scoring.errors import InputError
-from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
+from curate.engines.job import held, start_span
+from curate.engines.journal import Part
+from curate.engines.run import ScoreRun
 
 
-@dataclass(frozen=True)
-class ScoreResult:
-    """What a run wrote.
+def score_here(run: ScoreRun) -> None:
+    """Score the shards that are to do; one is written while the next goes through the model."""
+    job, todo = run.job, run.todo()
 
-    Attributes:
-        path: the table.
-        rows: rows in it, one for each row of the manifest.
-        statuses: status -> rows; ``ok`` and the kinds of failure.
-        resumed: rows that were there already.
-        seconds: how long this run took, model loading left out.
-        device: where the model ran.
-        precision: in which it ran.
-        model: digest of the model.
-        notes: what the user should know, such as a batch that had to shrink.
-    """
+    def commit(write: Callable[[], Part]) -> None:
+        run.commit(write())
 
-    path: Path
-    rows: int
-    statuses: dict[str, int]
-    resumed: int
-    seconds: float
-    device: str
-    precision: str
-    model: str
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def failed(self) -> int:
-        """Rows whose image could not be scored."""
-        return self.rows - self.statuses.get(OK, 0)
-
-
-def score(
-    source: Any,
-    out: str | Path,
-    *,
-    model: str | Path = DEFAULT,
-    options: SourceOptions | None = None,
-    settings: ScoreSettings | None = None,
-    workers: int | None = None,
-    overwrite: bool = False,
-    report: Callable[[ScoreProgress], None] = lambda progress: None,
-    announce: Callable[[str], None] = lambda text: None,
-    **keywords: Any,
-) -> ScoreResult:
-    """Score every image of a source and write one row for each.
-
-    A run that was killed goes on where it stopped when it is started again, and writes the same bytes that it would
-    have written undisturbed.
-
-    Args:
-        source: folder, list, CSV, JSONL, Parquet, tar or URL; see ``open_manifest``.
-        out: ``NAME.parquet`` for one file, any other name for a folder with a file a shard.
-        model: a shipped model's name, or a checkpoint.
-        options: how to read the source.
-        settings: how to score.
-        workers: decoding threads; by default one a core.
-        overwrite: start anew where another run's output is.
-        report: told of the progress after every image batch or so.
-        announce: told in words what is about to happen.
-        keywords: any field of ``SourceOptions`` or ``ScoreSettings``, such as ``limit=100`` or ``device="cpu"``.
-
-    Raises:
-        TypeError: for a keyword that is neither's.
-        InputError: for whatever of the above cannot be used; nothing that was written before is lost.
-    """
-    options, settings = _with_keywords(options or SourceOptions(), settings or ScoreSettings(), keywords)
-    out = Path(out)
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers must be at least 1, got {workers}")
-    device = select_device(settings.device)
-    precision = select_precision(settings.precision, device)
-    network, card = load_model(model)
-    manifest = open_manifest(source, replace(options, reserved=score_columns(network)))
-    announce(manifest.description)
-    for name, kept in manifest.renamed.items():
-        announce(f"your column {name!r} is kept as {kept!r}: curate writes a column of that name")
-    batch_size = settings.batch_size or BATCH_SIZE[device.type]
-    runner = Runner(network, device, precision)
-    run = ScoreRun(manifest, runner, settings, batch_size, workers or os.cpu_count() or 1, report)
-    check_out(out, source, overwrite=overwrite)
-    work = WorkFolder(out.with_name(f".{out.name}.work"))
-    wanted, metadata = fingerprint(run, card)
-    if out.exists() and not overwrite:
-        return _finished(out, wanted, work, announce)
-    if device.type == "cpu":
-        announce(f"running on the CPU ({torch.get_num_threads()} threads, {precision}): no GPU is used")
-    started = time.monotonic()
-    with work:
-        if out.exists() and not overwrite:  # another process finished it while we waited for the lock
-            return _finished(out, wanted, work, announce, locked=True)
-        work.sweep(out)
-        committed, metadata = work.begin(wanted, metadata, overwrite=overwrite)
-        committed = run.all_shards(work, committed, metadata)
-        publish(work, len(committed), out, overwrite=overwrite)
-    return _result(out, run, list(committed.values()), time.monotonic() - started, card["digest"])
-
-
-def _result(out: Path, run: ScoreRun, committed: list[Committed], seconds: float, model: str) -> ScoreResult:
-    statuses = Counter[str]()
-    for line in committed:
-        statuses.update(line.statuses)
-    step = min(line.step for line in committed)
-    shrunk = f"memory ran out, and batches went through the device {step} images at a time"
-    return ScoreResult(
-        out,
-        run.manifest.n_rows,
-        dict(statuses),
-        run.resumed,
-        seconds,
-        str(run.runner.device),
-        run.runner.precision,
-        model,
-        [shrunk] if step < run.batch_size else [],
-    )
-
-
-def _with_keywords(
-    options: SourceOptions, settings: ScoreSettings, keywords: dict[str, Any]
-) -> tuple[SourceOptions, ScoreSettings]:
-    of_source = {f.name for f in fields(SourceOptions)}
-    of_scoring = {f.name for f in fields(ScoreSettings)}
-    unknown = sorted(keywords.keys() - of_source - of_scoring)
-    if unknown:
-        raise TypeError(f"score() has no keyword {unknown[0]!r} (known: {', '.join(sorted(of_source | of_scoring))})")
-    options = replace(options, **{name: value for name, value in keywords.items() if name in of_source})
-    return options, replace(settings, **{name: value for name, value in keywords.items() if name in of_scoring})
-
-
-def _finished(
-    out: Path,
-    wanted: dict[str, Any],
-    work: WorkFolder,
-    announce: Callable[[str], None],
-    *,
-    locked: bool = False,
-) -> ScoreResult:
-    """Return the result of a run that is complete already, or refuse to touch another's output."""
-    if out.is_dir() and not any(out.iterdir()):
-        raise InputError(
-            f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
-        )
-    if not holds_scores(out):
-        raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
-    table = open_table(out)
-    before = table.metadata["settings"]
-    refuse_difference(str(out), before, wanted)
-    run = work.run()
-    if locked:
-        work.sweep(out)
-        work.remove()
-    elif run is not None and run["fingerprint"] != wanted:
-        announce(f"another run towards {out} is unfinished in {work.folder}; repeat its command to go on with it")
-    elif work.folder.exists() or work.leftovers(out):  # cut off when the table had its name already
-        with work:
-            work.sweep(out)
-            work.remove()
-    announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
-    statuses = Counter[str]()
-    for batch in table.batches(["status"]):
-        statuses.update(batch.column(0).to_pylist())
-    return ScoreResult(
-        out,
-        table.n_rows,
-        dict(statuses),
-        table.n_rows,
-        0.0,
-        wanted["device"],
-        wanted["precision"],
-        wanted["model"],
-    )
+    decoded = held(job).decoded(todo, job.settings, job.workers)
+    with decoded, ThreadPoolExecutor(1, thread_name_prefix="commit") as writer:
+        last: Future[None] | None = None
+        for span in todo:
+            write = start_span(job, span, run.watched(decoded.take(span.stop - span.start)))
+            if last is not None:
+                last.result()  # one shard at most waits to be written, and its error ends the run
+            last = writer.submit(commit, write)
+        if last is not None:
+            last.result()

@@ -1,25 +1,17 @@
-"""One scoring run: its shards through the model and to the disk, one after another."""
+"""The driver of a scoring run: which shards there are, which are to do, and the only hand that writes the journal."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import PIL
-import pyarrow as pa
-import torch
 
 from curate.columns import OK
-from curate.engines.journal import Committed, WorkFolder
-from curate.engines.settings import ScoreSettings
-from curate.engines.shard import Decoded, Span, score_schema, spans, start_shard
-from curate.manifest import Manifest
-from curate.tables.writer import TableWriter
-from curate.version import __version__
+from curate.engines.job import Job, held
+from curate.engines.journal import Part, WorkFolder
+from curate.engines.shard import Span, spans
+from scoring.errors import InputError
 from scoring.images import DecodedImage
-from scoring.images.signature import KIND as SIGNATURE_KIND
-from scoring.runner import Runner
+
+EVERY = 32  # images between two reports
 
 
 @dataclass(frozen=True)
@@ -32,103 +24,81 @@ class ScoreProgress:
     resumed: int
 
 
-@dataclass
 class ScoreRun:
-    """What to score, with what, and who is told."""
+    """One run, as an engine sees it: a job, the spans to do, and where to hand in each part.
 
-    manifest: Manifest
-    runner: Runner
-    settings: ScoreSettings
-    batch_size: int
-    workers: int
-    report: Callable[[ScoreProgress], None]
-    resumed: int = 0
+    Args:
+        job: open in this process.
+        work: the folder of the run, held.
+        parts: those that an earlier run committed, by shard.
+        report: told of the progress now and then, never by two threads at once.
 
-    def all_shards(
-        self, work: WorkFolder, committed: dict[int, Committed], metadata: dict[str, Any]
-    ) -> dict[int, Committed]:
-        """Score and commit the shards that are not ``committed``, and return every shard's journal line."""
-        every = spans(self.manifest.n_rows, self.settings.shard_rows)
-        todo = [span for span in every if span.index not in committed]
-        self.resumed = sum(line.rows for line in committed.values())
-        failed = sum(n for line in committed.values() for status, n in line.statuses.items() if status != OK)
-        progress = ScoreProgress(self.resumed, self.manifest.n_rows, failed, self.resumed)
-        self.report(progress)
-        # memory that ran out before would run out again, in other places: other batches, other last digits
-        self.runner.step = min([self.runner.step, *(line.step for line in committed.values())])
-        schema = score_schema(self.manifest.schema, self.runner, self.settings)
-        preprocessing = self.runner.model.spec.preprocessing
-        decoded = Decoded(
-            self.manifest, todo, preprocessing, self.settings, workers=self.workers, batch_size=self.batch_size
-        )
-        with decoded, ThreadPoolExecutor(1, thread_name_prefix="commit") as writer:
-            last: Future[None] | None = None
-            for span in todo:
-                failures: list[int] = [progress.failed]
-                rows = self.manifest.rows(span.start, span.stop)
-                images = self._counted(decoded.take(span.stop - span.start), progress, failures)
-                finish = start_shard(rows, images, self.runner, self.settings, self.batch_size)
-                step = min(self.runner.step, self.batch_size)
-                if last is not None:
-                    last.result()  # one shard at most waits to be written, and its error ends the run
-                last = writer.submit(self._commit, work, span, finish, schema, metadata, step, committed)
-                done = progress.done + span.stop - span.start
-                progress = ScoreProgress(done, self.manifest.n_rows, failures[0], self.resumed)
-                self.report(progress)
-            if last is not None:
-                last.result()
-        if sum(line.rows for line in committed.values()) != self.manifest.n_rows:
-            raise ValueError(f"{self.manifest.n_rows} rows went in, {committed} came out")
-        return committed
+    Attributes:
+        job: what to score.
+        plan: every shard of the run, in order.
+        parts: those that are committed, by shard.
+        resumed: rows that were there already.
+    """
 
-    def _counted(
-        self, images: Iterator[DecodedImage], before: ScoreProgress, failures: list[int]
-    ) -> Iterator[DecodedImage]:
-        """Yield images, and report the progress now and then."""
-        for at, image in enumerate(images, 1):
-            failures[0] += image.status != OK
-            yield image
-            if at % 32 == 0:
-                self.report(ScoreProgress(before.done + at, before.total, failures[0], before.resumed))
-
-    @staticmethod
-    def _commit(
-        work: WorkFolder,
-        span: Span,
-        finish: Callable[[], pa.Table],
-        schema: pa.Schema,
-        metadata: dict[str, Any],
-        step: int,
-        committed: dict[int, Committed],
+    def __init__(
+        self, job: Job, work: WorkFolder, parts: dict[int, Part], report: Callable[[ScoreProgress], None]
     ) -> None:
-        """Make a shard's table, write it, and note it in the journal; runs beside the next shard."""
-        table = pa.Table.from_arrays(finish().columns, schema=schema)
-        with TableWriter(work.part(span.index), schema, metadata, overwrite=True) as writer:
-            writer.write(table)
-        statuses = dict(Counter(table.column("status").to_pylist()))
-        size, digest = writer.file.n_bytes, writer.file.sha256
-        line = Committed(span.index, table.num_rows, size, digest, statuses, step)
-        work.commit(line)
-        committed[span.index] = line
+        self.job, self.parts = job, dict(parts)
+        self._work, self._report, self._lock = work, report, threading.Lock()
+        self._n_rows = held(job).manifest.n_rows
+        self.plan = spans(self._n_rows, job.settings.shard_rows)
+        self.resumed = self._seen = self._committed = sum(part.rows for part in parts.values())
+        self._failed = self._failed_parts = sum(part.failed for part in parts.values())
+        self._tell()
 
+    def todo(self) -> list[Span]:
+        """Return the shards that are not committed, in order."""
+        return [span for span in self.plan if span.index not in self.parts]
 
-def fingerprint(run: ScoreRun, card: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return everything that decides what is written, by the names a person would use, and the table's metadata."""
-    settings, runner = run.settings, run.runner
-    values = {
-        "input": run.manifest.digest,
-        "model": card["digest"],
-        "device": runner.device.type,
-        "precision": runner.precision,
-        "batch-size": run.batch_size,
-        "shard-size": settings.shard_rows,
-        "embedding dtype": settings.dtype,
-        "max-pixels": settings.max_pixels,
-        "allow-truncated": settings.allow_truncated,
-        "signature": SIGNATURE_KIND,
-        "curate": __version__,
-        "torch": torch.__version__,
-        "pillow": PIL.__version__,
-    }
-    about = {name: card[name] for name in ("method", "backbone", "preprocessing", "digest", "data_licence")}
-    return values, {"kind": "scores", "model": about, "settings": values, "source": run.manifest.description}
+    def commit(self, part: Part) -> None:
+        """Note in the journal that a part is safe on disk; from any thread of the driver's process.
+
+        Raises:
+            InputError: if its file is not in the folder of the run.
+            ValueError: if it is no part of this run.
+        """
+        span = self.plan[part.shard]
+        if part.rows != span.stop - span.start:
+            raise ValueError(f"{span} has {span.stop - span.start} rows, its part {part.rows}")
+        path = self._work.part(part.shard)
+        if not path.is_file() or path.stat().st_size != part.n_bytes:
+            raise InputError(
+                f"expected {part.n_bytes:,} bytes at {path}, where a worker wrote them, got none or others; "
+                "the folder of --out must be one that all workers share"
+            )
+        self._work.commit(part)
+        with self._lock:
+            self.parts[part.shard] = part
+            self._committed, self._failed_parts = self._committed + part.rows, self._failed_parts + part.failed
+            if self._committed > self._seen:  # an engine that says nothing of single images
+                self._seen, self._failed = self._committed, self._failed_parts
+                self._tell()
+
+    def watched(self, images: Iterable[DecodedImage]) -> Iterator[DecodedImage]:
+        """Yield images, and report the progress now and then."""
+        seen = failed = 0
+        for image in images:
+            seen, failed = seen + 1, failed + (image.status != OK)
+            yield image
+            if seen == EVERY:
+                self._saw(seen, failed)
+                seen = failed = 0
+        self._saw(seen, failed)
+
+    def check_whole(self) -> None:
+        """Raise ValueError unless every row of the manifest is committed."""
+        if self._committed != self._n_rows:
+            raise ValueError(f"{self._n_rows} rows went in, {self.parts} came out")
+
+    def _saw(self, images: int, failed: int) -> None:
+        with self._lock:
+            self._seen, self._failed = self._seen + images, self._failed + failed
+            self._tell()
+
+    def _tell(self) -> None:
+        self._report(ScoreProgress(self._seen, self._n_rows, self._failed, self.resumed))

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from scipy.stats import spearmanr
 
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT, load_model, shipped_models

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from runs import SMALL
 
-from curate.engines.local import score
+from curate.engines.score import score
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Small scoring runs that several test modules make."""
 
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 
 SMALL = ScoreSettings(device="cpu", batch_size=4, shard_rows=8)

@@ -13,7 +13,7 @@ GROUP = typer.main.get_command(app)
 COMMANDS = list(GROUP.commands)
 # What a command calls first, its own arguments, and a mistake.
 CALLS = {
-    "score": ("curate.engines.local.score", ["photos", "-o", "s.parquet"], ["none", "-o", "s.parquet"]),
+    "score": ("curate.engines.score.score", ["photos", "-o", "s.parquet"], ["none", "-o", "s.parquet"]),
     "filter": ("curate.tables.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
     "dedup": ("curate.policies.dedup.policy.open_table", ["s.parquet", "--dry-run"], ["none.parquet", "--dry-run"]),
     "select": (

@@ -80,7 +80,7 @@ def test_a_selector_from_outside_is_one_file_and_one_line(scores, monkeypatch):
     mixed = run("s.parquet", "-b", 4, "--strategy", "mixed", *parts, "--dry-run")
     assert mixed.exit_code == 0, mixed.output
     assert "did you mean 'every'" in run("s.parquet", "-b", 8, "--strategy", "evry", "--dry-run").stderr
-    anew = typer.Typer()
+    anew = typer.Typer(rich_markup_mode=None)
     anew.command()(runpy.run_path(str(ROOT / "curate/commands/select.py"))["run"])
     assert "every." in CliRunner().invoke(anew, ["--help"]).output
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]

@@ -12,7 +12,7 @@ from runs import SMALL, run_again
 
 from curate.engines import shard
 from curate.engines.journal import JOURNAL, WorkFolder
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.tables.table import embedding_matrix, open_table
 from scoring.checkpoint import load_model
@@ -183,13 +183,13 @@ def test_a_folder_without_permission_and_a_full_disk_are_one_line(folder, tiny_c
         run_again(folder, tmp_path / "no" / "s.parquet", tiny_checkpoint)
     full = Path("/dev/full")
     if full.exists():
-        from curate.engines.journal import Committed
+        from curate.engines.journal import Part
 
         with WorkFolder(tmp_path / "w") as work:
             work.begin({"a": 1}, {})
             (tmp_path / "w" / JOURNAL).symlink_to(full)
             with pytest.raises(InputError, match="the disk is full"):
-                work.commit(Committed(0, 1, 1, "x", {}, 1))
+                work.commit(Part(0, 1, 1, "x", {}, 1))
 
 
 @pytest.mark.parametrize("bad", [{"batch_size": 0}, {"shard_rows": 0}, {"dtype": "int8"}])

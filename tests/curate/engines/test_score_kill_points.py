@@ -27,7 +27,7 @@ def dying(real):
         return result
     return call
 
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 
 settings = ScoreSettings(device="cpu", batch_size=4, shard_rows=4)

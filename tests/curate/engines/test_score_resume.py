@@ -13,7 +13,7 @@ from runs import SMALL, run_again
 
 from curate.engines import output
 from curate.engines.journal import JOURNAL, WorkFolder
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

@@ -339,7 +339,7 @@ def test_worse_images_need_their_source(whole, tmp_path, tiny_checkpoint):
 
 
 def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
-    from curate.engines.local import score
+    from curate.engines.score import score
     from curate.engines.settings import ScoreSettings
 
     out = tmp_path / "s.parquet"

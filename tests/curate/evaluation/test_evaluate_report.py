@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.commands.report import columns_that_fit
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.evaluation.run import EvaluateSettings, evaluate
 from curate.tables.table import embedding_field
 from scoring.errors import InputError

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
-from curate.engines.local import score
+from curate.engines.score import score
 from curate.manifest import SourceOptions, open_manifest
 from curate.tables.signatures import SIGNATURE_TYPE, signature_array, signature_matrix
 from curate.tables.table import open_table
@@ -94,10 +94,10 @@ def test_a_scored_table_can_be_scored_again_and_its_signatures_are_not_taken_for
 
 
 def test_another_kind_of_signature_is_another_run(folder, tiny_checkpoint, tmp_path, monkeypatch):
-    from curate.engines import run
+    from curate.engines import job
 
     out = tmp_path / "s.parquet"
-    monkeypatch.setattr(run, "SIGNATURE_KIND", "something older")
+    monkeypatch.setattr(job, "SIGNATURE_KIND", "something older")
     run_again(folder, out, tiny_checkpoint)
     assert open_table(out).metadata["settings"]["signature"] == "something older"
     monkeypatch.undo()

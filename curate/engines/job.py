@@ -1,0 +1,161 @@
+"""A scoring run as any process can take it up, and the one function that scores a part of it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import PIL
+import pyarrow as pa
+import torch
+
+from curate.engines.journal import Part, part_path
+from curate.engines.settings import ScoreSettings, refuse_difference
+from curate.engines.shard import Decoded, Span, score_columns, score_schema, start_shard
+from curate.manifest import Manifest, SourceOptions, open_manifest
+from curate.tables.writer import TableWriter
+from curate.version import __version__
+from scoring.checkpoint import load_model
+from scoring.images import DecodedImage
+from scoring.images.signature import KIND as SIGNATURE_KIND
+from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
+
+Source = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What scoring holds open.
+
+    Attributes:
+        manifest: the rows.
+        runner: the model, on its device.
+        card: of the model.
+        batch_size: images a batch.
+    """
+
+    manifest: Manifest
+    runner: Runner
+    card: dict[str, Any]
+    batch_size: int
+
+    def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int) -> Decoded:
+        """Return the decoded images of some shards."""
+        preprocessing = self.runner.model.spec.preprocessing
+        return Decoded(self.manifest, spans, preprocessing, settings, workers=workers, batch_size=self.batch_size)
+
+    def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
+        """Return everything that decides what is written, by the names a person would use."""
+        return {
+            "input": self.manifest.digest,
+            "model": self.card["digest"],
+            "device": self.runner.device.type,
+            "precision": self.runner.precision,
+            "batch-size": self.batch_size,
+            "shard-size": settings.shard_rows,
+            "embedding dtype": settings.dtype,
+            "max-pixels": settings.max_pixels,
+            "allow-truncated": settings.allow_truncated,
+            "signature": SIGNATURE_KIND,
+            "curate": __version__,
+            "torch": torch.__version__,
+            "pillow": PIL.__version__,
+        }
+
+
+def open_all(source: Source, options: SourceOptions, model: str | Path, settings: ScoreSettings) -> Opened:
+    """Open a source, and put a model on its device.
+
+    Raises:
+        InputError: if the device, the model or the source cannot be used.
+    """
+    device = select_device(settings.device)
+    precision = select_precision(settings.precision, device)
+    network, card = load_model(model)
+    manifest = open_manifest(source, replace(options, reserved=score_columns(network)))
+    return Opened(manifest, Runner(network, device, precision), card, settings.batch_size or BATCH_SIZE[device.type])
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to score, with what, and where to: paths and plain settings, which pickle.
+
+    Attributes:
+        source: as ``open_manifest`` takes it; paths are those of the process that opens them.
+        options: how to read the source.
+        model: a shipped model's name, or a checkpoint.
+        settings: how to score.
+        workers: decoding threads.
+        folder: where parts go; shared by all processes that score.
+        fingerprint: what decides what is written; a process in which it differs is refused.
+        metadata: of every part's file.
+        step: the most images that go through the device at once: memory that ran out once would run out again, in
+            other places, which gives other batches, and other last digits.
+        opened: what this process holds open; left behind when the job is pickled.
+    """
+
+    source: Source
+    options: SourceOptions
+    model: str | Path
+    settings: ScoreSettings
+    workers: int
+    folder: Path
+    fingerprint: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    step: int
+    opened: Opened | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "opened": None}
+
+    def open(self) -> "Job":
+        """Return the job with what it needs open; what is open already stays.
+
+        Raises:
+            InputError: if the input, the model or a version is another one here; the difference is named.
+        """
+        if self.opened is not None:
+            return self
+        opened = open_all(self.source, self.options, self.model, self.settings)
+        refuse_difference(str(self.folder), dict(self.fingerprint), opened.fingerprint(self.settings))
+        opened.runner.step = min(opened.runner.step, self.step)
+        return replace(self, opened=opened)
+
+
+def score_span(job: Job, span: Span) -> Part:
+    """Score one shard and write its file; the same bytes in any process, and nothing is noted as done.
+
+    A process that scores several spans opens its job once: ``job = job.open()``.
+    """
+    job = job.open()
+    with held(job).decoded([span], job.settings, job.workers) as decoded:
+        return start_span(job, span, decoded.take(span.stop - span.start))()
+
+
+def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable[[], Part]:
+    """Send a shard through the model, and return what waits for the device and writes the file.
+
+    The two are apart so that another thread can write while the model goes on with the next shard.
+    """
+    opened = held(job)
+    rows = opened.manifest.rows(span.start, span.stop)
+    finish = start_shard(rows, images, opened.runner, job.settings, opened.batch_size)
+    step = min(opened.runner.step, opened.batch_size)
+
+    def write() -> Part:
+        schema = score_schema(opened.manifest.schema, opened.runner, job.settings)
+        table = pa.Table.from_arrays(finish().columns, schema=schema)
+        with TableWriter(part_path(job.folder, span.index), schema, dict(job.metadata), overwrite=True) as writer:
+            writer.write(table)
+        statuses = dict(Counter(table.column("status").to_pylist()))
+        return Part(span.index, table.num_rows, writer.file.n_bytes, writer.file.sha256, statuses, step)
+
+    return write
+
+
+def held(job: Job) -> Opened:
+    """Return what an opened job holds open."""
+    if job.opened is None:
+        raise ValueError("the job is not open here; take job.open()")
+    return job.opened

@@ -1,0 +1,213 @@
+"""`curate score`: what is opened and checked, an engine at work on what is to do, and the table in its place."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from curate.columns import OK
+from curate.engines.job import Job, Opened, open_all
+from curate.engines.journal import WorkFolder
+from curate.engines.output import check_out, holds_scores, publish
+from curate.engines.run import ScoreProgress, ScoreRun
+from curate.engines.settings import ScoreSettings, refuse_difference
+from curate.engines.table import ENGINES
+from curate.manifest import SourceOptions
+from curate.tables.table import open_table
+from scoring.checkpoint import DEFAULT
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+
+@dataclass(frozen=True)
+class ScoreResult:
+    """What a run wrote.
+
+    Attributes:
+        path: the table.
+        rows: rows in it, one for each row of the manifest.
+        statuses: status -> rows; ``ok`` and the kinds of failure.
+        resumed: rows that were there already.
+        seconds: how long this run took, model loading left out.
+        device: where the model ran.
+        precision: in which it ran.
+        model: digest of the model.
+        notes: what the user should know, such as a batch that had to shrink.
+    """
+
+    path: Path
+    rows: int
+    statuses: dict[str, int]
+    resumed: int
+    seconds: float
+    device: str
+    precision: str
+    model: str
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """Rows whose image could not be scored."""
+        return self.rows - self.statuses.get(OK, 0)
+
+
+def score(
+    source: Any,
+    out: str | Path,
+    *,
+    model: str | Path = DEFAULT,
+    options: SourceOptions | None = None,
+    settings: ScoreSettings | None = None,
+    workers: int | None = None,
+    engine: str = "local",
+    overwrite: bool = False,
+    report: Callable[[ScoreProgress], None] = lambda progress: None,
+    announce: Callable[[str], None] = lambda text: None,
+    **keywords: Any,
+) -> ScoreResult:
+    """Score every image of a source and write one row for each.
+
+    A run that was killed goes on where it stopped when it is started again, and writes the same bytes that it would
+    have written undisturbed.
+
+    Args:
+        source: folder, list, CSV, JSONL, Parquet, tar or URL; see ``open_manifest``.
+        out: ``NAME.parquet`` for one file, any other name for a folder with a file a shard.
+        model: a shipped model's name, or a checkpoint.
+        options: how to read the source.
+        settings: how to score.
+        workers: decoding threads; by default one a core.
+        engine: what the shards are scored by, a key of ``ENGINES``; the table is the same by any.
+        overwrite: start anew where another run's output is.
+        report: told of the progress after every image batch or so.
+        announce: told in words what is about to happen.
+        keywords: any field of ``SourceOptions`` or ``ScoreSettings``, such as ``limit=100`` or ``device="cpu"``.
+
+    Raises:
+        TypeError: for a keyword that is neither's.
+        InputError: for whatever of the above cannot be used; nothing that was written before is lost.
+    """
+    options, settings = _with_keywords(options or SourceOptions(), settings or ScoreSettings(), keywords)
+    out = Path(out)
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers must be at least 1, got {workers}")
+    score_spans = lookup(ENGINES, engine, kind="engine")
+    opened = open_all(source, options, model, settings)
+    _announce(opened, announce)
+    check_out(out, source, overwrite=overwrite)
+    work = WorkFolder(out.with_name(f".{out.name}.work"))
+    wanted, metadata = opened.fingerprint(settings), _metadata(opened, settings)
+    if out.exists() and not overwrite:
+        return _finished(out, wanted, work, announce)
+    if opened.runner.device.type == "cpu":
+        announce(f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}): no GPU is used")
+    started = time.monotonic()
+    with work:
+        if out.exists() and not overwrite:  # another process finished it while we waited for the lock
+            return _finished(out, wanted, work, announce, locked=True)
+        work.sweep(out)
+        parts, metadata = work.begin(wanted, metadata, overwrite=overwrite)
+        step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
+        threads = workers or os.cpu_count() or 1
+        job = Job(source, options, model, settings, threads, work.folder, wanted, metadata, step, opened)
+        run = ScoreRun(job, work, parts, report)
+        score_spans(run)
+        run.check_whole()
+        publish(work, len(run.parts), out, overwrite=overwrite)
+    return _result(out, opened, run, time.monotonic() - started)
+
+
+def _announce(opened: Opened, announce: Callable[[str], None]) -> None:
+    announce(opened.manifest.description)
+    for name, kept in opened.manifest.renamed.items():
+        announce(f"your column {name!r} is kept as {kept!r}: curate writes a column of that name")
+
+
+def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
+    about = {name: opened.card[name] for name in ("method", "backbone", "preprocessing", "digest", "data_licence")}
+    return {
+        "kind": "scores",
+        "model": about,
+        "settings": opened.fingerprint(settings),
+        "source": opened.manifest.description,
+    }
+
+
+def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float) -> ScoreResult:
+    statuses = Counter[str]()
+    for part in run.parts.values():
+        statuses.update(part.statuses)
+    step = min(part.step for part in run.parts.values())
+    shrunk = f"memory ran out, and batches went through the device {step} images at a time"
+    return ScoreResult(
+        out,
+        opened.manifest.n_rows,
+        dict(statuses),
+        run.resumed,
+        seconds,
+        str(opened.runner.device),
+        opened.runner.precision,
+        opened.card["digest"],
+        [shrunk] if step < opened.batch_size else [],
+    )
+
+
+def _with_keywords(
+    options: SourceOptions, settings: ScoreSettings, keywords: dict[str, Any]
+) -> tuple[SourceOptions, ScoreSettings]:
+    of_source = {f.name for f in fields(SourceOptions)}
+    of_scoring = {f.name for f in fields(ScoreSettings)}
+    unknown = sorted(keywords.keys() - of_source - of_scoring)
+    if unknown:
+        raise TypeError(f"score() has no keyword {unknown[0]!r} (known: {', '.join(sorted(of_source | of_scoring))})")
+    options = replace(options, **{name: value for name, value in keywords.items() if name in of_source})
+    return options, replace(settings, **{name: value for name, value in keywords.items() if name in of_scoring})
+
+
+def _finished(
+    out: Path,
+    wanted: dict[str, Any],
+    work: WorkFolder,
+    announce: Callable[[str], None],
+    *,
+    locked: bool = False,
+) -> ScoreResult:
+    """Return the result of a run that is complete already, or refuse to touch another's output."""
+    if out.is_dir() and not any(out.iterdir()):
+        raise InputError(
+            f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
+        )
+    if not holds_scores(out):
+        raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
+    table = open_table(out)
+    before = table.metadata["settings"]
+    refuse_difference(str(out), before, wanted)
+    run = work.run()
+    if locked:
+        work.sweep(out)
+        work.remove()
+    elif run is not None and run["fingerprint"] != wanted:
+        announce(f"another run towards {out} is unfinished in {work.folder}; repeat its command to go on with it")
+    elif work.folder.exists() or work.leftovers(out):  # cut off when the table had its name already
+        with work:
+            work.sweep(out)
+            work.remove()
+    announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
+    statuses = Counter[str]()
+    for batch in table.batches(["status"]):
+        statuses.update(batch.column(0).to_pylist())
+    return ScoreResult(
+        out,
+        table.n_rows,
+        dict(statuses),
+        table.n_rows,
+        0.0,
+        wanted["device"],
+        wanted["precision"],
+        wanted["model"],
+    )

@@ -1,0 +1,147 @@
+"""What an engine from outside needs: one file, one line, and spans that any process can score."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+import typer
+from runs import SMALL, run_again
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.engines.job import Job, open_all, score_span
+from curate.engines.journal import WorkFolder
+from curate.engines.run import ScoreRun
+from curate.engines.score import score
+from curate.engines.table import WHERE
+from curate.manifest import SourceOptions
+from scoring.errors import InputError
+
+ROOT = Path(__file__).parents[3]
+OUTSIDE = """
+import multiprocessing
+import pickle
+from functools import partial
+
+from curate.engines.job import score_span
+
+
+def score_elsewhere(run):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for part in pool.imap_unordered(partial(score_span, run.job), reversed(run.todo())):
+            run.commit(part)
+
+
+def score_crossed_over(run):
+    job = pickle.loads(pickle.dumps(run.job)).open()
+    for span in reversed(run.todo()):
+        run.commit(score_span(job, span))
+
+
+def forgets_one(run):
+    for span in run.todo()[1:]:
+        run.commit(score_span(run.job, span))
+"""
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    (tmp_path / "outside.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(WHERE, "elsewhere", "outside:score_elsewhere")
+    monkeypatch.setitem(WHERE, "crossed", "outside:score_crossed_over")
+    monkeypatch.setitem(WHERE, "forgetful", "outside:forgets_one")
+
+
+def job_of(folder, checkpoint, work):
+    """A job as `score` makes it, open in this process."""
+    opened = open_all(folder, SourceOptions(), checkpoint, SMALL)
+    wanted = opened.fingerprint(SMALL)
+    return Job(folder, SourceOptions(), checkpoint, SMALL, 1, work, wanted, {"kind": "scores"}, 1 << 30, opened)
+
+
+def test_an_engine_in_another_process_writes_the_same_bytes(folder, whole, tiny_checkpoint, tmp_path, outside):
+    seen = []
+    result = run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, engine="elsewhere", report=seen.append)
+    assert result.rows == 30
+    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+    assert [(step.done, step.failed) for step in seen][-1] == (30, 2)
+    assert [step.done for step in seen] == sorted(step.done for step in seen)
+
+
+def test_what_one_engine_began_another_ends(folder, whole, tiny_checkpoint, tmp_path, monkeypatch, outside):
+    real, lines = WorkFolder.commit, []
+
+    def two_and_no_more(self, part):
+        if len(lines) == 2:
+            raise KeyboardInterrupt
+        lines.append(part.shard)
+        real(self, part)
+
+    monkeypatch.setattr(WorkFolder, "commit", two_and_no_more)
+    with pytest.raises(KeyboardInterrupt):
+        run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, engine="crossed")
+    monkeypatch.setattr(WorkFolder, "commit", real)
+    assert lines == [3, 2]  # as they came in
+    assert run_again(folder, tmp_path / "s.parquet", tiny_checkpoint).resumed == 6 + 8
+    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+
+
+def test_an_engine_that_leaves_a_shard_out_is_a_bug_and_no_table(folder, tiny_checkpoint, tmp_path, outside):
+    with pytest.raises(ValueError, match="30 rows went in"):
+        run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, engine="forgetful")
+    assert not (tmp_path / "s.parquet").exists()
+
+
+def test_an_engine_from_outside_is_in_the_command_and_its_help(folder, whole, tiny_checkpoint, tmp_path, outside):
+    args = ["score", str(folder), "-o", str(tmp_path / "s.parquet"), "--model", str(tiny_checkpoint), "--quiet"]
+    sizes = ["--batch-size", "4", "--shard-size", "8", "--device", "cpu"]
+    done = CliRunner().invoke(app, [*args, *sizes, "--engine", "crossed"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+    anew = typer.Typer(rich_markup_mode=None)
+    anew.command()(runpy.run_path(str(ROOT / "curate/commands/score.py"))["run"])
+    assert "local, elsewhere, crossed, forgetful" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    wrong = CliRunner().invoke(app, [*args, "--engine", "crosed"])
+    assert wrong.exit_code == 1
+    assert wrong.stderr.count("\n") == 1
+    assert "unknown engine 'crosed'; did you mean 'crossed'?" in wrong.stderr
+
+
+def test_an_input_that_differs_where_a_span_is_scored_is_refused_by_name(folder, tiny_checkpoint, tmp_path):
+    import shutil
+    from dataclasses import replace
+
+    copy = tmp_path / "photos"
+    shutil.copytree(folder, copy)
+    job = replace(job_of(copy, tiny_checkpoint, tmp_path), opened=None)
+    (copy / "00.png").unlink()
+    with pytest.raises(InputError, match="another input"):
+        job.open()
+    with pytest.raises(ValueError, match=r"job\.open"):
+        ScoreRun(job, WorkFolder(tmp_path / "work"), {}, lambda progress: None)
+
+
+def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_committed(
+    folder, tiny_checkpoint, tmp_path
+):
+    from dataclasses import replace
+
+    with WorkFolder(tmp_path / "work") as work:
+        job = job_of(folder, tiny_checkpoint, work.folder)
+        run = ScoreRun(job, work, {}, lambda progress: None)
+        part = score_span(job, run.plan[0])
+        with pytest.raises(ValueError, match="has 6 rows"):
+            run.commit(replace(part, shard=3))
+        work.part(0).rename(tmp_path / "elsewhere")
+        with pytest.raises(InputError, match=r"bytes at .*part-000000.*all workers share"):
+            run.commit(part)
+        (tmp_path / "elsewhere").rename(work.part(0))
+        run.commit(part)
+        assert [span.index for span in run.todo()] == [1, 2, 3]
+        assert (work.folder / "journal.jsonl").read_text().count("\n") == 1
+
+
+def test_score_takes_the_engine_by_name(folder, tiny_checkpoint, tmp_path):
+    with pytest.raises(InputError, match="unknown engine 'ray'"):
+        score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, engine="ray")
