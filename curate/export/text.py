@@ -49,8 +49,8 @@ def read_bytes(path: Path, *, what: str) -> bytes:
         kind = "a folder" if stat.S_ISDIR(found.st_mode) else "something that is no file"
         raise InputError(f"expected {what} at {path}, got {kind}; give the path of the file")
     with os.fdopen(handle, "rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+        data = file.read(MOST_BYTES + 1) if found.st_size <= MOST_BYTES else b""  # it may grow meanwhile
+    if max(found.st_size, len(data)) > MOST_BYTES:
         raise InputError(f"expected at most 1 GiB in {path}, got {found.st_size:,} bytes; export fewer tasks at a time")
     return data
 

@@ -203,12 +203,12 @@ def test_random_crops_of_a_photograph_are_less_certain_on_average(shipped, tmp_p
     for path in PHOTOS:
         with Image.open(path) as file:
             image = file.convert("RGB")
-        image.save(folder / f"{path.stem}.png")
+        image.save(folder / f"{path.stem}.png", compress_level=1)
         for i in range(20):
             share = generator.uniform(0.1, 0.5) ** 0.5
             w, h = int(image.width * share), int(image.height * share)
             x, y = generator.integers(0, image.width - w + 1), generator.integers(0, image.height - h + 1)
-            image.crop((x, y, x + w, y + h)).save(folder / f"{path.stem}_{i}.png")
+            image.crop((x, y, x + w, y + h)).save(folder / f"{path.stem}_{i}.png", compress_level=1)
     for column, found in certainties(folder, tmp_path / "s.parquet", shipped).items():
         ratios = [np.log(found[f"{p.stem}_{i}.png"] / found[f"{p.stem}.png"]) for p in PHOTOS for i in range(20)]
         assert np.mean(ratios) < 0, column

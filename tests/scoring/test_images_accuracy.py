@@ -1,6 +1,7 @@
 """The fast road for JPEG against Pillow's full decode, resize and crop."""
 
 import io
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ def by_pillow(data, preprocessing):
     return np.asarray(picture.crop((left, top, left + preprocessing.size, top + preprocessing.size)))
 
 
+@cache
 def photograph(width, height, *, seed=0, quality=90, subsampling=2):
     """Edges at every scale, in the spectrum of natural pictures, with a sensor's noise."""
     rng = np.random.default_rng(seed)

@@ -1,7 +1,5 @@
 """The scoring engine on real files: what it writes, row by row."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from runs import SMALL, run_again
+from typer.testing import CliRunner
 
+from curate.cli import app
 from curate.engines import shard
 from curate.engines.journal import JOURNAL, WorkFolder
 from curate.engines.score import score
@@ -139,9 +139,9 @@ def test_a_heap_of_failures_alone_is_a_table_of_failures(tiny_checkpoint, tmp_pa
 
 def test_a_heap_of_failures_alone_exits_with_a_line_that_says_so(tiny_checkpoint, tmp_path):
     (tmp_path / "list.txt").write_text("/nowhere/a.jpg\n/nowhere/b.jpg\n")
-    command = [sys.executable, "-m", "curate", "score", str(tmp_path / "list.txt"), "-o", str(tmp_path / "s.parquet")]
-    done = subprocess.run([*command, "--model", str(tiny_checkpoint), "-q"], capture_output=True, text=True)
-    assert done.returncode == 1
+    command = ["score", tmp_path / "list.txt", "-o", tmp_path / "s.parquet", "--model", tiny_checkpoint, "-q"]
+    done = CliRunner().invoke(app, [str(word) for word in command])
+    assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
     assert "none of 2 images could be scored (2 missing)" in done.stderr
     assert open_table(tmp_path / "s.parquet").n_rows == 2

@@ -287,16 +287,22 @@ def test_a_limit_takes_the_first_rows_and_checks_only_those(photos):
         open_manifest(path, SourceOptions(limit=2))
 
 
-@pytest.mark.parametrize("data", [b"", b"key,label\na\nb,c,d\n", b'{"a": 1}\n{'])
-def test_a_process_that_ends_after_a_broken_file_is_not_aborted(data):
-    code = (
-        "import polars\nfrom curate.manifest.text_tables import read_csv, read_jsonl\n"
-        "from scoring.errors import InputError\n"
-        f"try:\n    (read_jsonl if {data[:1] == b'{'} else read_csv)({data!r}, 'f')\n"
-        "except InputError:\n    raise SystemExit(1) from None\n"
-    )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for _ in range(4)]
-    assert [(run.returncode, run.stderr) for run in runs] == [(1, "")] * 4
+BROKEN = """
+import polars
+from curate.manifest.text_tables import read_csv, read_jsonl
+from scoring.errors import InputError
+for read, data in ((read_csv, b""), (read_csv, b"key,label\\na\\nb,c,d\\n"), (read_jsonl, b'{"a": 1}\\n{')):
+    try:
+        read(data, "f")
+    except InputError:
+        print("refused")
+"""
+
+
+def test_a_process_that_ends_after_broken_files_is_not_aborted():
+    """Where it was, it was at one end in a few."""
+    runs = [subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True) for _ in range(5)]
+    assert [(run.returncode, run.stdout, run.stderr) for run in runs] == [(0, "refused\n" * 3, "")] * 5
 
 
 def test_names_are_found_where_a_quoted_cell_goes_beyond_what_is_read_for_them():

@@ -26,10 +26,15 @@ def weights_of(form, temperature):
 
 @pytest.mark.parametrize("form", ["power", "softmax", "rank"])
 @pytest.mark.parametrize("temperature", [0.7, 2.0])
-def test_pairs_are_drawn_as_often_as_drawing_without_putting_back_says(form, temperature):
-    weight = weights_of(form, temperature)
-    runs = 6000
-    sampler, pool = PowerSampling("score", temperature, form), pool_of(SCORES)
+def test_the_chance_of_a_row_is_its_definition_up_to_a_constant(form, temperature):
+    found = PowerSampling("score", temperature, form)(pool_of(SCORES), 4, seed=5)
+    constant = found.parts["log_chance"] - np.log(weights_of(form, temperature))[found.rows]
+    assert constant == pytest.approx(np.full(4, constant[0]), abs=1e-12)
+
+
+def test_pairs_are_drawn_as_often_as_drawing_without_putting_back_says():
+    weight, runs = weights_of("power", 2.0), 6000
+    sampler, pool = PowerSampling("score", 2.0, "power"), pool_of(SCORES)
     drawn = [tuple(sampler(pool, 2, seed=seed).rows.tolist()) for seed in range(runs)]
     total = 0.0
     for one, two in permutations(range(4), 2):

@@ -1,7 +1,5 @@
 """What each finder finds, asked in every way, against all pairs."""
 
-from functools import cache
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -71,10 +69,9 @@ def near_signature(generator):
     return NearVector(mine, 0.93, "signature", looks), theirs, measured, [m >= 0.93 for m in measured]
 
 
-@cache
-def parts_of_pictures():
-    """Soft pictures, parts of them, and both mirrored, with the definition; made once, for it takes a while."""
-    generator, looks = np.random.default_rng(3), views(mirrored=True)
+def part_of(generator):
+    """Soft pictures, parts of them, and both mirrored, with the definition."""
+    looks = views(mirrored=True)
     base = soft_pictures(generator, 12)
 
     def side(n):
@@ -86,10 +83,6 @@ def parts_of_pictures():
     pairs = [part_similarities(asked, mine, PART, looks) for asked in (mine, others)]
     measured, found = [p[0] for p in pairs], [p[1] for p in pairs]
     return PartOf(mine, PART, looks), plain_rows(n=M, signature=others), measured, found
-
-
-def part_of(_generator):
-    return parts_of_pictures()
 
 
 def near_embedding(generator):
@@ -145,7 +138,7 @@ def near_distribution(generator):
 KINDS = [same_text, near_hash, near_signature, part_of, near_embedding, near_graph, near_distribution]
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)
 def case(request):
     search, theirs, measured, linked = request.param(np.random.default_rng(3))
     linked = [linked[0] & ~np.eye(N, dtype=bool), linked[1]]
