@@ -38,10 +38,6 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
 UPWARD = {  # imports that still run upward or close a circle: take out what is gone
-    ("curate.tables.gather", "curate.policies.filter.rules"),
-    ("curate.tables.known", "curate.export.csv_file"),
-    ("curate.tables.known", "curate.export.text"),
-    ("curate.tables.round_pictures", "curate.export.__init__"),
     ("curate.policies.dedup.request", "curate.policies.dedup.grouping.keep"),
 }
 

@@ -157,10 +157,10 @@ def next_(
     """
     from curate.manifest import SourceOptions
     from curate.rounds.next import next_round
-    from curate.tables.round_pictures import reader_of
+    from curate.tables.images import images_by_key
 
     where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-    images = reader_of(source, where) if source else None
+    images = (lambda batch: images_by_key(batch, source=source, options=where)) if source else None
     made = next_round(folder, partial=partial, table=table, images=images)
     if json_:
         emit({"round": made.number, "export": str(made.export), "state": made.state})

@@ -1,16 +1,14 @@
 """The rows of a table that are measured: which columns, which rows, in what direction, and how many are left out."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, is_less_certain
-from curate.tables.digests import key_bytes
+from curate.tables.digests import key_bytes, tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs, is_number
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
@@ -119,10 +117,7 @@ def sampled(rows: MeasuredRows, n: int, *, seed: int) -> NDArray[np.bool_]:
     """
     if n >= len(rows.index):
         return np.ones(len(rows.index), bool)
-    keys = row_keys(rows)
-    salt = seed.to_bytes(8, "little", signed=True)
-    digests = b"".join([hashlib.blake2b(key, digest_size=8, salt=salt).digest() for key in keys])
-    hashes = np.frombuffer(digests, ">u8").astype(np.uint64)
+    hashes = tie_breaks(row_keys(rows), seed=seed)
     keep = np.zeros(len(hashes), bool)
     keep[np.argsort(hashes, kind="stable")[:n]] = True
     return keep
@@ -132,8 +127,7 @@ def row_keys(rows: MeasuredRows) -> list[bytes]:
     """Return the key of each row, or its number where the table has none."""
     if KEY not in rows.table.schema.names:
         return [str(number).encode() for number in rows.index.tolist()]
-    column = rows.table.read([KEY]).column(0).take(pa.array(rows.index))
-    return key_bytes(column.combine_chunks(), rows.table.path)
+    return key_bytes(rows.table.take(rows.index, [KEY]).column(KEY).combine_chunks(), rows.table.path)
 
 
 def embeddings(rows: MeasuredRows) -> tuple[torch.Tensor, NDArray[np.bool_]] | str:

@@ -23,8 +23,8 @@ from curate.evaluation.rows import (
     score_columns,
     select_rows,
 )
+from curate.evaluation.squares import squares
 from curate.manifest import SourceOptions
-from curate.tables.measure_pictures import squares
 from curate.tables.table import Table, open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError

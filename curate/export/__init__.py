@@ -11,7 +11,6 @@ from curate.export.coco import COCO
 from curate.export.contract import Format, Going, ImageReader, Written
 from curate.export.csv_file import CSV
 from curate.export.fiftyone import FIFTYONE
-from curate.export.folders import uri_reader
 from curate.export.imagefolder import IMAGEFOLDER
 from curate.export.label_studio import LABEL_STUDIO
 from curate.export.labels import Ignored, Label, Labels, Problem, Round, summary
@@ -90,6 +89,5 @@ __all__ = [
     "batch_of",
     "read_labels",
     "summary",
-    "uri_reader",
     "write_batch",
 ]

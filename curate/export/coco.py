@@ -7,7 +7,7 @@ from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Format, Going, Written
 from curate.export.labels import EMPTY, Collector, Labels, Round, shown
-from curate.export.text import read_json, to_json
+from curate.manifest.text import read_json, to_json
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError

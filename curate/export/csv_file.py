@@ -2,14 +2,13 @@
 
 import csv
 import io
-import re
 from pathlib import Path
 
 from curate.columns import KEY, URI
 from curate.export.batch import Batch
 from curate.export.contract import Format, Going, Written
 from curate.export.labels import Collector, Labels, Round
-from curate.export.text import read_text
+from curate.manifest.text import guarded, read_text, unguarded
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.lookup import closest
@@ -18,27 +17,8 @@ LABEL = "label"
 ANNOTATOR = "annotator"
 TIMES = ("at", "timestamp", "ts", "created_at")
 KEYS = (KEY, f"curate_{KEY}", "id")
-_FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that stand there already
 _DELIMITERS = (",", ";", "\t")
 _WHAT = "a CSV file"
-
-
-def guarded(text: str) -> str:
-    """Return a text cell that no spreadsheet runs as a formula: one `'` more in front where it might.
-
-    >>> guarded("=1+1"), guarded("'=1"), guarded("-"), guarded("a=b"), guarded("'a")
-    ("'=1+1", "''=1", "'-", 'a=b', "'a")
-    """
-    return "'" + text if _FORMULA.match(text) else text
-
-
-def unguarded(text: str) -> str:
-    """Return what `guarded` was given.
-
-    >>> unguarded("'=1+1"), unguarded("''=1"), unguarded("'a")
-    ('=1+1', "'=1", "'a")
-    """
-    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def write(batch: Batch, out: Path, how: Going) -> Written:

@@ -15,7 +15,7 @@ from curate.export.contract import Format, Going, Written
 from curate.export.folders import add_image
 from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round
 from curate.export.names import KeyNames
-from curate.export.text import read_json, to_json, to_json_list
+from curate.manifest.text import read_json, to_json, to_json_list
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 

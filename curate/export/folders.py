@@ -2,15 +2,11 @@
 
 import os
 
-import pyarrow as pa
-
-from curate.columns import KEY, URI
 from curate.export.batch import Item
-from curate.export.contract import Going, ImageReader
+from curate.export.contract import Going
 from curate.export.names import file_name, with_suffix
 from curate.manifest.contract import ReadError
 from curate.manifest.local import read_local
-from curate.manifest.uris import read_uri
 from scoring.atomic import place_error
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
@@ -56,22 +52,6 @@ def image_bytes(item: Item, how: Going) -> bytes:
         raise InputError(f"cannot read the image of {item.key!r}: {error}; {hint}") from None
     got = "none" if item.uri is None else "a URL" if item.url else "a member of a tar file"  # a URL may be signed
     raise InputError(f"expected a local file for {item.key!r}, got {got}; give a reader of its bytes")
-
-
-def uri_reader(table: pa.Table) -> ImageReader:
-    """Return a reader for `Going.images` that opens what the column `uri` names: files, URLs and members of tar files.
-
-    Args:
-        table: with the columns `key` and `uri`.
-    """
-    uris = dict(zip(table[KEY].to_pylist(), table[URI].to_pylist(), strict=True))
-
-    def read(key: str) -> bytes:
-        if uris.get(key) is None:
-            raise ReadError("missing", "the table names no file for it")
-        return read_uri(uris[key])
-
-    return read
 
 
 def _head(item: Item) -> bytes:

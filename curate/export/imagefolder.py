@@ -12,8 +12,8 @@ from curate.export.csv_file import LABEL
 from curate.export.folders import add_image
 from curate.export.labels import UNKNOWN_KEY, UNUSABLE, Collector, Labels, Round
 from curate.export.names import KeyNames
-from curate.export.text import check_values, parse_json, read_text, to_json
 from curate.manifest.names import is_image_name
+from curate.manifest.text import check_values, parse_json, read_text, to_json
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 

@@ -12,7 +12,7 @@ from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Format, Going, Written
 from curate.export.folders import image_bytes
 from curate.export.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round, text_of
-from curate.export.text import MOST_BYTES, read_json, to_json_list
+from curate.manifest.text import MOST_BYTES, read_json, to_json_list
 from curate.version import __version__
 from scoring.atomic import AtomicFile, commit_together
 from scoring.errors import InputError

@@ -2,6 +2,7 @@
 # ruff: noqa: PTH100, PTH116, PTH119
 """A file that is read in parts or whole: on this machine or behind a URL."""
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ from curate.manifest.local import local_path, read_local
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.schemes import file_system, scheme_of
 from scoring.errors import InputError
+
+
+class MissingPlaceError(InputError):
+    """There is no such file, here or at the other end of a URL."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,8 @@ def find_place(source: str | os.PathLike[str], name: str | None = None) -> Place
     """Return the place of a regular file or a URL.
 
     Raises:
-        InputError: if there is no such file, or it is not a regular one.
+        MissingPlaceError: if there is no such file.
+        InputError: if it cannot be reached, or is not a regular one.
         MissingExtraError: if the driver of a URL's scheme is not installed.
     """
     text = os.fspath(source)
@@ -116,7 +122,8 @@ def find_place(source: str | os.PathLike[str], name: str | None = None) -> Place
         found = os.stat(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot open {text!r}: {reason}; check the path") from None
+        absent = getattr(error, "errno", None) in (errno.ENOENT, errno.ENOTDIR)
+        raise (MissingPlaceError if absent else InputError)(f"cannot open {text!r}: {reason}; check the path") from None
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"expected a regular file, got something else at {text!r}; give a file or a folder")
     return Place(uri_of(path), name or key_of(os.path.basename(path)), *_local_version(found))
@@ -135,7 +142,7 @@ def _remote_place(url: str, name: str | None) -> Place:
         if cause is not None and not hasattr(cause, "status") and not isinstance(cause, FileNotFoundError):
             reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
             raise InputError(f"cannot open {url!r}: {reason}; check the URL and the network") from None
-        raise InputError(f"cannot open {url!r}: no such file at the other end; check the URL") from None
+        raise MissingPlaceError(f"cannot open {url!r}: no such file at the other end; check the URL") from None
     except Exception as error:  # drivers of object stores share no base class for their errors
         raise InputError(f"cannot open {url!r}: {type(error).__name__}; check the URL and the network") from None
     tags = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")

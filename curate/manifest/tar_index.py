@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from curate.manifest.contract import MAX_PATH_BYTES, ReadError
 from curate.manifest.names import key_of
-from curate.manifest.places import Place, find_place
+from curate.manifest.places import MissingPlaceError, Place, find_place
 from scoring.errors import InputError
 
 _MAX_HEADER = 1 << 20  # an extended header that is larger is an attack
@@ -141,8 +141,10 @@ def read_member(shard: str, name: str, max_bytes: int) -> bytes:
     try:
         place = find_place(shard)
         found = _index(place).get(name)
+    except MissingPlaceError as error:
+        raise ReadError("missing", str(error)) from None
     except InputError as error:
-        raise ReadError("missing" if "No such file" in str(error) else "io_error", str(error)) from None
+        raise ReadError("io_error", str(error)) from None
     if found is None:
         raise ReadError("missing", f"no member {name!r} in {posixpath.basename(shard)}")
     return read_range(place, *found, max_bytes)

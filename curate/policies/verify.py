@@ -14,6 +14,7 @@ from curate.policies.filter.rules import decide, needs_of, rule_from_json
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.receipts import read_receipt
 from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.keys import named
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -255,7 +256,7 @@ def _name_rows(
     was: np.ndarray,
     result: Verification,
 ) -> None:
-    names = _keys_at(source, changed[:N_NAMED])
+    names = _first_keys(source, changed)
     for row in changed.tolist():
         now = OUTCOMES[again.outcome[row]]
         then = "not there" if not found[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
@@ -264,22 +265,15 @@ def _name_rows(
 
 def _name_extra(table: Table, extra: np.ndarray, what: str, result: Verification) -> None:
     rows = np.flatnonzero(extra)
-    names = _keys_at(table, rows[:N_NAMED])
+    names = _first_keys(table, rows)
     for row in rows.tolist():
         result.differ(f"{names.get(row, '')}: {what}")
 
 
-def _keys_at(table: Table, rows: np.ndarray) -> dict[int, str]:
-    """The keys of a few rows, by row number."""
-    names: dict[int, str] = {}
-    start = 0
-    if not len(rows):
-        return names
-    for batch in table.batches([KEY]):
-        for row in rows[(rows >= start) & (rows < start + batch.num_rows)].tolist():
-            names[row] = key_bytes(batch.column(KEY).slice(row - start, 1))[0].decode("utf-8", "replace")
-        start += batch.num_rows
-    return names
+def _first_keys(table: Table, rows: np.ndarray) -> dict[int, str]:
+    """The keys of the first few of some rows, by row number."""
+    first = rows[:N_NAMED]
+    return dict(zip(first.tolist(), named(table, first), strict=True))
 
 
 def _compare_subset_keys(source: Table, again: _Again, subset: Table, result: Verification) -> None:
@@ -288,7 +282,7 @@ def _compare_subset_keys(source: Table, again: _Again, subset: Table, result: Ve
     present = np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
     kept = np.flatnonzero(again.outcome == KEEP)
     missing = kept[~_find(again.hashes[kept], present)[0]]
-    names = _keys_at(source, missing[:N_NAMED])
+    names = _first_keys(source, missing)
     for row in missing.tolist():
         result.differ(f"{names.get(row, '')}: kept, but not in the subset")
     _name_extra(subset, ~_find(present, again.hashes[kept])[0], "in the subset, but not kept", result)

@@ -132,8 +132,8 @@ def _most_doubtful(groups: Table, limit: int) -> dict[int, dict[str, Any]]:
         parts.append((_integers(batch.column(0)), _numbers(batch.column(1))))
     number, margin = (np.concatenate(column) for column in zip(*parts, strict=True))
     chosen = np.lexsort((number, margin))[:limit]  # NaN last
-    found = _taken(groups, OF_A_GROUP, chosen)
-    return {int(number[row]): found[row] for row in chosen.tolist()}
+    facts = groups.take(chosen, OF_A_GROUP).to_pylist()
+    return dict(zip(number[chosen].tolist(), facts, strict=True))
 
 
 def _rows_of(decisions: Table, facts: Mapping[int, dict[str, Any]]) -> dict[int, NDArray[np.int64]]:
@@ -178,18 +178,6 @@ def _is_own(rows: pa.RecordBatch) -> NDArray[np.bool_]:
     return np.asarray(pc.fill_null(pc.and_(own, keep), False).to_numpy(zero_copy_only=False), bool)
 
 
-def _taken(table: Table, columns: Sequence[str], rows: Sequence[int] | NDArray[np.int64]) -> dict[int, dict[str, Any]]:
-    """Rows of a table, by their number."""
-    wanted = np.sort(np.asarray(rows, np.int64))
-    found: dict[int, dict[str, Any]] = {}
-    first = 0
-    for batch in table.batches(columns):
-        inside = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, first + batch.num_rows)]
-        found.update(zip(inside.tolist(), batch.take(pa.array(inside - first)).to_pylist(), strict=True))
-        first += batch.num_rows
-    return found
-
-
 def _members(decisions: Table, rows: Sequence[int]) -> dict[int, Member]:
     return {
         row: Member(
@@ -201,7 +189,7 @@ def _members(decisions: Table, rows: Sequence[int]) -> dict[int, Member]:
             threshold=values["threshold"],
             reason=str(values["reason"] or ""),
         )
-        for row, values in _taken(decisions, OF_A_ROW, rows).items()
+        for row, values in zip(rows, decisions.take(rows, OF_A_ROW).to_pylist(), strict=True)
     }
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
 from curate.tables.signals import default_column
 from curate.tables.table import Table
-from scoring.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,8 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
         InputError: if there is no such column of numbers.
     """
     name = column or default_column(table)
-    table.require([name])
-    kind = table.schema.field(name).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise InputError(f"expected numbers in column {name!r} of {table.path}, got {kind}; choose another --column")
-    parts = [np.zeros(0)]
-    for batch in table.batches([name]):
-        parts.append(batch.column(0).cast("float64").to_numpy(zero_copy_only=False))
-    values = np.concatenate(parts)
+    needs = Needs(numbers=(name,), keys=False, advice="choose another --column")
+    values = read_rows(table, needs).numbers[name]
     rows = np.flatnonzero(~np.isnan(values))
     order = rows[np.argsort(values[rows], kind="stable")]
     descending = rows[np.argsort(-values[rows], kind="stable")]

@@ -1,19 +1,17 @@
 """Rows of a table -> the pictures of a contact sheet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from PIL import Image
 
-from curate.columns import KEY, URI
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest import ReadError, SourceOptions
 from curate.report.captions import plain_line
 from curate.report.sheet import TILE, Tile
+from curate.tables.images import Images
+from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.images import DecodeError, decode_rgb
@@ -38,46 +36,9 @@ def tiles(
         InputError: if there is no path and no source for a row, or the source lacks its key.
     """
     wanted = np.unique(np.asarray(rows, np.int64))
-    names = [name for name in (KEY, URI, column) if name in table.schema.names]
-    found: dict[int, dict[str, object]] = {}
-    start = 0
-    for batch in table.batches(names):
-        inside = wanted[(wanted >= start) & (wanted < start + batch.num_rows)]
-        for row, values in zip(inside.tolist(), batch.take(inside - start).to_pylist(), strict=True):
-            found[row] = values
-        start += batch.num_rows
-    keys = [str(values[KEY]) for values in found.values()]
-    read = _from_source(source, options or SourceOptions(), keys) if source else _from_uri(table)
-    return {row: _tile(read, values, column) for row, values in found.items()}
-
-
-def rows_by_key(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the named columns of the rows with these keys.
-
-    Args:
-        table: with `key`.
-        keys: repeats are looked up once.
-        names: columns wanted; those that the table has not are left out.
-
-    Returns:
-        Key -> column -> value.
-
-    Raises:
-        InputError: if a key is not in the table.
-    """
-    wanted = pa.array(sorted(set(keys)), pa.string())
-    columns = [KEY, *(name for name in names if name in table.schema.names and name != KEY)]
-    found: dict[str, dict[str, Any]] = {}
-    for batch in table.batches(columns):
-        inside = pc.is_in(batch.column(0).cast(pa.string()), value_set=wanted)
-        found.update({str(values[KEY]): values for values in batch.filter(inside).to_pylist()})
-    absent = [key for key in wanted.to_pylist() if key not in found]
-    if absent:
-        raise InputError(
-            f"{table.path} has no row with the key {plain_line(absent[0])!r} ({len(absent):,} of {len(wanted):,} are "
-            "missing); give the table that was deduplicated"
-        )
-    return found
+    images = Images.of(table, wanted, source=source, options=options)
+    values = table.take(wanted, [column]).column(0).to_pylist()
+    return {row: _tile(images, row, value) for row, value in zip(wanted.tolist(), values, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -114,23 +75,25 @@ class Pictures:
         label: str | None = None,
     ) -> None:
         table.require([label] if label else [])
-        self.label = label
         self.side = side
-        self._rows = rows_by_key(table, keys, [URI, label] if label else [URI])
-        if source:
-            self._read = _from_source(source, options or SourceOptions(), list(self._rows))
-        else:
-            self._read = _from_uri(table)
+        self._row = rows_with_keys(table, keys)
+        absent = sorted(set(keys) - set(self._row))
+        if absent:
+            raise InputError(
+                f"{table.path} has no row with the key {plain_line(absent[0])!r} ({len(absent):,} of "
+                f"{len(set(keys)):,} are missing); give the table that was deduplicated"
+            )
+        rows = list(self._row.values())
+        self._images = Images.of(table, rows, source=source, options=options)
+        labels = table.take(rows, [label]).column(0).to_pylist() if label else [None] * len(rows)
+        self._label = dict(zip(rows, labels, strict=True))
 
     def __call__(self, key: str) -> Shown:
-        """Return the picture and the label of a row.
-
-        Raises:
-            InputError: if there is no path and no source for the row, or the source lacks its key.
-        """
-        label = self._rows[key][self.label] if self.label else None
+        """Return the picture and the label of a row; no pixels where the image cannot be read."""
+        row = self._row[key]
+        label = self._label[row]
         try:
-            pixels = decode_rgb(self._read(self._rows[key]), short_side=self.side)
+            pixels = decode_rgb(self._images.data(row), short_side=self.side)
         except (ReadError, DecodeError):
             return Shown(None, _word(label))
         small = Image.fromarray(pixels)
@@ -142,45 +105,10 @@ def _word(label: object) -> str:
     return "" if label is None else str(label)
 
 
-def _from_uri(table: Table) -> Callable[[dict[str, object]], bytes]:
-    def read(values: dict[str, object]) -> bytes:
-        uri = values.get(URI)
-        if uri is None:
-            raise InputError(
-                f"{table.path} holds no path to the image {values[KEY]!r}; name what was scored with --source"
-            )
-        return read_uri(str(uri))
-
-    return read
-
-
-def _from_source(source: str, options: SourceOptions, keys: list[str]) -> Callable[[dict[str, object]], bytes]:
-    manifest = open_manifest(source, options)
-    place: dict[str, int] = {}
-    step = 65536
-    for start in range(0, manifest.n_rows, step):
-        column = manifest.rows(start, min(start + step, manifest.n_rows)).column(KEY)
-        for at in np.flatnonzero(
-            pc.is_in(column, value_set=pa.array(keys, pa.string())).to_numpy(zero_copy_only=False)
-        ):
-            place[column[int(at)].as_py()] = start + int(at)
-
-    def read(values: dict[str, object]) -> bytes:
-        key = str(values[KEY])
-        if key not in place:
-            raise InputError(
-                f"{source} has no image with the key {key!r}; expected what was scored, with the same --key"
-            )
-        return next(manifest.readers(place[key], place[key] + 1))()
-
-    return read
-
-
-def _tile(read: Callable[[dict[str, object]], bytes], values: dict[str, object], column: str) -> Tile:
-    value = values[column]
+def _tile(images: Images, row: int, value: object) -> Tile:
     caption = f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
     try:
-        pixels = decode_rgb(read(values), short_side=TILE)
+        pixels = decode_rgb(images.data(row), short_side=TILE)
     except (ReadError, DecodeError):
         pixels = None
-    return Tile(pixels, caption, str(values[KEY]))
+    return Tile(pixels, caption, images.key[row])

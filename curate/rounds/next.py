@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import KEY, URI
 from curate.counted import counted
-from curate.export import FORMATS, Going, ImageReader, uri_reader, write_batch
+from curate.export import FORMATS, Going, ImageReader, write_batch
 from curate.policies.receipts import ROUND_KIND, environment
 from curate.probes.accuracy import accuracy, entropy_share
 from curate.probes.linear import Probe
@@ -28,6 +27,7 @@ from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import Progress, Stand, class_counts, progress_of, sample_table, stand
 from curate.rounds.worth.coverage import coverage, sample_of
 from curate.rounds.worth.stopping import compared
+from curate.tables.images import images_by_key
 from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.atomic import AtomicFile
@@ -229,7 +229,7 @@ def _export(
     settings = folder.settings
     kind = FORMATS[settings.format]
     shown = batch.select([name for name in batch.column_names if name not in HIDDEN and not name.startswith("part_")])
-    reader = images(batch) if images else uri_reader(batch.select([KEY, URI]))
+    reader = (images or images_by_key)(batch)
     going = Going(images=reader, link=settings.link, classes=settings.classes or ())
     name = EXPORT + kind.suffix
     written = write_batch(shown, place / name, settings.format, going)

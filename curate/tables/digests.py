@@ -38,9 +38,15 @@ def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -
     return values
 
 
-def tie_breaks(keys: Sequence[bytes]) -> np.ndarray:
-    """Return a 64-bit BLAKE2b hash of each key, shape (N,) uint64: who wins when scores are equal."""
-    digests = b"".join([hashlib.blake2b(key, digest_size=8).digest() for key in keys])
+def tie_breaks(keys: Sequence[bytes], *, seed: int | None = None) -> np.ndarray:
+    """Return a 64-bit BLAKE2b hash of each key, shape (N,) uint64: who wins when scores are equal, or is drawn.
+
+    Args:
+        keys: as bytes.
+        seed: of 64 bits, for a draw; another seed gives other hashes.
+    """
+    salt = b"" if seed is None else seed.to_bytes(8, "little", signed=True)
+    digests = b"".join([hashlib.blake2b(key, digest_size=8, salt=salt).digest() for key in keys])
     return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 

@@ -1,8 +1,9 @@
-"""Rows of a table drawn by a hash of their keys, and the bytes of their images."""
+"""The one reader of the images behind rows of a table: from their uris, or from what was scored."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -12,20 +13,30 @@ from numpy.typing import NDArray
 from curate.columns import KEY, STATUS, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
 from curate.tables.arrays import is_ok
-from curate.tables.digests import key_bytes, plain
+from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
 CHANGED = "changed"  # the bytes are not those that were scored
-_STEP = 65_536
+SHA256 = "sha256"
+STEP = 65_536  # rows of a source looked at together
+WIDEST_GAP = 512  # rows of a source that are passed over rather than opening it anew
 
 
 @dataclass(frozen=True)
-class Original:
-    """A row that was drawn, and its image.
+class ImageSource:
+    """Where the images of a table are, if not at its own uris."""
+
+    source: str | None = None
+    options: SourceOptions | None = None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The image of a row.
 
     Attributes:
-        row: number in the table.
+        row: its number.
         key: as text.
         data: encoded bytes; None where they cannot be had.
         problem: why not, as ``status: sentence``; empty where ``data`` is there.
@@ -52,13 +63,11 @@ def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
     """
     table.require([KEY])
     names = [KEY, *([STATUS] if STATUS in table.schema.names else [])]
-    salt = seed.to_bytes(8, "little", signed=True)
     best, rows = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     start = 0
     for batch in table.batches(names):
         ok = is_ok(plain(batch.column(STATUS))) if STATUS in names else np.ones(batch.num_rows, bool)
-        digests = [hashlib.blake2b(key, digest_size=8, salt=salt).digest() for key in key_bytes(batch.column(KEY))]
-        hashes = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
+        hashes = tie_breaks(key_bytes(batch.column(KEY)), seed=seed)
         best = np.concatenate([best, hashes[ok]])
         rows = np.concatenate([rows, start + np.flatnonzero(ok)])
         least = np.argsort(best, kind="stable")[:n]
@@ -79,86 +88,159 @@ def require_images(table: Table, source: str | None) -> None:
         raise InputError(f"{table.path} holds no path to any image; name what was scored with --source")
 
 
-class Originals:
-    """Reads the images behind rows of a table: from their uris, or from what was scored.
+class Images:
+    """Reads the images of some rows: from their uris, or by their keys from what was scored.
 
     Args:
-        table: with ``key``, and with ``uri`` unless a source is given.
-        rows: every row that will be asked for; their keys, uris and digests are read once.
-        source: what was scored; rows are found by key.
+        rows: their ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
+        name: of what they are rows of, for messages.
+        numbers: of the rows, by which they are asked for; 0, 1, ... by default.
+        source: what was scored: a folder, list, table or tar file.
         options: how to read the source, as when it was scored.
+        partial: some rows may have no image, which reading them says; else that is an error now.
 
     Raises:
-        InputError: if a row has neither a path nor a source, or the source lacks its key.
+        InputError: if the source cannot be opened or has none of the keys, or a row has neither a path nor a source.
     """
 
     def __init__(
         self,
+        rows: pa.Table,
+        name: object,
+        *,
+        numbers: Sequence[int] | None = None,
+        source: str | None = None,
+        options: SourceOptions | None = None,
+        partial: bool = False,
+    ) -> None:
+        numbers = range(rows.num_rows) if numbers is None else numbers
+        keys = _keys(rows, numbers)
+        self.key = dict(zip(numbers, keys, strict=True))
+        self._uri, self._scored = (_values(rows, column, numbers) for column in (URI, SHA256))
+        self._manifest: Manifest | None = None
+        self._place: dict[str, int] = {}
+        self._source = source
+        if source is not None:
+            self._manifest = open_manifest(source, options or SourceOptions())
+            self._place = _places(self._manifest, keys)
+            _refuse_absent(source, keys, self._place, partial=partial)
+        elif not partial and len(self._uri) < len(self.key):
+            raise InputError(
+                f"{name} holds no path to {len(self.key) - len(self._uri):,} of {len(self.key):,} images; "
+                "name what was scored with --source"
+            )
+
+    @classmethod
+    def of(
+        cls,
         table: Table,
         rows: Sequence[int] | NDArray[np.int64],
         *,
         source: str | None = None,
         options: SourceOptions | None = None,
-    ) -> None:
-        names = [name for name in (KEY, URI, "sha256") if name in table.schema.names]
-        self._values = _values(table, np.unique(np.asarray(rows, np.int64)), names)
-        self._manifest: Manifest | None = None
-        self._place: dict[str, int] = {}
-        if source is not None:
-            self._manifest = open_manifest(source, options or SourceOptions())
-            self._find_places(source)
-            return
-        absent = sum(values.get(URI) is None for values in self._values.values())
-        if absent:
-            raise InputError(
-                f"{table.path} holds no path to {absent:,} of {len(self._values):,} images; "
-                "name what was scored with --source"
-            )
+    ) -> "Images":
+        """Return the images of some rows of a table, by their numbers; see ``Images``."""
+        table.require([KEY] if source is not None else [])
+        numbers = np.unique(np.asarray(rows, np.int64))
+        found = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
+        return cls(found, table.path, numbers=numbers.tolist(), source=source, options=options)
 
-    def _find_places(self, source: str) -> None:
+    def data(self, row: int) -> bytes:
+        """Return the encoded image of a row, whether or not it is the one that was scored.
+
+        Raises:
+            ReadError: if it cannot be had.
+        """
         if self._manifest is None:
-            raise ValueError("places are found in a source")
-        wanted = pa.array([str(values[KEY]) for values in self._values.values()], pa.string())
-        for start in range(0, self._manifest.n_rows, _STEP):
-            keys = self._manifest.rows(start, min(start + _STEP, self._manifest.n_rows)).column(KEY)
-            inside = pc.is_in(keys, value_set=wanted).to_numpy(zero_copy_only=False)
-            self._place.update({keys[int(at)].as_py(): start + int(at) for at in np.flatnonzero(inside)})
-        absent = [key for key in wanted.to_pylist() if key not in self._place]
-        if absent:
-            raise InputError(
-                f"--source: {source} has no image with the key {absent[0]!r} ({len(absent):,} of {len(wanted):,} "
-                "are missing); give what was scored, with the same --key"
-            )
-
-    def read(self, rows: Sequence[int]) -> Iterator[Original]:
-        """Yield each row's image, in the order of the source; one that changed since it was scored is a problem."""
-        for row in sorted(rows, key=lambda row: self._place.get(str(self._values[row][KEY]), row)):
-            values = self._values[row]
-            key = str(values[KEY])
-            try:
-                data = self._bytes(key, values)
-            except ReadError as error:
-                yield Original(row, key, None, f"{error.status}: {error}")
-                continue
-            scored = values.get("sha256")
-            if scored is not None and hashlib.sha256(data).hexdigest() != scored:
-                yield Original(row, key, None, f"{CHANGED}: the image is not the one that was scored")
-            else:
-                yield Original(row, key, data)
-
-    def _bytes(self, key: str, values: dict[str, object]) -> bytes:
-        if self._manifest is None:
-            return read_uri(str(values[URI]))
-        place = self._place[key]
+            if row not in self._uri:
+                raise ReadError("missing", "the table names no file for it")
+            return read_uri(self._uri[row])
+        place = self._place.get(self.key[row])
+        if place is None:
+            raise ReadError("missing", f"{self._source} has no image of that key")
         return next(self._manifest.readers(place, place + 1))()
 
+    def read(self, rows: Sequence[int]) -> Iterator[Encoded]:
+        """Yield each row's image, in the order of the source; one that changed since it was scored is a problem."""
+        for row, read in self._readers(rows):
+            try:
+                data = read()
+            except ReadError as error:
+                yield Encoded(row, self.key[row], None, f"{error.status}: {error}")
+                continue
+            scored = self._scored.get(row)
+            if scored is not None and hashlib.sha256(data).hexdigest() != scored:
+                yield Encoded(row, self.key[row], None, f"{CHANGED}: the image is not the one that was scored")
+            else:
+                yield Encoded(row, self.key[row], data)
 
-def _values(table: Table, rows: NDArray[np.int64], names: Sequence[str]) -> dict[int, dict[str, object]]:
-    found: dict[int, dict[str, object]] = {}
-    start = at = 0
-    for batch in table.batches(names):
-        stop = int(np.searchsorted(rows, start + batch.num_rows))
-        inside = rows[at:stop]
-        found.update(zip(inside.tolist(), batch.take(pa.array(inside - start)).to_pylist(), strict=True))
-        start, at = start + batch.num_rows, stop
-    return found
+    def _readers(self, rows: Sequence[int]) -> Iterator[tuple[int, Callable[[], bytes]]]:
+        if self._manifest is None:
+            for row in sorted(rows):
+                yield row, lambda row=row: self.data(row)  # type: ignore[misc]
+            return
+        ordered = sorted(rows, key=lambda row: self._place[self.key[row]])
+        places = np.array([self._place[self.key[row]] for row in ordered], np.int64)
+        cuts = [0, *(np.flatnonzero(np.diff(places) > WIDEST_GAP) + 1).tolist(), len(places)]
+        for first, last in pairwise(cuts):
+            if first == last:
+                return
+            readers = self._manifest.readers(int(places[first]), int(places[last - 1]) + 1)
+            passed = int(places[first])
+            for row, place in zip(ordered[first:last], places[first:last].tolist(), strict=True):
+                for _ in range(place - passed):
+                    next(readers)
+                yield row, next(readers)
+                passed = place + 1
+
+
+def images_by_key(
+    rows: pa.Table, *, source: str | None = None, options: SourceOptions | None = None
+) -> Callable[[str], bytes]:
+    """Return a function from the key of a row to its encoded image, which raises ``ReadError`` where there is none.
+
+    Args:
+        rows: with ``key`` and, unless a source is given, ``uri``.
+        source: what was scored.
+        options: how to read the source.
+
+    Raises:
+        InputError: if the source cannot be opened, or has none of the keys.
+    """
+    images = Images(rows, "the batch", source=source, options=options, partial=True)
+    row = {key: number for number, key in images.key.items()}
+    return lambda key: images.data(row[key])
+
+
+def _keys(rows: pa.Table, numbers: Sequence[int]) -> list[str]:
+    """The keys as text; numbers where there are none."""
+    if KEY not in rows.column_names:
+        return [str(number) for number in numbers]
+    keys: list[str] = plain(rows.column(KEY).combine_chunks()).cast(pa.string()).to_pylist()
+    return keys
+
+
+def _values(rows: pa.Table, column: str, numbers: Sequence[int]) -> dict[int, str]:
+    """The values of a column by row, where there is one."""
+    values = rows.column(column).to_pylist() if column in rows.column_names else []
+    return {row: value for row, value in zip(numbers, values, strict=False) if value is not None}
+
+
+def _places(manifest: Manifest, keys: Sequence[str]) -> dict[str, int]:
+    """The row of each key in a source; keys that it lacks are left out."""
+    wanted = pa.array(keys, pa.string())
+    place: dict[str, int] = {}
+    for start in range(0, manifest.n_rows, STEP):
+        own = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY)
+        inside = pc.is_in(own, value_set=wanted).to_numpy(zero_copy_only=False)
+        place.update({own[row].as_py(): start + row for row in np.flatnonzero(inside).tolist()})
+    return place
+
+
+def _refuse_absent(source: str, keys: Sequence[str], place: dict[str, int], *, partial: bool) -> None:
+    absent = [key for key in keys if key not in place]
+    if absent and (not partial or len(absent) == len(keys)):
+        raise InputError(
+            f"--source: {source} has no image with the key {absent[0]!r} ({len(absent):,} of {len(keys):,} "
+            "are missing); give what was scored, with the same --key"
+        )

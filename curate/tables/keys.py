@@ -1,10 +1,14 @@
-"""Keys of a table: their hashes, and that each is there once."""
+"""Keys of a table: their hashes, the keys of some rows and the rows of some keys, and that each is there once."""
+
+from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.tables.digests import key_bytes, tie_breaks
+from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -42,3 +46,30 @@ def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
         raise InputError(
             f"expected unique keys in {table.path}, got some more than once, such as {names}; make them differ"
         )
+
+
+def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Return the key of a row of the table for each entry, as text; None where the entry is negative."""
+    there = rows >= 0
+    keys = np.full(len(rows), None, object)
+    keys[there] = plain(table.take(rows[there], [KEY]).column(KEY).combine_chunks()).cast(pa.string()).to_pylist()
+    return keys
+
+
+def named(table: Table, rows: NDArray[np.int64]) -> list[str]:
+    """Return the keys of some rows as text for people, whatever bytes they are."""
+    keys = key_bytes(table.take(rows, [KEY]).column(KEY).combine_chunks(), table.path)
+    return [key.decode("utf-8", "replace") for key in keys]
+
+
+def rows_with_keys(table: Table, keys: Sequence[str]) -> dict[str, int]:
+    """Return the row of each key; keys that the table has not are left out."""
+    wanted = pa.array(sorted(set(keys)), pa.string())
+    found: dict[str, int] = {}
+    start = 0
+    for batch in table.batches([KEY]):
+        own = plain(batch.column(0)).cast(pa.string())
+        inside = np.flatnonzero(pc.is_in(own, value_set=wanted).to_numpy(zero_copy_only=False))
+        found.update(zip(own.take(pa.array(inside)).to_pylist(), (start + inside).tolist(), strict=True))
+        start += batch.num_rows
+    return found

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
-from curate.export.csv_file import unguarded
-from curate.export.text import read_text
+from curate.manifest.text import read_text, unguarded
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl
 from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
 from curate.tables.rows import Rows

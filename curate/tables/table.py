@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from curate import columns
 from scoring.errors import InputError
@@ -89,6 +90,33 @@ class Table:
         self.require(wanted)
         schema = pa.schema([self.schema.field(name) for name in wanted])
         return pa.Table.from_batches(self.batches(wanted), schema)
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+        """Return the named columns of some rows, in the order given.
+
+        Args:
+            rows: row numbers, from 0; a row may come twice.
+            columns: which, in this order.
+
+        Raises:
+            IndexError: for a row that is not there.
+            InputError: as ``batches``.
+        """
+        asked = np.asarray(rows, np.int64)
+        wanted = np.unique(asked)
+        if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n_rows:
+            raise IndexError(f"rows of {self.path} are numbered 0 to {self.n_rows - 1}, got {wanted[0]}, {wanted[-1]}")
+        parts: list[pa.RecordBatch] = []
+        start = n_found = 0
+        for batch in self.batches(columns) if len(wanted) else ():
+            last = int(np.searchsorted(wanted, start + batch.num_rows))
+            if last > n_found:
+                parts.append(batch.take(pa.array(wanted[n_found:last] - start)))
+            start, n_found = start + batch.num_rows, last
+            if n_found == len(wanted):
+                break
+        found = pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
+        return found.take(pa.array(np.searchsorted(wanted, asked)))
 
 
 def open_table(path: str | Path, *, require: Sequence[str] = ()) -> Table:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from curate.export import FORMATS
-from curate.export.text import MOST_BYTES, MOST_VALUES
+from curate.manifest.text import MOST_BYTES, MOST_VALUES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "interchange.md").read_text("utf-8")
 

@@ -13,7 +13,7 @@ from curate.policies.dedup.decide import Found, decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
-from curate.policies.dedup.grouping.members import Members, group_rows, keys_at
+from curate.policies.dedup.grouping.members import Members, group_rows
 from curate.policies.dedup.quality.examine import ANSWERS, PAGE, audit_pairs, pages, planted_recall, refuse_answers
 from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, Request, refuse_graph, resolved
@@ -23,6 +23,7 @@ from curate.policies.outcomes import DROP
 from curate.policies.outputs import Outputs, outputs_for, write_outputs
 from curate.policies.receipts import state_of
 from curate.tables.images import require_images
+from curate.tables.keys import keys_at
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 

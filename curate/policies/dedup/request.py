@@ -6,10 +6,10 @@ from typing import Any
 
 from curate.columns import is_less_certain
 from curate.manifest import SourceOptions
-from curate.policies.dedup.finders.pixels import Images
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
+from curate.tables.images import ImageSource
 from curate.tables.needs import Needs, is_plain
 from curate.tables.signals import kappa_of
 from curate.tables.table import Table
@@ -89,10 +89,10 @@ class Request:
         """Return the views of a picture that are compared."""
         return views(mirrored=self.mirrored, rotated=self.rotated)
 
-    def images(self) -> tuple[Images, Images]:
+    def images(self) -> tuple[ImageSource, ImageSource]:
         """Return where the images of the table and of the other table are."""
         how = SourceOptions(**self.source_options)  # type: ignore[arg-type]
-        return Images(self.source, how), Images(self.against_source, how)
+        return ImageSource(self.source, how), ImageSource(self.against_source, how)
 
     def needs(self, criteria: Sequence[Criterion]) -> Needs:
         """Return what has to be read of the table."""

@@ -60,17 +60,7 @@ class TableRows:
 
     def take(self, rows: Places, names: Iterable[str]) -> pa.Table:
         """Return columns of some rows, in the order given; those that the table has not are left out."""
-        place = self.rows.place[rows]
-        wanted = np.unique(place)
-        columns = [name for name in names if name in self.table.schema.names]
-        parts, start = [], 0
-        for batch in self.table.batches(columns):
-            low, high = np.searchsorted(wanted, [start, start + batch.num_rows])
-            if high > low:
-                parts.append(batch.take(pa.array(wanted[low:high] - start)))
-            start += batch.num_rows
-        found = pa.Table.from_batches(parts, pa.schema([self.table.schema.field(name) for name in columns]))
-        return found.take(pa.array(np.searchsorted(wanted, place)))
+        return self.table.take(self.rows.place[rows], [name for name in names if name in self.table.schema.names])
 
     def keys(self, rows: Places) -> list[str]:
         """Return the keys of some rows, as text."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.export import Going, read_labels, write_batch
-from curate.export.csv_file import guarded, unguarded
+from curate.manifest.text import guarded, unguarded
 from scoring.errors import InputError
 
 

@@ -11,9 +11,10 @@ from exporting import KEYS, batch, counts, pairs, picture
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export import Going, read_labels, uri_reader, write_batch
+from curate.export import Going, read_labels, write_batch
 from curate.export.names import KeyNames, file_name
 from curate.manifest.contract import ReadError
+from curate.tables.images import images_by_key
 from scoring.errors import InputError
 
 SAFE = set(string.ascii_letters + string.digits + "._-%~")
@@ -168,12 +169,12 @@ def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
     with tarfile.open(tmp_path / "s.tar", "w") as shard:
         shard.add(member, "x.png")
     table = batch(tmp_path / "i", ["a.png", "x.png"], uri=[str(member), f"{tmp_path / 's.tar'}::x.png"])
-    write_batch(table, tmp_path / "out", "imagefolder", Going(images=uri_reader(table)))
+    write_batch(table, tmp_path / "out", "imagefolder", Going(images=images_by_key(table)))
     for name in ("a.png", "x.png"):
         assert (tmp_path / "out" / "train" / name).read_bytes() == picture(3)
     none = batch(tmp_path / "i", ["a.png"], uri=[None])
     with pytest.raises(InputError, match=r"image of 'a.png': the table names no file"):
-        write_batch(none, tmp_path / "other", "imagefolder", Going(images=uri_reader(none)))
+        write_batch(none, tmp_path / "other", "imagefolder", Going(images=images_by_key(none)))
 
 
 def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from exporting import batch
 
 from curate.export import FORMATS, batch_of, read_labels, write_batch
-from curate.export import text as text_module
-from curate.export.text import read_json
+from curate.manifest import text as text_module
+from curate.manifest.text import read_json
 from scoring.errors import InputError
 
 JSON_FORMATS = ["label-studio", "coco", "fiftyone"]

@@ -240,6 +240,21 @@ def test_a_shard_that_changes_or_vanishes_gives_failed_rows(tmp_path):
     assert caught.value.status == "missing"
 
 
+def test_a_shard_that_is_there_and_cannot_be_read_is_not_missing_whatever_its_name_says(tmp_path):
+    shard = tmp_path / "No such file.tar"
+    shard.mkdir()
+    with pytest.raises(ReadError) as caught:
+        read_uri(f"{shard}::a.jpg")
+    assert caught.value.status == "io_error"
+
+
+def test_a_shard_below_a_file_is_missing(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ReadError) as caught:
+        read_uri(f"{tmp_path}/file/s.tar::a.jpg")
+    assert caught.value.status == "missing"
+
+
 def test_a_limit_takes_the_first_images(tmp_path):
     for shard in "ab":
         write(tmp_path / f"{shard}.tar", [(f"{shard}{n}.jpg", b"") for n in range(3)])

@@ -372,7 +372,7 @@ def test_bytes_inside_a_parquet_file_are_found_by_key(folder):
     settings = {"source": str(folder / "images.parquet"), "options": SourceOptions(key="name")}
     _, text = draw(folder, TWO_GROUPS, "page.html", **settings)
     assert [colour_of(picture) for picture in pictures_of(text)] == ["blue", "cyan", "yellow", "red", "green"]
-    with pytest.raises(InputError, match=r"t.parquet holds no path to the image 'blue'; name what was scored"):
+    with pytest.raises(InputError, match=r"t.parquet holds no path to 5 of 5 images; name what was scored"):
         draw(folder, TWO_GROUPS, "other.html")
     assert not (folder / "other.html").exists()
 
@@ -459,7 +459,7 @@ def test_more_pictures_than_anyone_could_look_at_are_refused_before_any_is_read(
     for group in range(1001):
         decisions += [kept(f"{group}", group), dropped(f"{group}b", f"{group}", group, 0.95)]
     read = []
-    monkeypatch.setattr("curate.report.tiles.read_uri", lambda uri: read.append(uri))
+    monkeypatch.setattr("curate.tables.images.read_uri", lambda uri: read.append(uri))
     with pytest.raises(InputError, match=r"at most 2000 pictures, got 2002; ask for fewer"):
         draw(folder, decisions, "page.html", limit=1001)
     assert read == []

@@ -195,6 +195,21 @@ def test_batches_have_at_most_the_rows_asked_for_and_the_columns_in_order(tmp_pa
     assert np.concatenate([b.column(0).to_numpy() for b in batches]).tolist() == list(range(100))
 
 
+@pytest.mark.parametrize("wanted", [[], [5], [99, 0, 41, 41, 40], list(range(100))[::-1]])
+def test_rows_are_taken_by_their_numbers_in_the_order_given_also_over_parts(tmp_path, wanted):
+    whole = rows(100)
+    for part in range(4):
+        written(tmp_path / f"part-{part}.parquet", whole.slice(25 * part, 25))
+    found = open_table(tmp_path).take(np.array(wanted, np.int64), ["kappa_a", "key"])
+    assert found.equals(whole.take(pa.array(wanted, pa.int64())).select(["kappa_a", "key"]))
+
+
+@pytest.mark.parametrize("wanted", [[-1], [0, 100]])
+def test_a_row_that_is_not_there_is_not_taken(tmp_path, wanted):
+    with pytest.raises(IndexError, match="numbered 0 to 99"):
+        open_table(written(tmp_path / "a.parquet", rows(100))).take(wanted, ["key"])
+
+
 def test_no_columns_still_give_the_number_of_rows(tmp_path):
     path = written(tmp_path / "a.parquet", rows(100))
     assert sum(b.num_rows for b in open_table(path).batches([], rows=30)) == 100

@@ -3,15 +3,13 @@
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.manifest import SourceOptions
-from curate.tables.images import Original, Originals
+from curate.tables.images import Encoded, Images, ImageSource
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.images import DecodeError, pixel_digest
@@ -23,15 +21,7 @@ MANY = 1_000_000  # pairs, from which fewer are asked about at a time
 AHEAD = 64  # images read ahead of the decoders
 
 
-@dataclass(frozen=True)
-class Images:
-    """Where the images of a table are, if not at its own uris."""
-
-    source: str | None = None
-    options: SourceOptions | None = None
-
-
-def add_pixels(tables: Sequence[tuple[Table, Rows, Images]]) -> list[str]:
+def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> list[str]:
     """Read the candidates of all tables together and put their digests into ``Rows.texts['pixels']``.
 
     A row is a candidate if another one, of any of the tables, has its width and height, nearly its perceptual hash, and
@@ -49,12 +39,12 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, Images]]) -> list[str]:
     everything = [rows for _, rows, _ in tables]
     chosen = np.split(candidates(everything), np.cumsum([len(rows) for rows in everything])[:-1])
     n_read, problems = 0, []
-    for (table, rows, images), mask in zip(tables, chosen, strict=True):
+    for (table, rows, where), mask in zip(tables, chosen, strict=True):
         digests = np.full(len(rows), None, object)
         wanted = np.flatnonzero(mask)
         if len(wanted):
-            originals = Originals(table, wanted, source=images.source, options=images.options)
-            for row, digest, problem in _digests(originals, wanted):
+            images = Images.of(table, wanted, source=where.source, options=where.options)
+            for row, digest, problem in _digests(images, wanted):
                 digests[row] = digest
                 if problem:
                     problems.append(problem)
@@ -66,18 +56,18 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, Images]]) -> list[str]:
     return notes
 
 
-def _digests(originals: Originals, wanted: NDArray[np.int64]) -> Iterable[tuple[int, str | None, str]]:
-    def digest(original: Original) -> tuple[int, str | None, str]:
-        if original.data is None:
-            return original.row, None, f"{original.key} ({original.problem})"
+def _digests(images: Images, wanted: NDArray[np.int64]) -> Iterable[tuple[int, str | None, str]]:
+    def digest(image: Encoded) -> tuple[int, str | None, str]:
+        if image.data is None:
+            return image.row, None, f"{image.key} ({image.problem})"
         try:
-            return original.row, pixel_digest(original.data), ""
+            return image.row, pixel_digest(image.data), ""
         except DecodeError as error:
-            return original.row, None, f"{original.key} ({error.status}: {error})"
+            return image.row, None, f"{image.key} ({error.status}: {error})"
 
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="pixels") as pool:
         for start in range(0, len(wanted), AHEAD):
-            yield from pool.map(digest, originals.read(wanted[start : start + AHEAD].tolist()))
+            yield from pool.map(digest, images.read(wanted[start : start + AHEAD].tolist()))
 
 
 def candidates(tables: Sequence[Rows]) -> NDArray[np.bool_]:

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import KEY
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.request import Request
-from curate.tables.digests import plain
+from curate.tables.keys import keys_at
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 
@@ -200,20 +199,3 @@ def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64
     again = np.argsort(group[members], kind="stable")
     size = sizes[rank]
     return Members(group, members[again], np.concatenate([[0], np.cumsum(size)]).astype(np.int64), size)
-
-
-def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Return the key of a row of the table for each entry, as text; None where the entry is negative."""
-    wanted = np.unique(rows[rows >= 0])
-    values = np.full(len(wanted), None, object)
-    start = 0
-    for batch in table.batches([KEY]):
-        low, high = np.searchsorted(wanted, [start, start + batch.num_rows])
-        if high > low:
-            part = plain(batch.column(KEY)).take(pa.array(wanted[low:high] - start))
-            values[low:high] = part.cast(pa.string()).to_pylist()
-        start += batch.num_rows
-    out = np.full(len(rows), None, object)
-    there = rows >= 0
-    out[there] = values[np.searchsorted(wanted, rows[there])]
-    return out

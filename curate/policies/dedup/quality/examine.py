@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from curate.columns import KEY, STATUS
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS, Options, build
-from curate.policies.dedup.grouping.members import keys_at
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.quality.answers import read_answers
 from curate.policies.dedup.quality.audit import Drawn, Limit, audit_text, draw_pairs, one_a_row
@@ -21,6 +20,7 @@ from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSetti
 from curate.policies.dedup.request import CHAIN, Request
 from curate.report.audit_page import PAIR_SIDE, pair_page
 from curate.report.tiles import Pictures
+from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
 from scoring.errors import InputError

@@ -14,7 +14,7 @@ from PIL import Image
 from curate.columns import KEY, URI
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import score_shard
-from curate.tables.images import Original, Originals
+from curate.tables.images import Encoded, Images
 from curate.tables.provenance import model_of
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
@@ -98,7 +98,7 @@ def _is(value: object, kind: type | tuple[type, ...]) -> bool:
 
 
 def plant(
-    originals: Originals,
+    originals: Images,
     rows: Sequence[int],
     runner: Runner,
     settings: ScoreSettings,
@@ -157,7 +157,7 @@ def plant(
     return Planted(pa.concat_tables(parts), used_rows, unread, n_shrunk)
 
 
-Job = tuple[Original, Image.Image, str]
+Job = tuple[Encoded, Image.Image, str]
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Copier:
     seed: int
     digest: Digest | None
 
-    def picture(self, original: Original) -> tuple[Original, Image.Image | str, bool]:
+    def picture(self, original: Encoded) -> tuple[Encoded, Image.Image | str, bool]:
         """Return the picture to edit, or why there is none, and whether it was made smaller."""
         if original.data is None:
             return original, original.problem, False

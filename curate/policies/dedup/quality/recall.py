@@ -14,7 +14,7 @@ from curate.columns import STATUS
 from curate.counted import counted
 from curate.manifest import SourceOptions
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Digest, Planted, plant, scorer_of
-from curate.tables.images import Originals, drawn_rows
+from curate.tables.images import Images, drawn_rows
 from curate.tables.table import Table
 from scoring.edits import EDITS
 from scoring.errors import InputError
@@ -193,7 +193,7 @@ def estimate_recall(
     rows = drawn_rows(table, _SPARE * settings.n, seed=settings.seed)
     if not len(rows):
         raise InputError(f"expected rows in {table.path} whose image was scored, got none; score the images first")
-    originals = Originals(table, rows, source=source, options=options)
+    originals = Images.of(table, rows, source=source, options=options)
     kinds = [name for name in EDITS if not settings.kinds or name in settings.kinds]
     planted = plant(
         originals,

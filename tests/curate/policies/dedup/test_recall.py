@@ -9,7 +9,7 @@ import pytest
 
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Planted, plant, scorer_of
 from curate.policies.dedup.quality.recall import Hits, RecallSettings, count_found, effective_size, estimate_recall
-from curate.tables.images import Originals, drawn_rows
+from curate.tables.images import Images, drawn_rows
 from curate.tables.table import embedding_matrix, open_table
 from scoring.edits import EDITS
 from scoring.errors import InputError
@@ -128,15 +128,15 @@ def test_images_are_read_from_their_paths_or_from_the_source(whole, folder):
     rows = drawn_rows(table, 5, seed=0).tolist()
     keys = table.read(["key"]).column(0).to_pylist()
     expected = {row: (folder / keys[row]).read_bytes() for row in rows}
-    assert {one.row: one.data for one in Originals(table, rows).read(rows)} == expected
-    assert {one.row: one.data for one in Originals(table, rows, source=str(folder)).read(rows)} == expected
+    assert {one.row: one.data for one in Images.of(table, rows).read(rows)} == expected
+    assert {one.row: one.data for one in Images.of(table, rows, source=str(folder)).read(rows)} == expected
 
 
 def test_a_source_without_the_key_is_named(whole, tmp_path, folder):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "00.png").write_bytes((folder / "00.png").read_bytes())
     with pytest.raises(InputError, match=r"--source: .*some has no image with the key '01.png' \(1 of 2"):
-        Originals(open_table(whole), [0, 1], source=str(tmp_path / "some"))
+        Images.of(open_table(whole), [0, 1], source=str(tmp_path / "some"))
 
 
 def test_a_table_without_paths_asks_for_the_source(whole, tmp_path):
@@ -144,7 +144,7 @@ def test_a_table_without_paths_asks_for_the_source(whole, tmp_path):
     at = table.column_names.index("uri")
     pq.write_table(table.set_column(at, "uri", pa.nulls(len(table), pa.string())), tmp_path / "t.parquet")
     with pytest.raises(InputError, match="holds no path to 2 of 2 images; name what was scored with --source"):
-        Originals(open_table(tmp_path / "t.parquet"), [0, 1])
+        Images.of(open_table(tmp_path / "t.parquet"), [0, 1])
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def moved(whole, folder, tmp_path):
 
 def test_images_that_cannot_be_read_are_named_and_others_take_their_place(moved, tiny_checkpoint):
     runner, settings = scorer_of(moved, model=tiny_checkpoint, device="cpu")
-    made = plant(Originals(moved, range(6)), range(6), runner, settings, n=3, kinds=["png"], seed=0)
+    made = plant(Images.of(moved, range(6)), range(6), runner, settings, n=3, kinds=["png"], seed=0)
     assert made.rows == [2, 3, 4]
     assert {key: why.split(":")[0] for key, why in made.unread.items()} == {"00.png": "missing", "01.png": "changed"}
 
@@ -174,7 +174,7 @@ def test_images_that_cannot_be_read_are_named_and_others_take_their_place(moved,
 def test_nothing_that_can_be_read_is_an_error_that_says_why(moved, tiny_checkpoint):
     runner, settings = scorer_of(moved, model=tiny_checkpoint, device="cpu")
     with pytest.raises(InputError, match=r"none of 2 that were drawn can be read \(such as '00.png': missing"):
-        plant(Originals(moved, [0, 1]), [0, 1], runner, settings, n=2, kinds=["png"], seed=0)
+        plant(Images.of(moved, [0, 1]), [0, 1], runner, settings, n=2, kinds=["png"], seed=0)
 
 
 # -- scoring
@@ -184,7 +184,7 @@ def test_a_lossless_copy_has_the_scores_of_its_original(whole, tiny_checkpoint):
     table = open_table(whole)
     runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
     rows = drawn_rows(table, 6, seed=0).tolist()
-    made = plant(Originals(table, rows), rows, runner, settings, n=6, kinds=["png", "jpeg-20"], seed=0)
+    made = plant(Images.of(table, rows), rows, runner, settings, n=6, kinds=["png", "jpeg-20"], seed=0)
     scored = table.read().take(made.rows)
     lossless = made.copies.take(list(range(0, 12, 2)))
     for name in ("phash", "signature", "width", "height"):
@@ -203,7 +203,7 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(wh
     kinds = ["crop-60", "noise"]
 
     def digests(rows, kinds, seed):
-        made = plant(Originals(table, rows), rows, runner, settings, n=9, kinds=kinds, seed=seed).copies
+        made = plant(Images.of(table, rows), rows, runner, settings, n=9, kinds=kinds, seed=seed).copies
         return dict(zip(made.column("key").to_pylist(), made.column("sha256").to_pylist(), strict=True))
 
     everything = digests(rows, kinds, 0)
@@ -219,9 +219,9 @@ def test_copies_with_the_pixels_of_their_original_are_marked_if_asked_for(whole,
     def digest(data):
         return str(decode_rgb(data).tobytes())
 
-    made = plant(Originals(table, rows), rows, runner, settings, n=2, kinds=["jpeg-20", "png"], seed=0, digest=digest)
+    made = plant(Images.of(table, rows), rows, runner, settings, n=2, kinds=["jpeg-20", "png"], seed=0, digest=digest)
     assert made.copies.column("same_pixels").to_pylist() == [False, True] * 2
-    expected = [digest(one.data) for one in Originals(table, rows).read(rows)]
+    expected = [digest(one.data) for one in Images.of(table, rows).read(rows)]
     assert made.copies.column("pixels").to_pylist()[1::2] == expected
 
 

@@ -1,7 +1,8 @@
-"""Text and JSON of strangers: bounded, decoded or refused, with one line that names the file."""
+"""Text, cells and JSON of strangers: bounded, decoded or refused, with one line that names the file."""
 
 import json
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from scoring.errors import InputError
 MOST_BYTES = 1 << 30
 MOST_VALUES = 20_000_000  # of a JSON file; each takes up to a hundred bytes once it is read
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that stand there already
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # a FIFO must not make us wait
 
 
@@ -104,3 +106,21 @@ def to_json_list(values: Iterable[Any]) -> bytes:
 def to_json(value: Any, *, indent: int | None = 1) -> bytes:
     """Return JSON in UTF-8 with a line end; NaN and infinity are a bug of the caller's."""
     return (json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode()
+
+
+def guarded(text: str) -> str:
+    """Return a text cell that no spreadsheet runs as a formula: one `'` more in front where it might.
+
+    >>> guarded("=1+1"), guarded("'=1"), guarded("-"), guarded("a=b"), guarded("'a")
+    ("'=1+1", "''=1", "'-", 'a=b', "'a")
+    """
+    return "'" + text if _FORMULA.match(text) else text
+
+
+def unguarded(text: str) -> str:
+    """Return what `guarded` was given.
+
+    >>> unguarded("'=1+1"), unguarded("''=1"), unguarded("'a")
+    ('=1+1', "'=1", "'a")
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

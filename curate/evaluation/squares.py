@@ -1,0 +1,48 @@
+"""The central squares of the images behind rows of a table, read again."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.manifest import SourceOptions
+from curate.tables.images import Images
+from curate.tables.table import Table
+from scoring.images import DecodeError, decode_rgb
+
+
+def squares(
+    table: Table, rows: Sequence[int], *, most: int, source: str | None = None, options: SourceOptions | None = None
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yield the number and the central square of each row whose image is as it was scored, in the order of the source.
+
+    Args:
+        table: with ``key``, and with ``uri`` unless a source is given.
+        rows: row numbers, ascending.
+        most: longest side of a square, pixels; larger pictures are resized to it.
+        source: what was scored; rows are found by key.
+        options: how to read the source, as when it was scored.
+
+    Yields:
+        Row number, and uint8 of shape (S, S, 3), S <= most.
+
+    Raises:
+        InputError: if a row has neither a path nor a source, or the source lacks its key.
+    """
+    for image in Images.of(table, rows, source=source, options=options).read(rows):
+        pixels = _decoded(image.data, most) if image.data is not None else None
+        if pixels is not None:
+            yield image.row, pixels
+
+
+def _decoded(data: bytes, most: int) -> NDArray[np.uint8] | None:
+    """Return the central square, or None where the picture cannot be decoded."""
+    try:
+        pixels = decode_rgb(data)
+        if min(pixels.shape[:2]) > most:
+            pixels = decode_rgb(data, short_side=most)
+    except DecodeError:
+        return None
+    side = min(pixels.shape[:2])
+    top, left = ((length - side) // 2 for length in pixels.shape[:2])
+    return np.ascontiguousarray(pixels[top : top + side, left : left + side])

@@ -1,0 +1,64 @@
+"""The images behind rows, from their uris or from what was scored."""
+
+import hashlib
+
+import pyarrow as pa
+import pytest
+
+from curate.manifest import ReadError
+from curate.tables.images import Images, images_by_key
+from curate.tables.table import open_table
+from curate.tables.writer import TableWriter
+from scoring.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """1,200 files, so that there are gaps to jump over."""
+    (tmp_path / "images").mkdir()
+    for number in range(1200):
+        (tmp_path / "images" / f"{number:04}.png").write_bytes(b"image %d" % number)
+    return tmp_path
+
+
+def scored(folder, numbers, **columns):
+    table = pa.table({"key": [f"{number:04}.png" for number in numbers], **columns})
+    with TableWriter(folder / "t.parquet", table.schema, {"kind": "scores"}) as writer:
+        writer.write(table)
+    return open_table(folder / "t.parquet")
+
+
+def test_rows_are_found_by_key_and_come_in_the_order_of_the_source_with_their_own_bytes(folder):
+    numbers = [900, 3, 1199, 5, 4, 700]
+    images = Images.of(scored(folder, numbers), range(6), source=str(folder / "images"))
+    for asked in ([0, 1, 2, 3, 4, 5], [2, 1], [], [4]):
+        read = list(images.read(asked))
+        assert [one.row for one in read] == sorted(asked, key=lambda row: numbers[row])
+        assert {one.row: one.data for one in read} == {row: b"image %d" % numbers[row] for row in asked}
+    assert images.data(5) == b"image 700"
+
+
+def test_an_image_that_is_gone_or_another_one_now_is_a_problem_of_its_row(folder):
+    digests = [hashlib.sha256(b"image %d" % number).hexdigest() for number in range(4)]
+    table = scored(folder, range(4), sha256=digests, uri=[str(folder / "images" / f"{n:04}.png") for n in range(4)])
+    (folder / "images" / "0001.png").unlink()
+    (folder / "images" / "0002.png").write_bytes(b"another")
+    read = {one.row: one for one in Images.of(table, range(4)).read(range(4))}
+    assert [read[row].data for row in range(4)] == [b"image 0", None, None, b"image 3"]
+    assert read[1].problem.startswith("missing: ")
+    assert read[2].problem.startswith("changed: ")
+    assert Images.of(table, [2]).data(2) == b"another"
+
+
+def test_rows_without_an_image_are_refused_at_once_or_told_when_they_are_read(folder):
+    source = str(folder / "images")
+    with pytest.raises(InputError, match=r"no image with the key '9999.png' \(1 of 2 are missing\)"):
+        Images.of(scored(folder, [1, 9999]), [0, 1], source=source)
+    batch = pa.table({"key": ["0001.png", "none.png"]})
+    read = images_by_key(batch, source=source)
+    assert read("0001.png") == b"image 1"
+    with pytest.raises(ReadError) as caught:
+        read("none.png")
+    assert caught.value.status == "missing"
+    with pytest.raises(InputError, match="2 of 2 are missing"):
+        images_by_key(pa.table({"key": ["x", "y"]}), source=source)
