@@ -70,7 +70,7 @@ def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_p
     pq.write_table(pa.table({"name": list(picture), "image": list(picture.values())}), tmp_path / "images.parquet")
     run("init r t.parquet --batch 6 --holdout 0 --format imagefolder")
     assert "name what was scored with --source" in run("next r", 1).stderr
-    assert "none of the 6 keys of the batch" in run("next r --source images.parquet", 1).stderr
+    assert "6 of 6 are missing" in run("next r --source images.parquet", 1).stderr
     assert not list(Path("r").glob("rounds/*"))
     run("next r --source images.parquet --key name")
     lines = Path("r/rounds/0001/export/train/metadata.jsonl").read_text().splitlines()

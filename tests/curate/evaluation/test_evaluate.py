@@ -334,7 +334,7 @@ def test_worse_images_need_their_source(whole, tmp_path, tiny_checkpoint):
         evaluate(whole, source=str(tmp_path / "other"), model=tiny_checkpoint, settings=settings)
     data = pq.read_table(whole).drop_columns(["uri"])
     pq.write_table(data, tmp_path / "s.parquet")
-    with pytest.raises(InputError, match="holds no path to .* images; name what was scored with --source"):
+    with pytest.raises(InputError, match=r"holds no path to .* images; name what was scored with --source"):
         evaluate(tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
 
 
