@@ -23,7 +23,7 @@ from scoring.images.colour import to_rgb
 from scoring.images.frames import count_gif, count_tiff
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
-from scoring.images.quiet import quiet
+from scoring.images.quiet import quiet, silence_libtiff
 from scoring.images.sniff import ends_early, webp_canvas
 
 MAX_SIDE = 65_535  # pixels; what a JPEG can hold
@@ -74,6 +74,8 @@ def open_picture(data: bytes, name: str, max_pixels: int) -> ImageFile.ImageFile
     """
     if name == "webp" and (canvas := webp_canvas(data)):
         check_size(*canvas, max_pixels)
+    if name == "tiff":
+        silence_libtiff()
     with named_failures(data, name):
         picture = _OPENERS[name](io.BytesIO(data))
     check_size(*picture.size, max_pixels)

@@ -1,17 +1,21 @@
-"""Pillow's warnings, kept off the terminal without touching other threads.
+"""What Pillow and libtiff say of broken files, kept off the terminal without touching other threads.
 
 ``warnings.catch_warnings`` swaps state of the whole process and is not safe in threads. Instead one filter is added
 that matches only in a thread that is decoding at that moment; everybody else's warnings are as before.
 Pillow also logs; a null handler keeps its records from the last-resort printer and still lets a program that set up
-logging see them.
+logging see them. libtiff prints from C: its two handlers, one pair for the whole process, are taken out.
 """
 
+import ctypes
 import logging
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, cast
+
+from PIL import Image
 
 
 class _DecodingThread(threading.local):
@@ -39,3 +43,21 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         _decoding.depth -= 1
+
+
+@cache
+def silence_libtiff() -> bool:
+    """Take out the handlers by which libtiff prints errors and warnings on stderr; return whether it could be done.
+
+    What is wrong with a file comes back from Pillow as an exception all the same. A Pillow whose libtiff shows no
+    such functions goes on printing.
+    """
+    try:
+        library = ctypes.CDLL(Image.core.__file__)  # its symbols, and those of what it is linked with
+        for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
+            install = getattr(library, name)
+            install.argtypes, install.restype = [ctypes.c_void_p], ctypes.c_void_p
+            install(None)
+    except (AttributeError, OSError):
+        return False
+    return True

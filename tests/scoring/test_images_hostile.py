@@ -310,3 +310,19 @@ def test_pillows_own_odd_files_each_give_one_outcome_in_bounded_time():
     assert counts["ok"] >= 650
     with pytest.raises(DecodeError):
         decode_rgb(rows[0]["bytes"])
+
+
+def test_broken_tiffs_print_nothing_from_c(capfd):
+    """libtiff writes to file descriptor 2 by itself, past Python's sys.stderr."""
+    generator = np.random.default_rng(0)
+    stream = io.BytesIO()
+    Image.fromarray(generator.integers(0, 255, (64, 64, 3), np.uint8)).save(stream, "TIFF", compression="tiff_lzw")
+    whole = stream.getvalue()
+    statuses = set()
+    for _ in range(30):
+        broken = bytearray(whole)
+        for at in generator.integers(8, len(whole) - 200, 20):
+            broken[at] = generator.integers(256)
+        statuses.add(decode(bytes(broken), Preprocessing(size=32, resize=32)).status)
+    assert "corrupt" in statuses
+    assert capfd.readouterr().err == ""
