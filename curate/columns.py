@@ -1,6 +1,6 @@
 """Every column that curate writes: its name, unit, direction and meaning."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 KEY = "key"
@@ -55,9 +55,15 @@ def describe(name: str) -> Column:
     return Column("the user's own")
 
 
-def describe_all(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return what each column means, as plain JSON for a file's metadata, in the order given."""
-    return {name: asdict(describe(name)) for name in names}
+def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None) -> dict[str, dict[str, str]]:
+    """Return what each column means, as plain JSON for a file's metadata, in the order given.
+
+    Args:
+        names: of the columns.
+        meanings: of those that one kind of file alone has.
+    """
+    own = meanings or {}
+    return {name: asdict(Column(own[name]) if name in own else describe(name)) for name in names}
 
 
 def is_less_certain(name: str) -> bool:

@@ -50,7 +50,7 @@ def run(
     \b
         curate filter scores.parquet --keep-top 80% -o kept.parquet
         curate filter scores.parquet --where 'width >= 200' --keep-top 500 --per label -o kept.parquet
-        curate filter scores.parquet --column unc_visimsiam --max 0.5 --dry-run
+        curate filter scores.parquet --column unc_visimsiam --max 0.001 --dry-run
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a

@@ -10,11 +10,22 @@ from scoring.atomic import require_folder
 from scoring.errors import InputError
 from scoring.lock import LOCK
 
+# Names of files of another kind, which nobody means as the name of a folder of parts.
+OTHER_FILES = {
+    *(".arrow", ".csv", ".db", ".feather", ".gz", ".html", ".jpg", ".json", ".jsonl", ".ndjson", ".npy", ".npz"),
+    *(".pkl", ".png", ".pq", ".safetensors", ".tar", ".tsv", ".txt", ".xlsx", ".zip"),
+}
+
 
 def check_out(out: Path, source: Any, *, overwrite: bool) -> None:
     """Refuse an output that cannot be made, or that would take the place of something of the user's."""
     if not out.name or out.name in (".", ".."):
         raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
+    if out.suffix.lower() in OTHER_FILES:
+        raise InputError(
+            f"scores are Parquet: expected --out NAME.parquet for one file, or a folder's name, got {out}; take "
+            f"{out.with_suffix('.parquet')}"
+        )
     require_folder(out)
     if not out.exists():
         return

@@ -16,8 +16,9 @@ from curate.engines.journal import WorkFolder
 from curate.engines.output import check_out, holds_scores, publish
 from curate.engines.run import ScoreProgress, ScoreRun
 from curate.engines.settings import ScoreSettings, refuse_difference
+from curate.engines.source import notes_on, other_input
 from curate.engines.table import ENGINES
-from curate.manifest import SourceOptions
+from curate.manifest import Manifest, SourceOptions
 from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
@@ -97,19 +98,19 @@ def score(
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
     score_spans = lookup(ENGINES, engine, kind="engine")
-    opened = open_all(source, options, model, settings)
-    _announce(opened, announce)
     check_out(out, source, overwrite=overwrite)
+    opened = open_all(source, options, model, settings)
+    _announce(opened, options, announce)
     work = WorkFolder(out.with_name(f".{out.name}.work"))
     wanted, metadata = opened.fingerprint(settings), _metadata(opened, settings)
     if out.exists() and not overwrite:
-        return _finished(out, wanted, work, announce)
+        return _finished(out, wanted, work, opened.manifest, announce)
     if opened.runner.device.type == "cpu":
         announce(f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}): no GPU is used")
     started = time.monotonic()
     with work:
         if out.exists() and not overwrite:  # another process finished it while we waited for the lock
-            return _finished(out, wanted, work, announce, locked=True)
+            return _finished(out, wanted, work, opened.manifest, announce, locked=True)
         work.sweep(out)
         parts, metadata = work.begin(wanted, metadata, overwrite=overwrite)
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
@@ -122,10 +123,10 @@ def score(
     return _result(out, opened, run, time.monotonic() - started)
 
 
-def _announce(opened: Opened, announce: Callable[[str], None]) -> None:
+def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], None]) -> None:
     announce(opened.manifest.description)
-    for name, kept in opened.manifest.renamed.items():
-        announce(f"your column {name!r} is kept as {kept!r}: curate writes a column of that name")
+    for note in notes_on(opened.manifest, options):
+        announce(note)
 
 
 def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
@@ -173,6 +174,7 @@ def _finished(
     out: Path,
     wanted: dict[str, Any],
     work: WorkFolder,
+    manifest: Manifest,
     announce: Callable[[str], None],
     *,
     locked: bool = False,
@@ -186,7 +188,7 @@ def _finished(
         raise InputError(f"{out} exists and is not a table of scores; it is left alone: choose another --out")
     table = open_table(out)
     before = table.metadata["settings"]
-    refuse_difference(str(out), before, wanted)
+    refuse_difference(str(out), before, wanted, input_differs=other_input(table, manifest))
     run = work.run()
     if locked:
         work.sweep(out)

@@ -42,17 +42,24 @@ class ScoreSettings:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 
 
-def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any], *, input_differs: str = "") -> None:
     """Raise unless two runs agree in everything that decides what is written.
+
+    Args:
+        place: of what the earlier run wrote.
+        before: its fingerprint.
+        now: that of this run.
+        input_differs: how two inputs differ, where that can be told; else their digests are shown.
 
     Raises:
         InputError: naming the first thing that differs, with both values.
     """
     for name in {**before, **now}:
         if before.get(name) != now.get(name):
+            values = f"{_short(before.get(name))} there, {_short(now.get(name))} here"
+            told = input_differs if name == "input" and input_differs else values
             raise InputError(
-                f"{place} belongs to a run with another {name}: {_short(before.get(name))} there, "
-                f"{_short(now.get(name))} here; repeat the earlier command to go on with it, "
+                f"{place} belongs to a run with another {name}: {told}; repeat the earlier command to go on with it, "
                 "choose another --out, or start anew with --overwrite"
             )
 

@@ -72,11 +72,7 @@ def named_column(table: Table, name: str, option: str, labelled: Labelled | None
         InputError: if neither has such a column, or no key of the table is in the file.
     """
     if labelled is None or (name not in labelled.names and name in table.schema.names):
-        if name not in table.schema.names:
-            raise InputError(
-                f"{option}: {table.path} has no column {name!r}{closest(name, table.schema.names)} "
-                f"(columns: {', '.join(table.schema.names)}; --labelled names another file)"
-            )
+        table.require([name])
         return table.read([name]).column(0)
     keys, values = _keyed(labelled, name, option)
     table.require([KEY])

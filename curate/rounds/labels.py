@@ -2,10 +2,20 @@
 
 from pathlib import Path
 
+from curate.columns import describe_all
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, label_table
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
+
+MEANINGS = {
+    "label": "the class that most annotators gave; null where they are tied, or skipped the image",
+    "state": "labelled, tied or skipped",
+    "n_labels": "labels that count, one an annotator",
+    "entropy": "of the shares of the classes, in nats; 0 where all agree",
+    "round": "in which it was asked",
+    "arm": "why it was asked: strategy, control (at random) or holdout",
+}
 
 
 def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:
@@ -32,7 +42,8 @@ def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = Fa
         raise InputError(
             f"no labels came back to {opened.path} yet; import some with `curate round import {opened.path}`"
         )
-    metadata = {"kind": "consensus", "rounds": len(opened.rounds), "head": opened.head}
+    columns = describe_all(table.schema.names, MEANINGS)
+    metadata = {"kind": "consensus", "rounds": len(opened.rounds), "head": opened.head, "columns": columns}
     with TableWriter(path, table.schema, metadata, overwrite=overwrite) as writer:
         writer.write(table)
     states = table["state"].to_pylist()

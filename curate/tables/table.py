@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from curate import columns
+from curate.manifest.names import is_image_name
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint
 
 METADATA_KEY = b"curate"
 PART_FILES = "part-*.parquet"
 BATCH_BYTES = 64 << 20  # a batch holds at most about this much, unless a single row is larger
+FROM_FOLDERS = "; where classes are folders, score again with --label-from-folder"
+LOOKED_AT = 1000  # files of a folder that is no table, among which an image is looked for
 READ_BUFFER = 1 << 20  # column chunks are read piece by piece: a row group may be larger than memory
 
 
@@ -62,7 +65,7 @@ class Table:
             if name not in self.schema.names:
                 raise InputError(
                     f"{self.path} has no column {name!r}{closest_hint(name, self.schema.names)} "
-                    f"(columns: {', '.join(self.schema.names)})"
+                    f"(columns: {', '.join(self.schema.names)}){FROM_FOLDERS if name == 'label' else ''}"
                 )
 
     def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
@@ -134,6 +137,10 @@ def open_table(path: str | Path, *, require: Sequence[str] = ()) -> Table:
     if path.is_dir():
         files = sorted(path.glob(PART_FILES))
         if not files:
+            if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
+                raise InputError(
+                    f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet"
+                )
             raise InputError(f"expected {PART_FILES} in the folder {path}, found none; give a table that curate wrote")
     elif path.is_file():
         files = [path]

@@ -230,9 +230,10 @@ def _has(table: Table, name: str) -> None:
     able = _able(table)
     if name not in able:
         missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
+        other = " or ".join(able)
         raise InputError(
             f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
-            f"images again, or use --finder {' or '.join(able) or 'none: there is no other'}"
+            f"images again{f', or use --finder {other}' if other else ''}"
         )
 
 

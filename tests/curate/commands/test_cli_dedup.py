@@ -236,6 +236,14 @@ def test_a_name_for_the_subset_is_asked_for(folder):
     assert "expected a name for the subset (-o kept.parquet), got none" in result.stderr
 
 
+def test_a_finder_without_its_column_where_there_is_no_other_says_to_score_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "bare.parquet", {"key": ["a", "b"], "kappa_a": [1.0, 2.0]})
+    said = run("dedup", "bare.parquet", "--finder", "hash", "--dry-run").stderr
+    assert said.rstrip().endswith("score the images again")
+    assert "none" not in said
+
+
 @pytest.mark.usefixtures("folder")
 def test_bad_usage_is_exit_2():
     assert run("dedup", "scores.parquet", "--findr", "hash").exit_code == 2

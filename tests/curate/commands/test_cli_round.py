@@ -61,6 +61,10 @@ def test_the_whole_loop_as_typed(truth, tmp_path):
     run("plot r -o curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert "labels.parquet: 60 labelled, 0 tied, 0 skipped" in run("labels r -o labels.parquet").stderr
+    said = json.loads(CliRunner().invoke(app, ["info", "labels.parquet", "--json"]).stdout)
+    about = {each["name"]: each["meaning"] for each in said["columns"]}
+    assert sorted(about) == ["arm", "entropy", "key", "label", "n_labels", "round", "state"]
+    assert not [name for name, meaning in about.items() if meaning == "the user's own"]
 
 
 def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_path, monkeypatch):

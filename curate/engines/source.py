@@ -1,0 +1,77 @@
+"""What a source is, before its images are read: a scored table, class folders, another input than before."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pyarrow as pa
+
+from curate.counted import counted
+from curate.manifest import Manifest, SourceOptions
+from curate.manifest.contract import ReadError
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+OF_SCORES = {"uri", "status", "sha256", "phash"}  # a table with columns of these names was scored
+FEWEST_IN_A_CLASS = 2  # images a sub-folder, on average, from which sub-folders may be classes
+N_NAMED = 3
+
+
+def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
+    """Yield what a user should know of a source: columns that get another name, and folders that may be classes.
+
+    Raises:
+        InputError: for a scored table that names no images.
+    """
+    if manifest.renamed.keys() >= OF_SCORES:
+        _refuse_without_images(manifest)
+        yield (
+            "this is a scored table already, which filter, dedup and select take as it is; its images are scored "
+            f"again, and {counted(len(manifest.renamed), 'column')} of before kept under another name (source_...)"
+        )
+    else:
+        for name, kept in manifest.renamed.items():
+            yield f"your column {name!r} is kept as {kept!r}: curate writes a column of that name"
+    folders = [] if options.label_from_folder else class_folders(manifest)
+    if folders:
+        named = ", ".join([*folders[:N_NAMED], *(["..."] if len(folders) > N_NAMED else [])])
+        yield f"class folders found ({len(folders):,}: {named}): --label-from-folder keeps them as the column label"
+
+
+def class_folders(manifest: Manifest) -> list[str]:
+    """Return the first sub-folders of the keys where they look like classes: every image in one, several in each."""
+    if "label" in manifest.schema.names or manifest.schema.names != ["key", "uri"]:
+        return []
+    keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
+    firsts = {key.partition("/")[0] for key in keys if "/" in key}
+    if any("/" not in key for key in keys) or len(firsts) < 2 or len(keys) < FEWEST_IN_A_CLASS * len(firsts):
+        return []
+    return sorted(firsts)
+
+
+def other_input(table: Table, manifest: Manifest) -> str:
+    """Return which option would explain that a table was scored from another input than this one, or an empty text."""
+    was, is_ = "label" in table.schema.names, "label" in manifest.schema.names
+    if was != is_:
+        with_, without = ("there", "here") if was else ("here", "there")
+        return f"with a column label {with_} and without {without}, so --label-from-folder differs"
+    if table.n_rows != manifest.n_rows:
+        return f"{counted(table.n_rows, 'image')} there and {manifest.n_rows:,} here, so --limit or the images differ"
+    missing = [name for name in manifest.schema.names if name not in table.schema.names]
+    if missing:
+        return f"with a column {missing[0]} here alone, so --key, --path-column or the source differ"
+    return ""
+
+
+def _refuse_without_images(manifest: Manifest) -> None:
+    readers = islice(manifest.readers(0, 1), 1)
+    uris: pa.ChunkedArray = manifest.rows(0, manifest.n_rows).column("uri")
+    if uris.null_count < len(uris):
+        return
+    for read in readers:
+        try:
+            read()
+        except ReadError:
+            raise InputError(
+                f"expected images, got a scored table that names none ({manifest.description}); filter, dedup and "
+                "select take it as it is, and to score again, give what was scored"
+            ) from None
