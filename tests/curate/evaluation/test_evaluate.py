@@ -213,7 +213,11 @@ MISTAKES = {
     "no votes at all": (["--votes", "votes"], {"votes": [[0, 0]] * 120}, "every list is null or all zero"),
     "negative votes": (["--votes", "votes"], {"votes": [[1, -1]] * 120}, "got a negative or infinite count"),
     "empty votes": (["--votes", "votes"], {"votes": pa.array([[]] * 120, pa.list_(pa.int64()))}, "got empty lists"),
-    "a report in no folder": (["--label", "label", "-o", "no/r.json"], {}, "the folder does not exist; create it first"),
+    "a report in no folder": (
+        ["--label", "label", "-o", "no/r.json"],
+        {},
+        "the folder does not exist; create it first",
+    ),
     "a source that nothing reads": (["--label", "label", "--source", "x"], {}, "--source is for --degrade"),
     "a model that nothing runs": (["--label", "label", "--model", "x"], {}, "--model is for --degrade"),
     "no file": (["--labelled", "truth.csv", "--label", "x"], {}, "truth.csv cannot be read"),
