@@ -98,7 +98,7 @@ def init(
     \b
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
     """
-    from curate.rounds.files.settings import class_names
+    from curate.rounds.files.settings import Guard, class_names
     from curate.rounds.init import start
     from scoring.settings import parse_settings
 
@@ -110,7 +110,7 @@ def init(
         holdout=holdout,
         label=label,
         labelled=labelled,
-        guard={"score": score, "quality": quality, "gate": gate, "discount": discount, "noise_guard": noise_guard},
+        guard=Guard(score, quality, gate or 0.0, discount, noise_guard),
         batch=batch,
         strategy=strategy,
         parameters=parse_settings(settings or ()),

@@ -1,4 +1,4 @@
-"""The light model of a round, and what it is worth on rows that are held out."""
+"""The probe of a round, and what it is worth on rows that are held out."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ NO_CLASS = -1
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownClasses:
     """Rows whose class is agreed on.
 
     Attributes:
@@ -29,16 +29,27 @@ class Known:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def among(self, rows: NDArray[np.int64]) -> "Known":
+    def among(self, rows: NDArray[np.int64]) -> "KnownClasses":
         """Return those that are among some rows."""
         inside = np.isin(self.rows, rows)
-        return Known(self.rows[inside], self.labels[inside], self.classes)
+        return KnownClasses(self.rows[inside], self.labels[inside], self.classes)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows each class has, those without any too."""
+        counts = np.bincount(self.labels, minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
 
 
 def fit(
-    kind: str, vectors: NDArray, known: Known, *, spread: Spread | None = None, calibrate: bool = True, seed: int = 0
+    kind: str,
+    vectors: NDArray,
+    known: KnownClasses,
+    *,
+    spread: Spread | None = None,
+    calibrate: bool = True,
+    seed: int = 0,
 ) -> Probe:
-    """Fit the light model on rows whose class is known.
+    """Fit a probe on rows whose class is known.
 
     Args:
         kind: "linear" or "knn".
@@ -57,25 +68,30 @@ def fit(
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How often the light model is right on rows that are held out, with Wilson's 95 % interval."""
+    """How often the probe is right on rows that are held out, with Wilson's 95 % interval.
 
-    right: int
-    n: int
+    Attributes:
+        right: rows it is right on.
+        n: rows.
+        accuracy: right / n; None without rows.
+        low: lower end of the interval.
+        high: upper end.
+    """
 
-    def to_json(self) -> dict[str, float | int | None]:
-        """Return counts, share and interval as plain JSON; without rows the share is null."""
-        if not self.n:
-            return {"right": 0, "n": 0, "accuracy": None, "low": 0.0, "high": 1.0}
-        found = wilson(self.right, self.n)
-        return {"right": self.right, "n": self.n, "accuracy": found.value, "low": found.low, "high": found.high}
+    right: int = 0
+    n: int = 0
+    accuracy: float | None = None
+    low: float = 0.0
+    high: float = 1.0
 
 
-def accuracy(probe: Probe, vectors: NDArray, known: Known) -> Accuracy:
-    """Return how often a light model is right on rows whose class is known."""
+def accuracy(probe: Probe, vectors: NDArray, known: KnownClasses) -> Accuracy:
+    """Return how often a probe is right on rows whose class is known."""
     if not len(known):
-        return Accuracy(0, 0)
-    predicted = probe.predict(vectors[known.rows]).argmax(1)
-    return Accuracy(int((predicted == known.labels).sum()), len(known))
+        return Accuracy()
+    right = int((probe.predict(vectors[known.rows]).argmax(1) == known.labels).sum())
+    share = wilson(right, len(known))
+    return Accuracy(right, len(known), share.value, share.low, share.high)
 
 
 def entropy_share(chances: NDArray[np.float32]) -> float:

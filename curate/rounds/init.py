@@ -1,8 +1,7 @@
 """Making a folder of rounds: who is held out, and what is fixed."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.manifest.keys import check_text, first_true
 from curate.policies.select.plan import Plan
-from curate.rounds.files.folder import CONFIG, HOLDOUT, Folder, open_folder
+from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
-from curate.rounds.files.settings import SKIP, Settings
+from curate.rounds.files.settings import CONFIG, SKIP, Guard, Settings
 from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
 from curate.tables.amount import Amount
 from curate.tables.digests import plain
@@ -31,6 +30,22 @@ SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said
 HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
 
 
+class Options(TypedDict, total=False):
+    """What may be said of the rounds of a folder, as in ``Settings``."""
+
+    batch: int
+    control: float
+    strategy: str
+    parameters: dict[str, Any]
+    guard: Guard
+    format: str
+    link: bool
+    probe: str
+    budget: int | None
+    seed: int
+    skip: tuple[str, ...]
+
+
 def start(
     folder: str | Path,
     table: str | Path,
@@ -39,8 +54,7 @@ def start(
     holdout: str | None = None,
     label: str | None = None,
     labelled: str | Path | None = None,
-    guard: Mapping[str, Any] | None = None,
-    **asked: Any,
+    **options: Unpack[Options],
 ) -> Folder:
     """Make a folder of rounds for a table; nothing is asked yet.
 
@@ -52,17 +66,16 @@ def start(
         label: column of the classes that held-out rows have already, in ``labelled`` or in the table; None for the
             column ``label`` of ``labelled``.
         labelled: file with keys and classes of held-out rows.
-        guard: as in ``Settings``.
-        asked: ``batch``, ``control``, ``strategy``, ``parameters``, ``format``, ``link``, ``probe``, ``budget``,
-            ``seed`` and ``skip``, as in ``Settings``.
+        options: as in ``Settings``.
 
     Raises:
         InputError: for a table, option or place that cannot be used; naming both tables where the folder has another.
     """
     path = Path(folder)
-    guard = {name: value for name, value in (guard or {}).items() if value}
+    options.setdefault("skip", tuple(one for one in (SKIP,) if one not in (classes or ())))
+    guard = options.get("guard", Guard())
     opened = open_table(table, require=[KEY])
-    _check_strategy(asked, guard)
+    _check_strategy(options.get("strategy", "auto"), options.get("parameters", {}), guard)
     if path.is_dir() and (path / CONFIG).is_file():
         _refuse_taken(path, table)
     found = read_table(table, signals_of(guard, opened).columns)
@@ -75,8 +88,7 @@ def start(
         classes=classes,
         holdout=_n_holdout(holdout, int(found.usable.sum())),
         holdout_sha256="",
-        guard=guard,
-        **{"skip": tuple(one for one in (SKIP,) if one not in (classes or ())), **asked},
+        **options,
     )
     held_out = held_out_rows(found, settings)
     labels = _labels(found, held_out, label, labelled, settings)
@@ -103,16 +115,15 @@ def _check_keys(table: Table) -> None:
         start += batch.num_rows
 
 
-def _check_strategy(asked: Mapping[str, Any], guard: Mapping[str, Any]) -> None:
+def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> None:
     """Refuse a strategy or parameter that would only be refused by the first round."""
-    chosen = {name: value for name, value in guard.items() if name in ("gate", "discount", "noise_guard")}
-    selector = Plan(asked.get("strategy", "auto"), settings=asked.get("parameters", {}), **chosen).selector()
+    selector = Plan(strategy, settings=parameters, **guard.plan).selector()
     for need, flag in (("uncertainty", "score"), ("quality", "quality")):
-        if need in selector.needs and not guard.get(flag):
-            raise InputError(f"the strategy {asked.get('strategy')} needs a column of numbers; name it with --{flag}")
+        if need in selector.needs and not getattr(guard, flag):
+            raise InputError(f"the strategy {strategy} needs a column of numbers; name it with --{flag}")
     if {"loss", "holdout_loss", "labels"} & set(selector.needs):
-        settings = ", ".join(f"{name}={value}" for name, value in asked.get("parameters", {}).items())
-        which = f"{asked.get('strategy')}{f' with {settings}' if settings else ''}"
+        settings = ", ".join(f"{name}={value}" for name, value in parameters.items())
+        which = f"{strategy}{f' with {settings}' if settings else ''}"
         raise InputError(f"the strategy {which} is for tables whose labels are all known; take auto")
 
 

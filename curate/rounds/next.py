@@ -1,6 +1,5 @@
 """The next round: what is labelled so far -> the light model -> the batch, written so that it can be annotated."""
 
-import json
 import resource
 import sys
 import time
@@ -14,23 +13,19 @@ import pyarrow as pa
 
 from curate.counted import counted
 from curate.export import FORMATS, Going, ImageReader, write_batch
-from curate.policies.receipts import ROUND_KIND, environment
-from curate.probes.accuracy import accuracy, entropy_share
-from curate.probes.linear import Probe
-from curate.rounds.files.folder import BATCH, CONTROL, HELD_OUT, RECEIPT, STATE, STOP, STRATEGY, Folder, held, new_round
+from curate.policies.receipts import environment
+from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.state.batch import Picked
 from curate.rounds.state.derived import derive
-from curate.rounds.state.graph import GRAPH, PoolGraph
+from curate.rounds.state.graph import PoolGraph
+from curate.rounds.state.model import measure
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, Stand, class_counts, progress_of, sample_table, stand
-from curate.rounds.worth.coverage import coverage, sample_of
-from curate.rounds.worth.stopping import compared
+from curate.rounds.state.standing import Progress, Stand, progress_of, stand
 from curate.tables.images import images_by_key
 from curate.tables.writer import TableWriter
 from curate.version import __version__
-from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -108,7 +103,7 @@ def _write(
     images: Callable[[pa.Table], ImageReader] | None,
 ) -> NextResult:
     settings, number = folder.settings, len(folder.rounds) + 1
-    graph = PoolGraph.of_folder(folder)
+    graph = PoolGraph(folder.path, expected=folder.graph_sha256)
     derived = derive(found, settings, where, number, graph)
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
@@ -117,13 +112,10 @@ def _write(
         model: dict[str, Any] = {}
         files = {BATCH: file_sha256(place / BATCH)}
         if probe is not None:
-            model, stop = _measure(found, where, folder, probe)
-            _write_table(place / STOP, stop, "stop set", number)
+            measured, sample = measure(folder, found, where, probe)
+            model = asdict(measured)
+            _write_table(place / STOP, sample, "stop set", number)
             files[STOP] = file_sha256(place / STOP)
-        receipt = _receipt(folder, picked, number, files, graph)
-        with AtomicFile(place / RECEIPT) as file:
-            file.write(receipt)
-        files[RECEIPT] = file_sha256(place / RECEIPT)
         state = _state(folder, found, progress, where, picked, number)
         state |= {
             "model": model,
@@ -132,34 +124,13 @@ def _write(
             "notes": [*picked.notes, *notes],
             "files": files,
             "labels": {folder.name(file.path): file.content for file in folder.label_files},
+            "environment": environment(),
             "wall_s": round(time.monotonic() - began, 3),
             "peak_mb": _peak_mb(),
         }
         write_sealed(place / STATE, state)
     final = folder.of_round(number)
     return NextResult(number, final, final / export, state, tuple(state["notes"]))
-
-
-def _measure(found: TableRows, where: Stand, folder: Folder, probe: Probe) -> tuple[dict[str, Any], pa.Table]:
-    """Return what the light model is worth, and what it says of the rows on which rounds are compared."""
-    known = where.standing.known
-    pool = np.setdiff1d(np.flatnonzero(found.usable), where.standing.holdout)
-    sample = sample_of(pool, folder.settings.seed)
-    chances = probe.predict(found.vectors[sample])
-    table = sample_table(found.keys(sample), [known.classes[i] for i in chances.argmax(1)], chances.max(1))
-    covered = coverage(found.vectors, sample, known.rows)
-    before = folder.rounds[-1].folder / STOP if folder.rounds else None
-    model = {
-        "probe": folder.settings.probe,
-        "n_labels": len(known),
-        "classes": class_counts(known),
-        "temperature": getattr(probe, "temperature", None),
-        "holdout": accuracy(probe, found.vectors, where.held_known).to_json(),
-        "entropy": entropy_share(chances),
-        "coverage": asdict(covered) if covered else None,
-        "against_last": compared(table, before),
-    }
-    return model, table
 
 
 def _state(
@@ -189,32 +160,6 @@ def _state(
             "last": float(gains.min()) if len(gains) else None,
         },
     }
-
-
-def _receipt(folder: Folder, picked: Picked, number: int, files: dict[str, str], graph: PoolGraph) -> bytes:
-    """Return what went in, what was asked and what came out as JSON; equal inputs give equal receipts."""
-    settings = folder.settings
-    receipt = {
-        "kind": ROUND_KIND,
-        "curate": __version__,
-        "round": number,
-        "input": {"path": settings.table, "n_rows": settings.n_rows, "digest": settings.digest},
-        "model": settings.model,
-        "labels": {folder.name(file.path): file.content for file in folder.label_files},
-        "policy": {
-            "rule": "round",
-            "strategy": picked.used,
-            "guard": settings.guard,
-            "control": settings.control,
-            "batch": settings.batch,
-            "probe": settings.probe,
-            "seed": settings.seed,
-        },
-        "outputs": files,
-        **({"graph": graph.digest} if graph.digest else {}),
-        "environment": environment(),
-    }
-    return (json.dumps(receipt, indent=1, ensure_ascii=True, sort_keys=True) + "\n").encode()
 
 
 def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:

@@ -1,7 +1,6 @@
 """How far the rounds of a folder are, how good the light model is, and whether to stop."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from curate.counted import counted
-from curate.probes.accuracy import Known, accuracy, entropy_share, fit
-from curate.probes.linear import spread_of
-from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder, open_folder
+from curate.probes.accuracy import KnownClasses
+from curate.rounds.files.folder import CONTROL, STRATEGY, Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
+from curate.rounds.state.model import fit_probe, measure, pool_spread
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, Stand, class_counts, progress_of, rows_of_arm, sample_table, stand
-from curate.rounds.worth.coverage import coverage, sample_of
+from curate.rounds.state.standing import Progress, Stand, progress_of, rows_of_arm, stand
 from curate.rounds.worth.lift import ArmLift, Arms, arm_lift
-from curate.rounds.worth.stopping import Advice, advise, compared
+from curate.rounds.worth.measured import Measured
+from curate.rounds.worth.stopping import Advice, advise
 
 N_NAMED = 5
 
@@ -82,9 +81,10 @@ def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = 
     progress = progress_of(opened)
     found = table_of(opened.settings, opened.path, table)
     where = stand(opened, found, progress)
-    models = [{"round": each.number - 1, **each.state["model"]} for each in opened.rounds if each.state["model"]]
-    now = _current(opened, found, where, models)
-    models += [now] if now else []
+    models = {each.number - 1: each.state.model for each in opened.rounds if each.state.model}
+    now = _current(opened, found, where)
+    if now is not None:
+        models[len(opened.rounds)] = now
     n_left = int(found.usable.sum()) - len(np.union1d(where.standing.holdout, where.standing.asked))
     known = where.standing.known
     return Status(
@@ -96,45 +96,24 @@ def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = 
             "pending": sum(key not in progress.consensus for key in progress.arms),
         },
         held_out=(len(where.standing.holdout), len(where.held_known)),
-        classes=class_counts(known),
+        classes=known.counts(),
         tied=[key for key, one in progress.consensus.items() if one.state == TIED][:N_NAMED],
         annotators=progress.votes.annotators(),
         agreement=_agreement(progress),
-        curve=[_point(model) for model in models],
-        advice=advise(models, len(known), opened.settings.budget, n_left),
+        curve=[{"round": number, "n_labels": one.n_labels, **asdict(one.holdout)} for number, one in models.items()],
+        advice=advise([*models.values()], len(known), opened.settings.budget, n_left),
         lift=_lift(opened, found, where) if lift and opened.settings.n_control else None,
         changed=changed,
         notes=_notes(opened, where, known),
     )
 
 
-def _current(folder: Folder, found: TableRows, where: Stand, models: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return what the light model of all labels is worth, unless the last round's model had them all."""
-    known = where.standing.known
-    if not len(known):
+def _current(folder: Folder, found: TableRows, where: Stand) -> Measured | None:
+    """Return what the model of all labels is worth, unless the last round's model had them all."""
+    if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
         return None
-    settings = folder.settings
-    last = folder.rounds[-1]
-    if models and models[-1]["round"] == last.number - 1 and not last.labels:
-        return None
-    spread = spread_of(found.vectors[found.usable]) if settings.probe == "linear" else None
-    probe = fit(settings.probe, found.vectors, known, spread=spread, seed=settings.seed)
-    sample = sample_of(np.setdiff1d(np.flatnonzero(found.usable), where.standing.holdout), settings.seed)
-    chances = probe.predict(found.vectors[sample])
-    table = sample_table(found.keys(sample), [known.classes[i] for i in chances.argmax(1)], chances.max(1))
-    covered = coverage(found.vectors, sample, known.rows)
-    return {
-        "round": last.number,
-        "n_labels": len(known),
-        "holdout": accuracy(probe, found.vectors, where.held_known).to_json(),
-        "entropy": entropy_share(chances),
-        "coverage": asdict(covered) if covered else None,
-        "against_last": compared(table, last.folder / STOP),
-    }
-
-
-def _point(model: Mapping[str, Any]) -> dict[str, Any]:
-    return {"round": model["round"], "n_labels": model["n_labels"], **model["holdout"]}
+    probe = fit_probe(found, folder.settings, where.standing.known)
+    return None if probe is None else measure(folder, found, where, probe)[0]
 
 
 def arms_of(folder: Folder, found: TableRows, where: Stand, up_to: int | None = None) -> Arms:
@@ -142,7 +121,7 @@ def arms_of(folder: Folder, found: TableRows, where: Stand, up_to: int | None = 
     keys = [key for key, number in folder.asked.items() if up_to is None or number <= up_to]
     known = where.standing.known.among(found.find(keys))
     strategy, control = (rows_of_arm(folder, found, known, arm) for arm in (STRATEGY, CONTROL))
-    spread = spread_of(found.vectors[found.usable]) if folder.settings.probe == "linear" else None
+    spread = pool_spread(found, folder.settings)
     return Arms(found.vectors, strategy, control, where.held_known, folder.settings.probe, spread)
 
 
@@ -159,7 +138,7 @@ def _agreement(progress: Progress) -> dict[str, float | int | None]:
     }
 
 
-def _notes(folder: Folder, where: Stand, known: Known) -> list[str]:
+def _notes(folder: Folder, where: Stand, known: KnownClasses) -> list[str]:
     notes = []
     if not folder.rounds:
         notes.append(f"nothing was asked yet; make a batch with `curate round next {folder.path}`")
@@ -170,7 +149,7 @@ def _notes(folder: Folder, where: Stand, known: Known) -> list[str]:
         notes.append(
             f"none of the {counted(held_out, 'held-out image')} has a label yet, so nothing can be said of accuracy"
         )
-    without = [name for name, count in class_counts(known).items() if not count]
+    without = [name for name, count in known.counts().items() if not count]
     if without and len(known):
         more = ", ..." if len(without) > N_NAMED else ""
         notes.append(

@@ -1,5 +1,6 @@
 """Every round of a folder derived again from what was known before it, and compared with what is on disk."""
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from curate.export.labels import shown
 from curate.policies.select.compare import compare_batches
 from curate.rounds.files.folder import (
     BATCH,
-    CONFIG,
+    GRAPH,
     HOLDOUT,
     RECEIPT,
     ROUNDS,
@@ -20,16 +21,18 @@ from curate.rounds.files.folder import (
     label_paths,
     numbered_folders,
     open_round,
+    read_batch,
 )
 from curate.rounds.files.label_files import LabelFile, read_label_file
 from curate.rounds.files.sealed import read_sealed
-from curate.rounds.files.settings import KIND, Settings
+from curate.rounds.files.settings import CONFIG, KIND, Settings
 from curate.rounds.files.votes import Votes
 from curate.rounds.init import held_out_rows
 from curate.rounds.state.derived import Derived, derive
-from curate.rounds.state.graph import GraphsThen, PoolGraph
+from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import Progress, held_out_keys, stand
+from curate.tables.graph_file import AGAIN
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
@@ -99,7 +102,7 @@ def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
     """Return the folder of rounds that a path means, and the number of the one round that it means.
 
     Args:
-        path: of a folder of rounds, of one round in it, or of the receipt of one.
+        path: of a folder of rounds, of one round in it, or of the state or receipt of one.
 
     Returns:
         the folder, and a number or None for all rounds; None where the path means something else.
@@ -107,7 +110,7 @@ def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:
     path = Path(path)
     if (path / CONFIG).is_file():
         return path, None
-    place = (path.parent if path.name == RECEIPT else path).absolute()
+    place = (path.parent if path.name in (STATE, RECEIPT) else path).absolute()
     folder = place.parent.parent
     if place.parent.name == ROUNDS and place.name in numbered_folders(folder) and (folder / CONFIG).is_file():
         return folder, int(place.name)
@@ -169,7 +172,9 @@ class _Past:
 
     def __init__(self, path: Path, settings: Settings, found: TableRows) -> None:
         self.folder, self.found = Folder(path, settings, ()), found
-        self.graphs = GraphsThen(path)
+        self.graph_sha256 = file_sha256(path / GRAPH)
+        self.graph_of_file, self.graph_computed = PoolGraph(path), PoolGraph(path, use_file=False)
+        self.noted_graphs: set[str] = set()  # digests that a round named
         self.arms: dict[str, str] = {}  # every key that was asked -> why
         self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
         self.before: str | None = file_sha256(path / CONFIG)  # digest of the last thing written; None where it is lost
@@ -215,41 +220,41 @@ class _Past:
             check.problems.append(str(error))
         as_written = round_ is not None and self._check_files(round_, check)
         votes = self._votes(round_, check)
-        graph = self.graphs.of(round_.state if round_ is not None else None)
+        graph = self._graph(round_)
         derived = self._derive(number, votes, graph, check) if derive_anyway or not as_written else None
         batch = None
         try:
-            batch = Round(number, place, {}).batch
+            batch = read_batch(place)
         except InputError as error:
             check.problems.append(str(error))
         if derived is not None and batch is not None:
             differing, odd = compare_batches(derived.batch, batch, as_written=as_written)
             check.problems += odd
             check.n_rows, check.n_different, check.different = len(batch), len(differing), differing[:N_NAMED]
-            if differing and round_ is not None and round_.state.get("curate") != __version__:
-                check.problems.append(f"it was drawn by version {round_.state.get('curate')}, this is {__version__}")
+            if differing and round_ is not None and round_.state.curate != __version__:
+                check.problems.append(f"it was drawn by version {round_.state.curate}, this is {__version__}")
         self._go_on(number, place, round_, derived, batch if as_written else None)
         return check
 
     def _check_files(self, round_: Round, check: RoundCheck) -> bool:
         """Name files that are not as the state says; return whether the batch is."""
         name = self.folder.name(round_.folder)
-        if self.before is not None and round_.state.get("parent") != self.before:
+        if self.before is not None and round_.state.parent != self.before:
             check.problems.append(f"what was before {name}/{STATE} is not what it was")
         for finding in round_.changed():
             check.problems.append(f"{name}/{finding} is not what {name}/{STATE} says")
-        return BATCH in round_.state["files"] and BATCH not in round_.changed()
+        return BATCH in round_.state.files and BATCH not in round_.changed()
 
     def _votes(self, round_: Round | None, check: RoundCheck) -> Votes | None:
         """Return what had been said before a round; None where that is not known any more, which is told."""
-        wanted = list(self.labels) if round_ is None else list(round_.state["labels"])
+        wanted = list(self.labels) if round_ is None else list(round_.state.labels)
         lacking = [] if self.lacking is None else [self.lacking]
         for name in wanted:
             file = self.labels.get(name)
             if not isinstance(file, LabelFile):
                 lacking.append(file or f"{name} is not there")
                 self.told.add(name)
-            elif round_ is not None and round_.state["labels"][name] != file.content:
+            elif round_ is not None and round_.state.labels[name] != file.content:
                 check.problems.append(f"{name} is not what {self.folder.name(round_.folder)}/{STATE} says")
                 self.told.add(name)
         for name in self.labels:
@@ -261,6 +266,15 @@ class _Past:
             return None
         files = [file for name, file in self.labels.items() if name in wanted and isinstance(file, LabelFile)]
         return Votes([file.votes for file in files])
+
+    def _graph(self, round_: Round | None) -> PoolGraph:
+        """Return the graph of a round: of the file where that is the one of its state, byte for byte, else computed.
+
+        What was edited, made again or left there since must not change what a round asked.
+        """
+        noted = round_.state.graph_sha256 if round_ is not None else ""
+        self.noted_graphs |= {noted} - {""}
+        return self.graph_of_file if noted and noted == self.graph_sha256 else self.graph_computed
 
     def _derive(self, number: int, votes: Votes | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
         if votes is None:
@@ -296,4 +310,8 @@ class _Past:
     def leftover(self) -> list[str]:
         """Return what is wrong and was not told of a round: labels and a graph that none went by, or all the same."""
         unread = [text for name, text in self.labels.items() if isinstance(text, str) and name not in self.told]
-        return [*self.loose, *unread, *self.graphs.findings()]
+        findings = [*self.loose, *unread]
+        there = os.path.lexists(self.folder.path / GRAPH)
+        if there and self.noted_graphs and self.graph_sha256 not in self.noted_graphs:
+            findings.append(f"{GRAPH} is not what any round went by; {AGAIN}")
+        return findings

@@ -7,30 +7,67 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from curate.rounds.files.label_files import LabelFile, read_label_file
 from curate.rounds.files.sealed import ChangedError, read_sealed
-from curate.rounds.files.settings import KIND, Settings
+from curate.rounds.files.settings import CONFIG, KIND, Settings
 from curate.rounds.files.votes import Votes
+from curate.rounds.worth.measured import Measured
 from curate.tables.table import open_table
+from curate.tables.typed_json import from_json
 from scoring.atomic import place_error
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.lock import HeldFolder
 
-CONFIG = "round.json"
 HOLDOUT = "holdout.parquet"
 ROUNDS = "rounds"
-STATE, BATCH, STOP, RECEIPT = "state.json", "batch.parquet", "stop.parquet", "receipt.json"
+STATE, BATCH, STOP = "state.json", "batch.parquet", "stop.parquet"
+RECEIPT = "receipt.json"  # of rounds that earlier versions made
+GRAPH = "graph.parquet"
 STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is in a batch
-_PARTS = ("files", "labels", "model", "picked")  # what is read of a state
 _NUMBER = re.compile(r"\d{4,}")
 _LABELS = re.compile(r"labels-\d{4,}\.parquet")
 _LEFTOVER = re.compile(r"\.\d{4,}\.tmp(\..*)?")
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """The file of the graph that a round went by."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RoundState:
+    """What is read of `state.json`.
+
+    Attributes:
+        number: of the round.
+        files: name -> digest of the files of the round.
+        labels: name -> digest of every import before it.
+        model: what the model of the labels before it was worth; None before there were any.
+        graph: that it went by; None where it needed none.
+        parent: digest of what was written before it.
+        curate: version that drew it.
+    """
+
+    number: int
+    files: dict[str, str]
+    labels: dict[str, str]
+    model: Measured | None = None
+    graph: GraphFile | None = None
+    parent: str = ""
+    curate: str = ""
+
+    @property
+    def graph_sha256(self) -> str:
+        """Digest of the graph's file; empty where it went by none."""
+        return self.graph.sha256 if self.graph else ""
 
 
 @dataclass(frozen=True)
@@ -40,20 +77,17 @@ class Round:
     Attributes:
         number: from 1.
         folder: where its files lie.
-        state: what `state.json` says.
+        state: what is read of `state.json`.
     """
 
     number: int
     folder: Path
-    state: dict[str, Any]
+    state: RoundState
 
     @cached_property
     def batch(self) -> pa.Table:
-        """What was asked: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts."""
-        path = self.folder / BATCH
-        if not path.is_file():
-            raise ChangedError(f"expected {path}, which is not there; take the folder from a copy")
-        return open_table(path, require=["key", "uri", "arm"]).read()
+        """What was asked, as ``read_batch`` gives it."""
+        return read_batch(self.folder)
 
     @cached_property
     def labels(self) -> list[LabelFile]:
@@ -63,16 +97,28 @@ class Round:
     @property
     def keys(self) -> list[str]:
         """Keys that were asked, in the order of the batch."""
-        found: list[str] = self.batch["key"].to_pylist()
-        return found
+        keys: list[str] = self.batch["key"].to_pylist()
+        return keys
 
     def changed(self) -> list[str]:
         """Return the names of files that are not what the state says; none is looked for outside of the folder."""
         return [
             file
-            for file, digest in self.state["files"].items()
+            for file, digest in self.state.files.items()
             if Path(file).name != file or "\0" in file or file_sha256(self.folder / file) != digest
         ]
+
+
+def read_batch(folder: Path) -> pa.Table:
+    """Return what a round asked: `key`, `uri`, `rank`, `arm`, `pick`, `gain`, `predicted`, `probability` and parts.
+
+    Raises:
+        InputError: if it is not there, or no batch.
+    """
+    path = folder / BATCH
+    if not path.is_file():
+        raise ChangedError(f"expected {path}, which is not there; take the folder from a copy")
+    return open_table(path, require=["key", "uri", "arm"]).read()
 
 
 def label_paths(folder: Path) -> list[Path]:
@@ -122,6 +168,11 @@ class Folder:
         """Rows that are held out: `key`, and `label` where it was known from the start."""
         return open_table(self.path / HOLDOUT, require=["key", "label"]).read()
 
+    @property
+    def graph_sha256(self) -> str:
+        """Digest of the graph's file by the last round that went by it; empty where none did."""
+        return next((each.state.graph_sha256 for each in reversed(self.rounds) if each.state.graph), "")
+
     def of_round(self, number: int) -> Path:
         """Return where the files of a round lie."""
         return self.path / ROUNDS / f"{number:04}"
@@ -147,10 +198,10 @@ class Folder:
         contents: dict[str, str] = {}
         for each in self.rounds:
             name = self.name(each.folder)
-            if each.state.get("parent") != before:
+            if each.state.parent != before:
                 found.append(f"what was before {name}/{STATE} is not what it was")
             found += [f"{name}/{file} is not what {name}/{STATE} says" for file in each.changed()]
-            for file, content in each.state["labels"].items():
+            for file, content in each.state.labels.items():
                 if contents.get(file) != content:
                     found.append(f"{file} is not what {name}/{STATE} says")
             before = file_sha256(each.folder / STATE)
@@ -201,9 +252,11 @@ def open_round(folder: Path, number: int) -> Round:
     Raises:
         InputError: if the state is missing, damaged, changed or of another round.
     """
-    state = read_sealed(folder / STATE, "round")
-    if state.get("number") != number or not all(isinstance(state.get(name), dict) for name in _PARTS):
-        raise ChangedError(f"{folder / STATE} is not what curate round writes; take it from a copy")
+    written = read_sealed(folder / STATE, "round")
+    parts = {**written, "model": written.get("model") or None}  # {} before there were labels
+    state = from_json(RoundState, parts, what=str(folder / STATE), ignored=written)
+    if state.number != number:
+        raise ChangedError(f"{folder / STATE} is of round {state.number}; take it from a copy")
     return Round(number, folder, state)
 
 

@@ -1,31 +1,46 @@
 """What the rounds of a folder are: the table, the classes, and how to go on."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from curate.export import FORMATS
+from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
 
 KIND = "rounds"
+CONFIG = "round.json"
 PROBES = ("linear", "knn")
 SKIP = "skip"  # a label that says: not this image
-WRITTEN: dict[str, tuple[type, ...]] = {  # what JSON holds of each setting
-    **dict.fromkeys(("table", "digest", "model", "holdout_sha256", "strategy", "format", "probe"), (str,)),
-    **dict.fromkeys(("n_rows", "holdout", "batch", "seed"), (int,)),
-    **dict.fromkeys(("parameters", "guard"), (dict,)),
-    "classes": (list, type(None)),
-    "skip": (list,),
-    "control": (int, float),
-    "link": (bool,),
-    "budget": (int, type(None)),
-}
-GUARD: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("score", "quality"), (str, type(None))),
-    **dict.fromkeys(("discount", "noise_guard"), (bool,)),
-    "gate": (int, float),
-}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What keeps a strategy from bad images.
+
+    Attributes:
+        score: column that a strategy goes by, with or without ``max:`` or ``min:``.
+        quality: the same of the column that says how good an image is.
+        gate: share of the rows of the least quality that are left out, in [0, 1).
+        discount: whether quality lowers ranks and weights.
+        noise_guard: whether the usual gate is set.
+    """
+
+    score: str | None = None
+    quality: str | None = None
+    gate: float = 0.0
+    discount: bool = False
+    noise_guard: bool = False
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What a ``Plan`` takes of it."""
+        return {"gate": self.gate, "discount": self.discount, "noise_guard": self.noise_guard}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was asked as plain JSON."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(frozen=True)
@@ -45,10 +60,10 @@ class Settings:
         control: share of them that is drawn at random, in [0, 1).
         strategy: picks the others; a key of ``SELECTORS``.
         parameters: of the strategy, those that are not the default.
-        guard: ``score``, ``quality``, ``gate``, ``discount`` and ``noise_guard``, those that were asked.
+        guard: against bad images.
         format: in which a batch goes out; a key of ``FORMATS``.
         link: images are linked, not copied, by formats that carry them.
-        probe: the light model, "linear" or "knn".
+        probe: the model, "linear" or "knn".
         budget: labels at which to stop; None for no such advice.
         seed: of everything that is drawn.
     """
@@ -65,7 +80,7 @@ class Settings:
     control: float = 0.1
     strategy: str = "auto"
     parameters: dict[str, Any] = field(default_factory=dict)
-    guard: dict[str, Any] = field(default_factory=dict)
+    guard: Guard = Guard()
     format: str = "csv"
     link: bool = False
     probe: str = "linear"
@@ -80,7 +95,7 @@ class Settings:
         if self.budget is not None and self.budget < 1:
             raise InputError(f"the budget must be at least 1 label, got {self.budget}; leave it out for none")
         if self.probe not in PROBES:
-            raise InputError(f"unknown light model {self.probe!r}{closest(self.probe, PROBES)} (known: linear, knn)")
+            raise InputError(f"unknown probe {self.probe!r}{closest(self.probe, PROBES)} (known: linear, knn)")
         if self.seed < 0:
             raise InputError(f"the seed must be 0 or more, got {self.seed}")
         lookup(FORMATS, self.format, kind="format")
@@ -97,7 +112,7 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain JSON."""
-        values = asdict(self)
+        values = {**asdict(self), "guard": self.guard.to_json()}
         return {"kind": KIND, "rows_digest": values.pop("digest"), **values}
 
     @classmethod
@@ -105,29 +120,11 @@ class Settings:
         """Return the settings that `to_json` gave.
 
         Raises:
-            InputError: if names are missing or unknown: the folder is of another version.
+            InputError: if a name is missing, unknown (the folder is of another version), or of another type.
         """
-        known = {each.name for each in fields(cls)}
         given = {name: one for name, one in value.items() if name not in ("kind", "digest", "curate")}
-        given["digest"] = given.pop("rows_digest", "")  # a file's own digest has that name
-        if set(given) != known:
-            odd = sorted(set(given) ^ known)[0]
-            raise InputError(f"round.json has other settings than this version knows ({odd}); use the version it names")
-        _refuse_types(given, WRITTEN)
-        _refuse_types(given["guard"], GUARD)
-        for name in ("classes", "skip"):
-            if not all(isinstance(one, str) for one in given[name] or ()):
-                raise InputError(f"expected names of text as {name} of round.json, got another type; take a copy")
-            given[name] = None if given[name] is None else tuple(given[name])
-        return cls(**given)
-
-
-def _refuse_types(given: dict[str, Any], wanted: dict[str, tuple[type, ...]]) -> None:
-    for name, value in given.items():
-        if type(value) not in wanted.get(name, ()):
-            raise InputError(
-                f"round.json holds a setting of another type than curate round writes ({name}); take a copy"
-            )
+        given["digest"] = given.pop("rows_digest", None)  # a file's own digest has that name
+        return from_json(cls, given, what=CONFIG, whole=True)
 
 
 def class_names(given: Iterable[str]) -> tuple[str, ...] | None:

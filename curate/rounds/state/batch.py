@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY, URI
 from curate.policies.select.plan import Chosen, Plan, choose
 from curate.policies.select.prepare import prepare
-from curate.probes.accuracy import Known
+from curate.probes.accuracy import KnownClasses
 from curate.probes.chances import CHANCES, Labelled
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
@@ -36,7 +36,7 @@ class Standing:
     holdout: Places
     asked: Places
     away: Places
-    known: Known
+    known: KnownClasses
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _by_strategy(
         str(budget),
         settings=settings.parameters,
         seed=int(np.random.SeedSequence([settings.seed, 3, number]).generate_state(1)[0]),
-        **{name: value for name, value in settings.guard.items() if name in ("gate", "discount", "noise_guard")},
+        **settings.guard.plan,
     )
     notes: tuple[str, ...] = ()
     if not len(standing.known) and ({"labels", *CHANCES} & set(plan.selector().needs)):
@@ -156,8 +156,8 @@ def _by_strategy(
         pool = replace(pool, probabilities=probe.predict(pool.vectors))
     if graph is not None and computes_graph(plan.selector(), len(pool.candidates) + len(pool.labelled)):
         inside = ~np.isin(ready.at, standing.holdout)
-        pool, told = graph.given_to(pool, found.rows.hashes[ready.at], inside, found.rows.model)
-        notes += told
+        pool, of_graph = graph.add_to(pool, found.rows.hashes[ready.at], inside, found.rows.model)
+        notes += of_graph
     chosen = choose(pool, plan)
     used = {"name": plan.strategy, "parameters": dict(plan.settings), "seed": plan.seed}
     return replace(chosen, notes=(*notes, *chosen.notes)), ready.at[chosen.rows], used
@@ -171,7 +171,7 @@ def _labelled(standing: Standing, control: Places) -> Labelled:
     return Labelled(rows, codes, standing.known.classes)
 
 
-def batch_table(found: TableRows, picked: Picked, number: int, probe: Probe | None, known: Known) -> pa.Table:
+def batch_table(found: TableRows, picked: Picked, number: int, probe: Probe | None, known: KnownClasses) -> pa.Table:
     """Return a batch as a table, in the order shown.
 
     Returns:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from curate.probes.accuracy import Known, fit
-from curate.probes.linear import Probe, spread_of
+from curate.probes.linear import Probe
 from curate.rounds.files.settings import Settings
 from curate.rounds.state.batch import Picked, batch_table, pick_batch
 from curate.rounds.state.graph import PoolGraph
+from curate.rounds.state.model import fit_probe
 from curate.rounds.state.pool import TableRows
 from curate.rounds.state.standing import Stand
 from scoring.errors import InputError
@@ -45,17 +45,9 @@ def derive(found: TableRows, settings: Settings, where: Stand, number: int, grap
     Raises:
         InputError: if nothing is left to ask.
     """
-    probe = _fit(found, settings, where.standing.known)
+    probe = fit_probe(found, settings, where.standing.known)
     ask = where.ask if number == 1 else np.zeros(0, np.int64)
     picked = pick_batch(found, settings, where.standing, number, ask, probe, graph)
     if not len(picked.rows):
         raise InputError(f"nothing is left to ask in {found.table.path}: every row is labelled, asked or held out")
     return Derived(probe, picked, batch_table(found, picked, number, probe, where.standing.known))
-
-
-def _fit(found: TableRows, settings: Settings, known: Known) -> Probe | None:
-    """Return the light model, or None before there are labels."""
-    if not len(known):
-        return None
-    spread = spread_of(found.vectors[found.usable]) if settings.probe == "linear" else None
-    return fit(settings.probe, found.vectors, known, spread=spread, seed=settings.seed)

@@ -1,16 +1,15 @@
 """The table of a folder of rounds as arrays, and who its rows are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.rounds.files.settings import Settings
+from curate.rounds.files.settings import Guard, Settings
 from curate.tables.digests import plain, tie_breaks
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows, read_rows
@@ -26,7 +25,7 @@ class TableRows:
     """A table that was read.
 
     Attributes:
-        table: it.
+        table: the opened table.
         rows: sorted by the hash of their keys.
         usable: rows with an image that was scored and an embedding that can be compared, shape (N,) bool.
     """
@@ -82,22 +81,20 @@ def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
     return TableRows(table, rows, rows.ok & (rows.odd == 0))
 
 
-def signals_of(guard: Mapping[str, Any], table: Table) -> Signals:
-    """Return the columns that a strategy goes by, as they were typed.
+def signals_of(guard: Guard, table: Table) -> Signals:
+    """Return the columns that a strategy goes by.
 
     Args:
-        guard: ``score`` and ``quality``, each a column with or without ``max:`` or ``min:``; and ``gate``, ``discount``
-            and ``noise_guard``, which need a quality.
+        guard: which; a gate or discount without a quality goes by the usual one.
         table: has the columns.
 
     Raises:
         InputError: for a column that the table lacks, or one whose direction is not known.
     """
-    score, quality = guard.get("score"), guard.get("quality")
-    wanted = quality or guard.get("gate") or guard.get("discount") or guard.get("noise_guard")
+    wanted = guard.quality or guard.gate or guard.discount or guard.noise_guard
     return Signals(
-        score=signal(score, table, certain_first=False, flag="--score") if score else None,
-        quality=quality_signal(quality, table) if wanted else None,
+        score=signal(guard.score, table, certain_first=False, flag="--score") if guard.score else None,
+        quality=quality_signal(guard.quality, table) if wanted else None,
     )
 
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from curate.probes.accuracy import Known
+from curate.probes.accuracy import KnownClasses
 from curate.rounds.files.folder import Folder, Round
 from curate.rounds.files.votes import LABELLED, SKIPPED, Consensus, Votes
 from curate.rounds.state.batch import Standing
@@ -66,7 +65,7 @@ class Stand:
     """
 
     standing: Standing
-    held_known: Known
+    held_known: KnownClasses
     ask: Places
 
 
@@ -87,7 +86,7 @@ def stand(folder: Folder, found: TableRows, progress: Progress) -> Stand:
     return Stand(standing, everything.among(holdout), np.sort(found.find(ask)))
 
 
-def rows_of_arm(folder: Folder, found: TableRows, known: Known, arm: str) -> Known:
+def rows_of_arm(folder: Folder, found: TableRows, known: KnownClasses, arm: str) -> KnownClasses:
     """Return the rows of an arm whose class is known, in the order in which they were asked."""
     asked = []
     for each in folder.rounds:
@@ -95,29 +94,12 @@ def rows_of_arm(folder: Folder, found: TableRows, known: Known, arm: str) -> Kno
         asked += [key for _, key, one in sorted(picks) if one == arm]
     rows = found.find(asked)
     rows = rows[np.isin(rows, known.rows)]
-    return Known(rows, known.labels[np.searchsorted(known.rows, rows)], known.classes)
-
-
-def class_counts(known: Known) -> dict[str, int]:
-    """Return how many rows each class has, those without any too."""
-    counts = np.bincount(known.labels, minlength=len(known.classes))
-    return dict(zip(known.classes, counts.tolist(), strict=True))
-
-
-def sample_table(keys: list[str], predicted: list[str], probability: np.ndarray) -> pa.Table:
-    """Return what a light model says of the rows on which rounds are compared."""
-    return pa.table(
-        {
-            "key": pa.array(keys, pa.string()),
-            "predicted": pa.array(predicted, pa.string()),
-            "probability": pa.array(np.minimum(probability, 1), pa.float32()),
-        }
-    )
+    return KnownClasses(rows, known.labels[np.searchsorted(known.rows, rows)], known.classes)
 
 
 def known_rows(
     found: TableRows, consensus: Mapping[str, Consensus], given: Mapping[str, str], classes: Sequence[str] | None
-) -> Known:
+) -> KnownClasses:
     """Return the rows whose class is known, by annotators or from the start; annotators come first.
 
     Args:
@@ -139,4 +121,4 @@ def known_rows(
     rows = found.find(said)
     labels = np.array([place[label] for label in said.values()], np.int64)
     order = np.argsort(rows)
-    return Known(rows[order], labels[order], names)
+    return KnownClasses(rows[order], labels[order], names)

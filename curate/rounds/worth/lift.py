@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.probes.accuracy import Known, fit
+from curate.probes.accuracy import KnownClasses, fit
 from curate.probes.linear import Spread
 
 LEAST_CONTROL = 20  # labels an arm below which nothing is said
@@ -63,9 +63,9 @@ class Arms:
     """
 
     vectors: NDArray
-    strategy: Known
-    control: Known
-    held_out: Known
+    strategy: KnownClasses
+    control: KnownClasses
+    held_out: KnownClasses
     kind: str
     spread: Spread | None = None
 
@@ -74,9 +74,9 @@ class Arms:
         """Labels that both arms have."""
         return min(len(self.strategy), len(self.control))
 
-    def right(self, arm: Known, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+    def right(self, arm: KnownClasses, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return 1 for each held-out row that a model of some labels of an arm is right on, else 0, shape (T,)."""
-        part = Known(arm.rows[chosen], arm.labels[chosen], arm.classes)
+        part = KnownClasses(arm.rows[chosen], arm.labels[chosen], arm.classes)
         probe = fit(self.kind, self.vectors, part, spread=self.spread, calibrate=False)
         predicted = probe.predict(self.vectors[self.held_out.rows]).argmax(1)
         return (predicted == self.held_out.labels).astype(np.float64)

@@ -89,7 +89,7 @@ def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_eac
     run("next r")
     run("next r --partial")
     same = [f"round {number}: ok, 5 rows were chosen again, all the same" for number in (1, 2)]
-    for path, lines in (("r", same), ("r/rounds/0002", same[1:]), ("r/rounds/0001/receipt.json", same[:1])):
+    for path, lines in (("r", same), ("r/rounds/0002", same[1:]), ("r/rounds/0001/state.json", same[:1])):
         told = CliRunner().invoke(app, ["verify", path])
         assert (told.exit_code, told.stderr, told.stdout.splitlines()) == (0, "", lines)
     pq.write_table(pq.read_table("r/rounds/0002/batch.parquet").slice(1), "r/rounds/0002/batch.parquet")

@@ -1,5 +1,6 @@
 """What a folder of rounds notices: changes, other tables, other processes, what a dead one left."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -13,10 +14,12 @@ from rounds_table import CLASSES, answer, sheet, table
 
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
+from curate.rounds.files.settings import Guard
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
 from curate.rounds.status import status
+from curate.rounds.verify import verify_rounds
 from scoring.errors import InputError
 
 
@@ -66,16 +69,11 @@ def test_an_edit_that_covers_its_own_tracks_breaks_the_chain(folder, name):
         next_round(folder)
 
 
-@pytest.mark.parametrize(
-    "name", ["holdout.parquet", "rounds/0001/batch.parquet", "rounds/0002/stop.parquet", "rounds/0001/receipt.json"]
-)
+@pytest.mark.parametrize("name", ["holdout.parquet", "rounds/0001/batch.parquet", "rounds/0002/stop.parquet"])
 def test_another_file_in_place_of_one_is_named(folder, name):
     path = folder / name
-    if path.suffix == ".json":
-        path.write_text("{}")
-    else:
-        whole = pq.read_table(path)
-        pq.write_table(whole.slice(0, whole.num_rows - 1), path)
+    whole = pq.read_table(path)
+    pq.write_table(whole.slice(0, whole.num_rows - 1), path)
     assert [line for line in open_folder(folder).changed() if line.startswith(name)]
     with pytest.raises(InputError, match=rf"was changed: {name} is not what"):
         import_labels(folder, folder.parent / "1.csv")
@@ -88,11 +86,42 @@ def test_a_state_that_names_a_file_elsewhere_is_named_and_the_file_is_not_opened
     assert "rounds/0002/../0001/state.json is not what rounds/0002/state.json says" in found
 
 
-@pytest.mark.parametrize("changes", [{"number": 5}, {"model": None}, {"files": []}, {"labels": 3}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"number": 5},
+        {"number": "2"},
+        {"files": []},
+        {"files": {"batch.parquet": 3}},
+        {"labels": 3},
+        {"graph": "x"},
+        {"parent": None},
+        {"model": [1]},
+        {"model": {"name": "foreign"}},
+        {"model": {"probe": "linear", "n_labels": 3, "classes": {}, "temperature": 1.0, "holdout": {}, "entropy": "x"}},
+    ],
+)
 def test_a_state_of_another_shape_is_refused_by_name(folder, changes):
     edit_state(folder / "rounds" / "0002" / "state.json", **changes)
-    with pytest.raises(InputError, match=r"0002/state\.json is not what curate round writes"):
-        status(folder)
+    for read in (status, next_round):
+        with pytest.raises(InputError, match=r"0002/state\.json") as refused:
+            read(folder)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_round_with_the_receipt_of_an_earlier_version_is_opened_and_its_receipt_watched(folder):
+    state = folder / "rounds" / "0002" / "state.json"
+    receipt = state.with_name("receipt.json")
+    receipt.write_text('{"kind": "round receipt"}')
+    files = json.loads(state.read_text())["files"]
+    for labels in state.parent.glob("labels-*.parquet"):
+        labels.unlink()  # they follow the state that is edited
+    edit_state(state, files={**files, "receipt.json": hashlib.sha256(receipt.read_bytes()).hexdigest()})
+    assert open_folder(folder).changed() == []
+    assert verify_rounds(folder).identical
+    assert next_round(folder, partial=True).number == 3
+    receipt.write_text("{}")
+    assert open_folder(folder).changed() == ["rounds/0002/receipt.json is not what rounds/0002/state.json says"]
 
 
 def test_labels_that_were_changed_lost_or_brought_from_elsewhere_are_named(folder):
@@ -209,7 +238,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"strategy": "score"}, "needs a column of numbers; name it with --score"),
         ({"parameters": {"bandwidht": 1}}, "no parameter 'bandwidht'; did you mean 'bandwidth'"),
         ({"format": "xml"}, "unknown format 'xml'"),
-        ({"probe": "svm"}, "unknown light model 'svm'"),
+        ({"probe": "svm"}, "unknown probe 'svm'"),
         ({"holdout": "120"}, "must leave rows to choose from"),
         ({"holdout": "many"}, "--holdout takes"),
         ({"holdout": "0", "label": "truth"}, "--holdout 0 holds out none"),
@@ -217,7 +246,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"label": "truth", "classes": ("ant", "bee")}, "expected the classes ant, bee in truth, got 'cow'"),
         ({"budget": 0}, "at least 1 label"),
         ({"seed": -1}, "seed must be 0 or more"),
-        ({"guard": {"gate": 0.3, "quality": "truth"}}, "nothing says whether high or low"),
+        ({"guard": Guard(gate=0.3, quality="truth")}, "nothing says whether high or low"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_and_nothing_is_made(tmp_path, asked, text):

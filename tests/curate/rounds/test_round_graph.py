@@ -1,20 +1,20 @@
 """The graph of neighbours in a folder of rounds: made once, used by every round, and never trusted blindly."""
 
 import hashlib
-import json
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, answer, table
+from test_round_folder import edit_state
 
 from curate.rounds.files.folder import open_folder
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
 from curate.rounds.state import batch
-from curate.rounds.state.graph import GraphsThen
+from curate.rounds.state.graph import PoolGraph
 from curate.rounds.verify import verify_rounds
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -69,8 +69,7 @@ def test_the_graph_is_computed_once_of_all_rows_but_the_held_out_ones(tmp_path, 
     second = whole_round(folder, truth, tmp_path)
     assert second.state["graph"] == first.state["graph"]
     assert any("graph.parquet: the graph of 100 rows is used again" in note for note in second.notes)
-    receipt = json.loads((second.folder / "receipt.json").read_text())
-    assert receipt["graph"] == first.state["graph"]["sha256"]
+    assert first.state["graph"]["sha256"] == hashlib.sha256((folder / "graph.parquet").read_bytes()).hexdigest()
     assert verify_rounds(folder).identical
 
 
@@ -136,17 +135,23 @@ def test_a_graph_that_was_changed_is_no_fault_of_the_rounds_that_went_by_another
         next_round(folder)
 
 
-def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path):
-    (tmp_path / "graph.parquet").write_bytes(b"now")
-    now = hashlib.sha256(b"now").hexdigest()
-    graphs = GraphsThen(tmp_path)
-    assert graphs.findings() == []  # no round went by any
-    assert not graphs.of({"graph": {"sha256": "before"}}).read
-    assert graphs.findings() == ["graph.parquet is not what any round went by; delete it, and it is made again"]
-    assert graphs.of({"graph": {"sha256": now}}).read
-    assert graphs.findings() == []
-    for state in (None, {}, {"graph": None}, {"graph": "x"}, {"graph": {"file": "x"}}):
-        assert not graphs.of(state).read
+def test_each_round_is_chosen_again_by_the_graph_of_its_own_state(tmp_path, truth, monkeypatch):
+    """The file is read for the round that went by it; for one that went by another the graph is computed, once."""
+    folder = begin(tmp_path)
+    for _ in range(3):
+        whole_round(folder, truth, tmp_path)
+    used = []
+    real = PoolGraph._graph_of
+    monkeypatch.setattr(PoolGraph, "_graph_of", lambda self, *rows: used.append(self.use_file) or real(self, *rows))
+    assert verify_rounds(folder).identical
+    assert used == [True]
+    state = folder / "rounds" / "0003" / "state.json"
+    for labels in state.parent.glob("labels-*.parquet"):
+        labels.unlink()
+    edit_state(state, graph={"file": "graph.parquet", "sha256": "0" * 64})
+    used.clear()
+    assert verify_rounds(folder).identical
+    assert used == [True, False]
 
 
 def test_a_round_that_died_after_its_graph_was_made_is_asked_again_as_it_was(tmp_path, truth, monkeypatch):

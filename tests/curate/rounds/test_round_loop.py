@@ -12,6 +12,7 @@ from rounds_table import CLASSES, annotate, answer, content, images, sheet, tabl
 from curate.export import FORMATS
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.files.folder import open_folder
+from curate.rounds.files.settings import Guard
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
@@ -314,7 +315,7 @@ def test_a_strategy_that_needs_labels_begins_with_one_that_does_not(tmp_path, tr
 
 
 def test_a_quality_column_guards_the_strategy(tmp_path, truth):
-    guard = {"gate": 0.5, "quality": "kappa_x"}
+    guard = Guard(gate=0.5, quality="kappa_x")
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=20, control=0, holdout="0", guard=guard)
     rows = pq.read_table(tmp_path / "t.parquet", columns=["key", "kappa_x"]).to_pylist()
     kappa = {row["key"]: row["kappa_x"] for row in rows}

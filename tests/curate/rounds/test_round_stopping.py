@@ -5,15 +5,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.probes.accuracy import Known, entropy_share
-from curate.rounds.worth.coverage import REACHED, coverage, sample_of
+from curate.probes.accuracy import Accuracy, KnownClasses, entropy_share
+from curate.rounds.worth.comparison import Comparison, cohen_kappa, compared
+from curate.rounds.worth.coverage import REACHED, Coverage, coverage, sample_of
 from curate.rounds.worth.lift import Arms, arm_lift
-from curate.rounds.worth.stopping import advise, cohen_kappa, compared
+from curate.rounds.worth.measured import Measured
+from curate.rounds.worth.stopping import advise
 
 
 def model(kappa=None, changed=0.1, mean=0.5, entropy=0.4):
-    against = None if kappa is None else {"n": 10, "kappa": kappa, "changed": changed}
-    return {"against_last": against, "coverage": {"mean": mean}, "entropy": entropy}
+    against = None if kappa is None else Comparison(10, kappa, changed)
+    return Measured("linear", 20, {"a": 20}, None, Accuracy(), entropy, Coverage(mean, 1.0, 0.5), against)
 
 
 def reached(*models, n_labels=100, budget=None, n_left=5):
@@ -61,8 +63,8 @@ def test_models_are_compared_on_the_keys_that_both_saw(tmp_path):
     pq.write_table(before, tmp_path / "stop.parquet")
     now = pa.table({"key": ["c", "a", "b", "new"], "predicted": ["y", "x", "y", "x"]})
     found = compared(now, tmp_path / "stop.parquet")
-    assert (found["n"], found["changed"]) == (3, pytest.approx(1 / 3))
-    assert found["kappa"] == pytest.approx(cohen_kappa(["y", "x", "y"], ["y", "x", "x"]))
+    assert (found.n, found.changed) == (3, pytest.approx(1 / 3))
+    assert found.kappa == pytest.approx(cohen_kappa(["y", "x", "y"], ["y", "x", "x"]))
     assert compared(now, tmp_path / "none.parquet") is None
 
 
@@ -101,7 +103,7 @@ def arms(n_strategy=80, n_control=40, n_held_out=200, *, spoil=0.0, seed=0):
     given = labels.copy()
     wrong = rows[1][: round(spoil * n_control)]
     given[wrong] = 1 - given[wrong]
-    known = [Known(part, (given if i < 2 else labels)[part], ("a", "b")) for i, part in enumerate(rows)]
+    known = [KnownClasses(part, (given if i < 2 else labels)[part], ("a", "b")) for i, part in enumerate(rows)]
     return Arms(vectors, *known, "linear")
 
 

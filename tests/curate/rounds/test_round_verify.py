@@ -11,6 +11,7 @@ from test_round_folder import edit_state
 
 from curate.policies.verify import verify
 from curate.rounds.files.label_files import read_label_file, write_labels
+from curate.rounds.files.settings import Guard
 from curate.rounds.files.votes import Vote
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
@@ -239,10 +240,11 @@ def test_what_a_path_means(folder, monkeypatch):
     assert rounds_at(folder / "rounds" / "0002") == (folder, 2)
     assert rounds_at(folder / "rounds" / "0002" / "receipt.json") == (folder, 2)
     assert rounds_at(folder / "rounds" / "0009") is None
-    assert rounds_at(folder / "rounds" / "0001" / "state.json") is None
+    assert rounds_at(folder / "rounds" / "0001" / "state.json") == (folder, 1)
+    assert rounds_at(folder / "rounds" / "0001" / "batch.parquet") is None
     monkeypatch.chdir(folder / "rounds" / "0003")
-    assert rounds_at("receipt.json") == (folder, 3)
-    shutil.copy("receipt.json", folder.parent / "receipt.json")
+    assert rounds_at("state.json") == (folder, 3)
+    (folder.parent / "receipt.json").write_text('{"kind": "round receipt"}')
     assert rounds_at(folder.parent / "receipt.json") is None
     with pytest.raises(InputError, match=r"is the receipt of a round, .* give the folder of the rounds"):
         verify(folder.parent / "receipt.json")
@@ -263,7 +265,7 @@ def test_a_folder_without_rounds_is_the_same(tmp_path):
         {"probe": "knn", "strategy": "margin"},
         {"strategy": "badge"},
         {"strategy": "typiclust", "control": 0.0, "holdout": "0"},
-        {"strategy": "score", "guard": {"score": "kappa_x", "quality": "kappa_x", "noise_guard": True}},
+        {"strategy": "score", "guard": Guard("kappa_x", "kappa_x", noise_guard=True)},
     ],
 )
 def test_every_way_to_choose_is_derived_again(tmp_path, asked):

@@ -1,0 +1,32 @@
+"""What the model of a round is worth: measured on rows held out, and on a fixed sample of the pool."""
+
+from dataclasses import dataclass
+
+from curate.probes.accuracy import Accuracy
+from curate.rounds.worth.comparison import Comparison
+from curate.rounds.worth.coverage import Coverage
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a model is worth, as `state.json` holds it.
+
+    Attributes:
+        probe: its kind, "linear" or "knn".
+        n_labels: labels it was fitted on.
+        classes: how many of each class, those without any too.
+        temperature: by which its logits were divided; None where it has none.
+        holdout: accuracy on rows held out.
+        entropy: mean entropy on the sample, over that of an even guess, in [0, 1].
+        coverage: of the sample by labelled rows; None without either.
+        against_last: the sample's classes against those of the round before; None without one.
+    """
+
+    probe: str
+    n_labels: int
+    classes: dict[str, int]
+    temperature: float | None
+    holdout: Accuracy
+    entropy: float
+    coverage: Coverage | None = None
+    against_last: Comparison | None = None
