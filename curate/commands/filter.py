@@ -10,7 +10,7 @@ from curate.commands.order import typed
 from curate.commands.report import emit, printers, say
 
 if TYPE_CHECKING:
-    from curate.policies.filter.policy import FilterResult
+    from curate.policies.result import Result
 
 Texts = list[str] | None
 
@@ -70,7 +70,7 @@ def run(
         _report(result, dry_run)
 
 
-def _report(result: "FilterResult", dry_run: bool) -> None:
+def _report(result: "Result", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in result.notes:
         line(note)

@@ -11,7 +11,7 @@ from curate.counted import counted
 from curate.selectors.table import SELECTORS
 
 if TYPE_CHECKING:
-    from curate.policies.select.policy import ChoiceResult
+    from curate.policies.select.policy import SelectResult
 
 Budget = Annotated[str, options.shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT")]
 Out = Annotated[Path | None, options.shared("--out", ": the batch, such as batch.parquet")]
@@ -147,20 +147,20 @@ def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
     refuse_existing(plot, overwrite=overwrite)
 
 
-def _draw(result: "ChoiceResult", plot: Path, overwrite: bool) -> None:
+def _draw(result: "SelectResult", plot: Path, overwrite: bool) -> None:
     from curate.report.gains import gain_picture
     from curate.report.sheet import save_sheet
 
-    title = f"{result.strategy}: {result.picked:,} picked of {counted(result.n_rows, 'row')}"
+    title = f"{result.strategy}: {result.kept:,} picked of {counted(result.n_rows, 'row')}"
     save_sheet(gain_picture(result.gains, title), plot, overwrite=overwrite)
 
 
-def _report(result: "ChoiceResult", dry_run: bool, plot: Path | None) -> None:
+def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:
     line, table = printers(asked=dry_run)
     for note in result.notes:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]
-    rows.append(("picked", result.picked, result.strategy + _span(result.gains)))
+    rows.append(("picked", result.kept, result.strategy + _span(result.gains)))
     rows += [(name, n, "") for name, n in result.dropped_by.items()]
     rows += [("undecided", n, reason) for reason, n in result.undecided_by.items()]
     rows += [("failed", n, status) for status, n in result.failed_by.items()]

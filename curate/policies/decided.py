@@ -2,21 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from curate.columns import ERROR, KEY, STATUS
 from curate.policies.outcomes import DROP, FAILED, UNDECIDED
+from curate.policies.result import Result
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table
 
 N_EXAMPLES = 5
-
+R = TypeVar("R", bound=Result, covariant=True)
 
 # start row, keys (M,), status (M,) or None, error (M,) or None -> M rows of the decisions
 Words = Callable[[int, pa.Array, pa.Array | None, pa.Array | None], pa.RecordBatch]
+Tell = Callable[[str], None]
+# subset as written, told of each row that differs, told of what differs and is no row
+Compare = Callable[[Table, Tell, Tell], None]
 
 
 class Arranged(Protocol):
@@ -36,38 +41,46 @@ class Arranged(Protocol):
     def finish(self) -> Iterator[pa.Table]:
         """Yield the subset, once all kept rows are there."""
 
+    def close(self) -> None:
+        """Let go of what was held while rows waited; also where `finish` was never called."""
+
 
 @dataclass(frozen=True)
-class Decided:
+class Decided(Generic[R]):
     """A policy that has been decided for every row, and not yet written.
 
     Attributes:
         table: the input.
-        policy: parameters as plain JSON, one entry a rule; goes into receipt and metadata.
+        policy: parameters as plain JSON, one entry a rule; goes into receipt and metadata. A file that was read is
+            its ``path`` and ``digest``.
         outcome: shape (N,), codes of ``curate.policies.outcomes``.
+        hashes: of the keys, shape (N,) uint64, in the order of the table.
+        digest: of the rows that were read, whatever their order.
         words: makes the decisions of a slice.
         schema: of the decisions.
         meanings: of the columns of the decisions.
-        digest: of the input.
-        state: of the input's files when they were read.
-        facts: what else the receipt says, such as counts by rule.
+        result: all that is known before the counts.
         more: further tables to write, by name.
         more_meanings: of their columns, by name of the table.
+        texts: the content of further files by name, from the paths they will have; None for none.
         arranged: what becomes of kept rows; None to write them as they are.
+        compare: compares a subset that is arranged with what is derived again; None to compare rows as they are.
     """
 
     table: Table
     policy: list[dict[str, Any]]
     outcome: np.ndarray
+    hashes: np.ndarray
+    digest: str
     words: Words
     schema: pa.Schema
     meanings: Mapping[str, str]
-    digest: str
-    state: list[tuple[str, int, int]]
-    facts: dict[str, Any] = field(default_factory=dict)
-    more: dict[str, pa.Table] = field(default_factory=dict)
+    result: R
+    more: Mapping[str, pa.Table] = field(default_factory=dict)
     more_meanings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    texts: Callable[[Mapping[str, Path]], Mapping[str, bytes]] | None = None
     arranged: Arranged | None = None
+    compare: Compare | None = None
 
     def counts(self) -> dict[str, int]:
         """Return ``n_rows`` and the rows of each outcome."""
@@ -81,7 +94,7 @@ class Decided:
         }
 
 
-def second_look(decided: Decided) -> tuple[list[dict[str, str]], dict[str, int]]:
+def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[str, int]]:
     """Return a few decisions of rows that go (key and reason), and failures by status.
 
     Reads no further than it must for both.
@@ -96,7 +109,7 @@ def second_look(decided: Decided) -> tuple[list[dict[str, str]], dict[str, int]]
         return examples, failed_by
     names = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
     for start, batch in numbered(table.batches(names)):
-        keys, status, error = _plain_words(batch)
+        keys, status, error = plain_words(batch)
         here = slice(start, start + len(keys))
         if status is not None:
             for kind in status.filter(pa.array(outcome[here] == FAILED)).to_pylist():
@@ -118,8 +131,8 @@ def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
         start += batch.num_rows
 
 
-def _plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
-    """Key, status and error of a batch as plain text; None for a column that is not there or not text."""
+def plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
+    """Return key, status and error of a batch as plain text; None for a column that is not there or not text."""
     key = plain(batch.column(KEY)).cast(pa.string())
     extra = []
     for name in (STATUS, ERROR):

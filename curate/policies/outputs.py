@@ -1,6 +1,7 @@
 """What every policy leaves behind: subset, decisions, receipt and more, all at once or not at all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY, describe, describe_all
-from curate.policies.decided import Decided, _plain_words, numbered
+from curate.policies.decided import Decided, numbered, plain_words
 from curate.policies.outcomes import KEEP
-from curate.policies.receipts import receipt_json, state_of
+from curate.policies.receipts import FileState, receipt_json, state_of
+from curate.policies.result import Result
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder
@@ -20,28 +22,42 @@ SUFFIX = ".parquet"
 STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
 
 
+@dataclass(frozen=True)
+class Files:
+    """The files of a policy beside its table, subset, decisions and receipt.
+
+    Attributes:
+        tables: other tables that are read.
+        read: option -> file that is read, and that nothing may be written over.
+        more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
+        texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
+    """
+
+    tables: tuple[Table, ...] = ()
+    read: Mapping[str, str | Path] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
 class Outputs:
     """The names that belong together: ``NAME.parquet`` and what stands beside it.
 
     Args:
         subset: ends in ``.parquet``.
-        more: further tables, such as ``groups``: ``NAME.groups.parquet``.
-        texts: further files that are no tables, such as ``audit.csv``: ``NAME.audit.csv``.
+        files: what the policy writes besides.
 
     Raises:
         InputError: for a name with another ending.
     """
 
-    def __init__(self, subset: str | Path, more: tuple[str, ...] = (), texts: tuple[str, ...] = ()) -> None:
+    def __init__(self, subset: str | Path, files: Files) -> None:
         self.subset = Path(subset)
         if self.subset.suffix != SUFFIX or self.subset.name == SUFFIX:
             raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
         stem = self.subset.name.removesuffix(SUFFIX)
-        self.tables = {
-            "subset": self.subset,
-            **{name: self.subset.with_name(f"{stem}.{name}{SUFFIX}") for name in ("decisions", *more)},
-        }
-        self.texts = {name: self.subset.with_name(f"{stem}.{name}") for name in texts}
+        beside = {name: self.subset.with_name(f"{stem}.{name}{SUFFIX}") for name in ("decisions", *files.more)}
+        self.tables = {"subset": self.subset, **beside}
+        self.texts = {name: self.subset.with_name(f"{stem}.{ending}") for name, ending in files.texts.items()}
         self.receipt = self.subset.with_name(f"{stem}.receipt.json")
 
     @property
@@ -49,26 +65,23 @@ class Outputs:
         """All files by name."""
         return {**self.tables, **self.texts, "receipt": self.receipt}
 
-    def refuse(self, inputs: list[Table], *, overwrite: bool) -> None:
-        """Refuse to write over an input, over a file that is there unless ``overwrite``, or into no folder."""
-        for table in inputs:
-            taken = {file.resolve() for file in table.files}
+    def refuse(self, table: Table, files: Files, *, overwrite: bool) -> None:
+        """Refuse to write over what is read, over a file that is there unless ``overwrite``, or into no folder."""
+        for each in (table, *files.tables):
+            taken = {file.resolve() for file in each.files}
             for path in self.paths.values():
-                if path.resolve() in taken or (table.path.is_dir() and path.resolve().parent == table.path.resolve()):
-                    raise InputError(f"{path} is part of {table.path}, which is never changed; choose another name")
+                if path.resolve() in taken or (each.path.is_dir() and path.resolve().parent == each.path.resolve()):
+                    raise InputError(f"{path} is part of {each.path}, which is never changed; choose another name")
+        written = {path.resolve() for path in self.paths.values()}
+        for flag, name in files.read.items():
+            if Path(name).resolve() in written:
+                raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
         for path in self.paths.values():
             refuse_existing(path, overwrite=overwrite)
         require_folder(self.subset)
 
 
-def outputs_for(
-    inputs: list[Table],
-    out: str | Path | None,
-    more: tuple[str, ...] = (),
-    texts: tuple[str, ...] = (),
-    *,
-    overwrite: bool,
-) -> Outputs:
+def outputs_for(table: Table, out: str | Path | None, files: Files, *, overwrite: bool) -> Outputs:
     """Return the outputs of a policy, checked before any work is done.
 
     Raises:
@@ -76,26 +89,31 @@ def outputs_for(
     """
     if out is None:
         raise InputError("expected a name for the subset (-o kept.parquet), got none; or use --dry-run")
-    outputs = Outputs(out, more, texts)
-    outputs.refuse(inputs, overwrite=overwrite)
+    outputs = Outputs(out, files)
+    outputs.refuse(table, files, overwrite=overwrite)
     return outputs
 
 
 def write_outputs(
-    decided: Decided, outputs: Outputs, *, overwrite: bool, texts: Mapping[str, bytes] | None = None
+    decided: Decided[Result],
+    outputs: Outputs,
+    facts: Mapping[str, Any],
+    states: Sequence[tuple[Table, list[FileState]]],
+    *,
+    overwrite: bool,
 ) -> None:
     """Stream all columns, write every table, check the sums, then give the files their names together.
 
     Args:
         decided: what to write.
         outputs: under which names.
+        facts: what the receipt says beside the counts.
+        states: of the files of every table that was read, before it was read.
         overwrite: replace what is there.
-        texts: content of each of ``outputs.texts``.
 
     Raises:
-        InputError: if the input changed since it was read, or the place refuses; nothing has a name then.
+        InputError: if an input changed since it was read, or the place refuses; nothing has a name then.
     """
-    table = decided.table
     described = {"kind": "decisions", "policy": decided.policy, "columns": _told(decided.meanings)}
     writers: dict[str, TableWriter] = {}
     others: list[AtomicFile] = []
@@ -110,27 +128,30 @@ def write_outputs(
         for name, rows in decided.more.items():
             told = _told(decided.more_meanings.get(name, {}))
             writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": told}).write(rows)
-        for name, content in (texts or {}).items():
+        for name, content in (decided.texts(outputs.texts) if decided.texts else {}).items():
             others.append(AtomicFile(outputs.texts[name], overwrite=overwrite))
             others[-1].write(content)
         receipt = AtomicFile(outputs.receipt, overwrite=overwrite)
         others.append(receipt)
         tally = _stream(decided, subset, decisions)
-        if state_of(table) != decided.state:
-            raise InputError(f"{table.path} changed while it was being read; run the command again")
+        for each, before in states:
+            if state_of(each) != before:
+                raise InputError(f"{each.path} changed while it was being read; run the command again")
         _check(decided, tally, subset.n_rows, decisions.n_rows)
-        for each in writers.values():
-            each.seal()
-        receipt.write(receipt_json(decided, writers))
-        commit_together([*(each.file for each in writers.values()), *others])
+        for written in writers.values():
+            written.seal()
+        receipt.write(receipt_json(decided, facts, writers))
+        commit_together([*(one.file for one in writers.values()), *others])
     finally:
-        for each in writers.values():
-            each.discard()
+        for written in writers.values():
+            written.discard()
         for other in others:
             other.discard()
+        if decided.arranged is not None:
+            decided.arranged.close()
 
 
-def _subset(decided: Decided) -> tuple[pa.Schema, dict[str, Any]]:
+def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
     """The schema of the subset with the table's own metadata, and ours."""
     table, arranged = decided.table, decided.arranged
     metadata = {**table.metadata, "kind": "subset", "policy": _earlier(table) + decided.policy}
@@ -153,7 +174,7 @@ def _told(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return key | {name: {"meaning": text, "unit": "", "higher": ""} for name, text in meanings.items()}
 
 
-def _stream(decided: Decided, subset: TableWriter, decisions: TableWriter) -> np.ndarray:
+def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWriter) -> np.ndarray:
     """Write kept rows and all decisions; return how many rows of each outcome were written as decisions."""
     tally = np.zeros(4, np.int64)
     for start, batch in numbered(decided.table.batches(rows=STREAM_ROWS)):
@@ -161,7 +182,7 @@ def _stream(decided: Decided, subset: TableWriter, decisions: TableWriter) -> np
         if len(outcome) != batch.num_rows:
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
         tally += np.bincount(outcome, minlength=4)
-        decisions.write(decided.words(start, *_plain_words(batch)))
+        decisions.write(decided.words(start, *plain_words(batch)))
         kept = batch.filter(pa.array(outcome == KEEP))
         if kept.num_rows and decided.arranged is not None:
             decided.arranged.add(kept)
@@ -172,7 +193,7 @@ def _stream(decided: Decided, subset: TableWriter, decisions: TableWriter) -> np
     return tally
 
 
-def _check(decided: Decided, tally: np.ndarray, n_subset: int, n_decisions: int) -> None:
+def _check(decided: Decided[Result], tally: np.ndarray, n_subset: int, n_decisions: int) -> None:
     """The accounts must balance before any file gets its name."""
     n_rows, *expected = decided.counts().values()
     if tally.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:

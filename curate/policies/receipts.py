@@ -3,6 +3,7 @@
 import json
 import platform
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from scoring.errors import InputError
 
 if TYPE_CHECKING:
     from curate.policies.decided import Decided
+    from curate.policies.result import Result
 
 KIND = "receipt"
 ROUND_KIND = "round receipt"
@@ -25,16 +27,20 @@ DIGEST_OF = (
 )
 
 
-def state_of(table: Table) -> list[tuple[str, int, int]]:
+FileState = tuple[str, int, int]  # name, size and time of change
+
+
+def state_of(table: Table) -> list[FileState]:
     """Return name, size and time of change of the files, to see that nobody wrote to them meanwhile."""
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
 
 
-def receipt_json(decided: "Decided", outputs: dict[str, TableWriter]) -> bytes:
+def receipt_json(decided: "Decided[Result]", facts: Mapping[str, Any], outputs: Mapping[str, TableWriter]) -> bytes:
     """Return the receipt as JSON text; equal inputs give equal receipts (there is no date in it).
 
     Args:
         decided: the policy, its input and what became of the rows.
+        facts: what else the policy has to say.
         outputs: sealed files by name.
     """
     table, counts = decided.table, decided.counts()
@@ -51,7 +57,7 @@ def receipt_json(decided: "Decided", outputs: dict[str, TableWriter]) -> bytes:
         "model": table.metadata.get("model"),
         "policy": decided.policy,
         "counts": counts,
-        **decided.facts,
+        **facts,
         "outputs": {
             name: {"file": writer.file.path.name, "sha256": writer.file.sha256, "n_rows": writer.n_rows}
             for name, writer in outputs.items()

@@ -1,14 +1,17 @@
 """Deduplicate a table: find what is the same, decide who stays, write it all down, and say how good it is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY
-from curate.policies.decided import Decided, second_look
+from curate.policies.apply import apply
+from curate.policies.decided import Decided
 from curate.policies.dedup.decide import Found, decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import parse_keep
@@ -20,15 +23,160 @@ from curate.policies.dedup.request import COSINE, STAR, Request, refuse_graph, r
 from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import MEANINGS, SCHEMA, Told, rule_text
 from curate.policies.outcomes import DROP
-from curate.policies.outputs import Outputs, outputs_for, write_outputs
-from curate.policies.receipts import state_of
+from curate.policies.outputs import Files, Outputs
 from curate.tables.images import require_images
 from curate.tables.keys import keys_at
 from curate.tables.table import Table, open_table
+from curate.tables.typed_json import read_value
 from scoring.errors import InputError
 
 N_CONFLICTS = 5
+FILES = ("against", "graph")  # what a receipt names beside the request
 MOST_PICTURES = 2000  # that a page to judge pairs on may hold
+
+
+@dataclass(frozen=True)
+class Dedup:
+    """A deduplication of a table; a ``Policy``.
+
+    Attributes:
+        request: what is the same, and who stays.
+        other: table whose rows are there already; or None.
+        graph: file of the graph of nearest neighbours; or None.
+        plant: which copies to plant, to say how many are found; or None.
+        audit: pairs for a person to judge; or None.
+        model: that scored the table, for ``plant``, if it does not ship.
+        seed: of the pairs that are drawn.
+        notes: notes for the user on the request.
+        report: told of images edited, of all.
+
+    Raises:
+        InputError: for parameters that do not go together, or out of range.
+    """
+
+    request: Request
+    other: Table | None = None
+    graph: str | None = None
+    plant: RecallSettings | None = None
+    audit: int | None = None
+    model: str | None = None
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+    report: Callable[[int, int], None] = lambda done, total: None
+
+    def __post_init__(self) -> None:
+        if self.request.report_only and self.other is None:
+            raise InputError("--report-only tells what another table has too; name that with --against")
+        if self.graph is not None:
+            refuse_graph(self.request)
+        if self.audit is not None and not 1 <= self.audit <= MOST_PICTURES // 2:
+            raise InputError(f"--audit draws 1 to {MOST_PICTURES // 2:,} pairs, got {self.audit:,}; 200 is usual")
+        if self.audit is not None and not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
+
+    @property
+    def files(self) -> Files:
+        """The other table, the graph, the groups and what is to be judged."""
+        return Files(
+            tables=() if self.other is None else (self.other,),
+            read={} if self.graph is None else {"--graph": self.graph},
+            more=("groups",),
+            texts={} if self.audit is None else {ANSWERS: "audit.csv", PAGE: "audit.html"},
+        )
+
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the deduplication that a receipt holds; InputError if it holds something else."""
+        request = Request.from_json(rules[0])
+        against, graph = (
+            read_value(rules[0].get(name), str | None, what=f"{name} of the rule of the receipt") for name in FILES
+        )
+        return cls(request, open_table(against, require=[KEY]) if against is not None else None, graph)
+
+    def decide(self, table: Table, *, write: bool) -> Decided[DedupResult]:
+        """Decide every row of a table; InputError for a column or key that cannot be used."""
+        request = self.request
+        criteria = parse_keep(request.keep, table, label=request.label)
+        found = decide_duplicates(table, request, criteria, self.other, graph=self.graph, write_graph=write)
+        members = group_rows(found.stars, found.outside, found.order, found.rows)
+        told = self._told(table, found, members)
+        labels = found.rows.texts.get(request.label or "")
+        groups = members.table(table, request, found.searches, found.stars, found.outside, told.kept_key, labels)
+        return Decided(
+            table=table,
+            policy=[self._rule(found)],
+            outcome=found.outcome,
+            hashes=found.rows.hashes,
+            digest=found.rows.digest,
+            words=told.rows,
+            schema=SCHEMA,
+            meanings=MEANINGS,
+            result=self._result(table, found, members, groups),
+            more={"groups": groups},
+            more_meanings={"groups": GROUP_MEANINGS},
+            texts=None if self.audit is None else partial(self._texts, table, found, self.audit),
+        )
+
+    def _rule(self, found: Found) -> dict[str, Any]:
+        rule = self.request.to_json()
+        if self.other is not None:
+            rule["against"] = {"path": str(self.other.path.resolve()), "digest": found.other_digest}
+        if found.graph:
+            rule["graph"] = {**found.graph, "path": str(Path(found.graph["path"]).resolve())}
+        return rule
+
+    def _told(self, table: Table, found: Found, members: Members) -> Told:
+        linked = found.stars.finder >= 0
+        kept_key = keys_at(table, np.where(linked & ~found.outside, found.stars.owner, -1))
+        if self.other is not None:
+            others = keys_at(self.other, np.where(found.outside, found.stars.owner, -1))
+            kept_key = np.where(found.outside, others, kept_key)
+        return Told(
+            outcome=found.outcome,
+            stars=found.stars,
+            outside=found.outside,
+            group=members.group,
+            kept_key=pa.array(kept_key, pa.string()),
+            thresholds=self.request.thresholds,
+            views=[view.name for view in self.request.views()],
+            other=str(self.other.path) if self.other else "",
+            protected=found.rows.holds(self.request.protect),
+            leaks=found.leaks,
+        )
+
+    def _texts(self, table: Table, found: Found, n: int, paths: Mapping[str, Path]) -> dict[str, bytes]:
+        """The pairs to judge, and the page to do it on."""
+        pairs = audit_pairs(table, self.request, found.rows, found.order, found.stars, found.outside, n, seed=self.seed)
+        return pages(table, self.request, pairs, paths[ANSWERS].name)
+
+    def _result(self, table: Table, found: Found, members: Members, groups: pa.Table) -> DedupResult:
+        dropped = found.stars.finder[found.outcome == DROP]
+        counts = {name: int((dropped == number).sum()) for number, name in enumerate(found.searches)}
+        conflicts = groups.filter(groups.column("conflict"))
+        planted = None
+        if self.plant is not None:
+            planted = planted_recall(
+                table,
+                self.request,
+                found.rows,
+                found.searches,
+                found.stars,
+                members.group,
+                self.plant,
+                model=self.model,
+                report=self.report,
+            )
+        return DedupResult(
+            dropped_by={rule_text(name, self.request.thresholds[name]): n for name, n in counts.items()},
+            n_groups=groups.num_rows,
+            largest=int(members.size.max(initial=0)),
+            n_leaks=int(found.leaks.sum()),
+            n_conflicts=conflicts.num_rows,
+            conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
+            recall=recall_lines(found.searches),
+            notes=[*self.notes, *found.notes],
+            planted=planted,
+        )
 
 
 def dedup(
@@ -105,7 +253,6 @@ def dedup(
     """
     opened = open_table(table, require=[KEY])
     other = open_table(against, require=[KEY]) if against is not None else None
-    plant = RecallSettings(estimate_recall, seed=seed) if estimate_recall is not None else None
     request = Request(
         {},
         mirrored=mirrored,
@@ -123,148 +270,23 @@ def dedup(
         against_source=against_source,
     )
     request, notes = resolved(request, opened, finder)
-    criteria = parse_keep(request.keep, opened, label=request.label)
     if other is not None and other.path.resolve() == opened.path.resolve():
         raise InputError(f"--against is {opened.path} itself, which has every row already; name another table")
-    if request.report_only and other is None:
-        raise InputError("--report-only tells what another table has too; name that with --against")
-    if audit is not None and not 1 <= audit <= MOST_PICTURES // 2:
-        raise InputError(f"--audit draws 1 to {MOST_PICTURES // 2:,} pairs, got {audit:,}; 200 is usual")
-    if audit is not None and not 0 <= seed < 2**31:
-        raise InputError(f"--seed must be between 0 and 2^31 - 1, got {seed}; choose another")
+    policy = Dedup(
+        request,
+        other,
+        str(graph) if graph is not None else None,
+        plant=RecallSettings(estimate_recall, seed=seed) if estimate_recall is not None else None,
+        audit=audit,
+        model=model,
+        seed=seed,
+        notes=tuple(notes),
+        report=report,
+    )
+    if estimate_recall is not None or audit is not None:
+        require_images(opened, request.source)
     if audit is not None and dry_run:
         raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
-    if plant is not None or audit is not None:
-        require_images(opened, request.source)
-    if graph is not None:
-        refuse_graph(request)
-    outputs = None if dry_run else _outputs(opened, other, out, graph, audit=audit is not None, overwrite=overwrite)
-    before, before_other = state_of(opened), state_of(other) if other else []
-    found = decide_duplicates(opened, request, criteria, other, graph=graph, write_graph=outputs is not None)
-    decided, members = _decided(opened, request, found, other, before)
-    result = _summary(request, found, decided, members, [*notes, *found.notes])
-    if plant is not None:
-        planted = planted_recall(
-            opened, request, found.rows, found.searches, found.stars, members.group, plant, model=model, report=report
-        )
-        result = replace(result, planted=planted)
-    texts: dict[str, bytes] = {}
-    if audit is not None and outputs is not None:
-        pairs = audit_pairs(opened, request, found.rows, found.order, found.stars, found.outside, audit, seed=seed)
-        texts = pages(opened, request, pairs, outputs.texts[ANSWERS].name)
-    if outputs is None:
-        return result
-    if other is not None and state_of(other) != before_other:
-        raise InputError(f"{other.path} changed while it was being read; run the command again")
-    facts = ("dropped_by", "failed_by", "n_groups", "recall")
-    decided.facts.update({name: getattr(result, name) for name in facts})
-    if result.planted is not None:
-        decided.facts["planted"] = result.planted.to_json()
-    write_outputs(decided, outputs, overwrite=overwrite, texts=texts)
-    return replace(
-        result,
-        subset=outputs.subset,
-        decisions=outputs.tables["decisions"],
-        groups=outputs.tables["groups"],
-        receipt=outputs.receipt,
-        audit=outputs.texts.get(ANSWERS),
-        audit_page=outputs.texts.get(PAGE),
-    )
-
-
-def _outputs(
-    table: Table,
-    other: Table | None,
-    out: str | Path | None,
-    graph: str | Path | None,
-    *,
-    audit: bool,
-    overwrite: bool,
-) -> Outputs:
-    """The names of what is written, refused before any work where they cannot be."""
-    inputs = [table, *([other] if other else [])]
-    outputs = outputs_for(inputs, out, ("groups",), (ANSWERS, PAGE) if audit else (), overwrite=overwrite)
-    if audit:
-        refuse_answers(outputs.texts[ANSWERS])
-    if graph is not None and Path(graph).resolve() in {path.resolve() for path in outputs.paths.values()}:
-        raise InputError(f"{graph} is named by --graph and would be written over; choose another name with -o")
-    return outputs
-
-
-def _decided(
-    table: Table, request: Request, found: Found, other: Table | None, before: list[tuple[str, int, int]]
-) -> tuple[Decided, Members]:
-    members = group_rows(found.stars, found.outside, found.order, found.rows)
-    linked = found.stars.finder >= 0
-    kept_key = keys_at(table, np.where(linked & ~found.outside, found.stars.owner, -1))
-    if other is not None:
-        theirs = keys_at(other, np.where(found.outside, found.stars.owner, -1))
-        kept_key = pa.array(np.where(found.outside, theirs, kept_key), pa.string())
-    told = Told(
-        outcome=found.outcome,
-        stars=found.stars,
-        outside=found.outside,
-        group=members.group,
-        kept_key=pa.array(kept_key, pa.string()),
-        thresholds=request.thresholds,
-        views=[view.name for view in request.views()],
-        other=str(other.path) if other else "",
-        protected=found.rows.holds(request.protect),
-        leaks=found.leaks,
-    )
-    rule = request.to_json()
-    if other is not None:
-        rule["against"] = {"path": str(other.path.resolve()), "digest": found.other_digest}
-    if found.graph:
-        rule["graph"] = {**found.graph, "path": str(Path(found.graph["path"]).resolve())}
-    groups = members.table(
-        table,
-        request,
-        found.searches,
-        found.stars,
-        found.outside,
-        told.kept_key,
-        found.rows.texts.get(request.label or ""),
-    )
-    decided = Decided(
-        table=table,
-        policy=[rule],
-        outcome=found.outcome,
-        words=told.rows,
-        schema=SCHEMA,
-        meanings=MEANINGS,
-        digest=found.rows.digest,
-        state=before,
-        more={"groups": groups},
-        more_meanings={"groups": GROUP_MEANINGS},
-    )
-    return decided, members
-
-
-def _summary(request: Request, found: Found, decided: Decided, members: Members, notes: list[str]) -> DedupResult:
-    examples, failed_by = second_look(decided)
-    counts = decided.counts()
-    groups = decided.more["groups"]
-    dropped = found.stars.finder[found.outcome == DROP]
-    by = {
-        rule_text(name, request.thresholds[name]): int((dropped == number).sum())
-        for number, name in enumerate(found.searches)
-    }
-    conflicts = groups.filter(groups.column("conflict"))
-    return DedupResult(
-        n_rows=counts["n_rows"],
-        kept=counts["kept"],
-        dropped=counts["dropped"],
-        failed=counts["failed"],
-        dropped_by=by,
-        failed_by=failed_by,
-        n_groups=groups.num_rows,
-        largest=int(members.size.max(initial=0)),
-        n_leaks=int(found.leaks.sum()),
-        n_conflicts=conflicts.num_rows,
-        conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
-        recall=recall_lines(found.searches),
-        notes=notes,
-        examples=examples,
-        input_digest=found.rows.digest,
-    )
+    if audit is not None and out is not None:
+        refuse_answers(Outputs(out, policy.files).paths[ANSWERS])
+    return apply(policy, opened, out, dry_run=dry_run, overwrite=overwrite)

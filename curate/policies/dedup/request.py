@@ -13,6 +13,7 @@ from curate.tables.images import ImageSource
 from curate.tables.needs import Needs, is_plain
 from curate.tables.signals import kappa_of
 from curate.tables.table import Table
+from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.images.views import View, views
 from scoring.lookup import lookup
@@ -63,27 +64,31 @@ class Request:
     source_options: dict[str, str | None] = field(default_factory=dict)
     against_source: str | None = None
 
+    def __post_init__(self) -> None:
+        lookup(GROUPS, self.groups, kind="kind of groups")
+        lookup(SIMILARITIES, self.similarity, kind="similarity")
+        if self.protect is not None and not self.protect.strip():
+            raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
+
     def to_json(self) -> dict[str, Any]:
         """Return it as one rule of a policy."""
         return {"rule": "dedup", **{name: getattr(self, name) for name in self.__dataclass_fields__}}
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> "Request":
-        """Read what ``to_json`` wrote.
+        """Read what ``to_json`` wrote; ``against`` and ``graph`` may stand beside it.
 
         Raises:
             InputError: if it is something else.
         """
-        names = set(cls.__dataclass_fields__)
-        given = {name: value for name, value in rule.items() if name in names}
-        if rule.get("rule") != "dedup" or not isinstance(given.get("thresholds"), dict):
-            raise InputError("expected the rule of a deduplication in the receipt, got something else; take a copy")
-        thresholds = given.pop("thresholds")
-        known = {str(name): threshold_of(str(name), _given(str(name), value)) for name, value in thresholds.items()}
-        odd = [name for name, value in given.items() if not _of_its_kind(name, value)]
-        if odd:
-            raise InputError(f"the receipt says {odd[0]} = {str(given[odd[0]])[:60]!r}, which cannot be; take a copy")
-        return cls(known, **given)
+        what = "the rule of the receipt"
+        request = from_json(cls, rule, what=what, ignored=("rule", "against", "graph"))
+        if not request.thresholds or not set(request.source_options) <= set(WHERE):
+            raise InputError(f"expected thresholds and {', '.join(WHERE)} in {what}, got others; take a copy")
+        for name, value in request.thresholds.items():
+            if lookup(FINDERS, name, kind="finder").threshold is not None:
+                threshold_of(name, value)
+        return request
 
     def views(self) -> tuple[View, ...]:
         """Return the views of a picture that are compared."""
@@ -119,27 +124,6 @@ class Request:
         return [*sizes, *([self.kappa] if self.kappa else [])]
 
 
-def _of_its_kind(name: str, value: object) -> bool:
-    """Whether a receipt's value of a field could have been asked for."""
-    if name == "source_options":
-        return isinstance(value, dict) and all(
-            each in WHERE and (text is None or isinstance(text, str)) for each, text in value.items()
-        )
-    choices = {"groups": GROUPS, "similarity": SIMILARITIES}
-    if name in choices:
-        return isinstance(value, str) and value in choices[name]
-    default = Request.__dataclass_fields__[name].default
-    return isinstance(value, type(default)) if default is not None else value is None or isinstance(value, str)
-
-
-def _given(name: str, value: object) -> float | None:
-    if lookup(FINDERS, name, kind="finder").threshold is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InputError(f"expected a number as the threshold of {name} in the receipt, got {value!r}; take a copy")
-    return float(value)
-
-
 def resolved(
     asked: Request, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
 ) -> tuple[Request, list[str]]:
@@ -166,10 +150,6 @@ def resolved(
     for name in finders:
         lookup(FINDERS, name, kind="finder")
         _has(table, name)
-    lookup(GROUPS, asked.groups, kind="kind of groups")
-    lookup(SIMILARITIES, asked.similarity, kind="similarity")
-    if asked.protect is not None and not asked.protect.strip():
-        raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
     label = asked.label
     if label is None and LABEL in table.schema.names and is_plain(table.schema.field(LABEL).type):
         label = LABEL

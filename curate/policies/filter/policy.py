@@ -1,14 +1,15 @@
-"""A filter applied to a table: two passes over the file, then subset, decisions and receipt appear together."""
+"""A filter applied to a table: rules keep and drop rows by their scores."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from curate.columns import KEY, describe
-from curate.policies.decided import Decided, second_look
+from curate.policies.apply import apply
+from curate.policies.decided import Decided
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.rules import (
     RULES,
@@ -18,56 +19,68 @@ from curate.policies.filter.rules import (
     Verdict,
     decide,
     needs_of,
+    rule_from_json,
     rule_to_json,
     typed,
 )
 from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, KEEP, UNDECIDED
-from curate.policies.outputs import outputs_for, write_outputs
-from curate.policies.receipts import state_of
+from curate.policies.outputs import Files
+from curate.policies.result import Result
 from curate.tables.rows import read_rows
-from curate.tables.table import open_table
+from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
 
 @dataclass(frozen=True)
-class FilterResult:
-    """What a policy did; what ``curate filter`` prints.
+class Filter:
+    """Rules in the order applied, each to the rows that the earlier ones left; a ``Policy``.
 
-    Attributes:
-        n_rows: rows that came in; kept + dropped + undecided + failed.
-        dropped_by: rule as typed -> rows that it dropped, in the order applied.
-        undecided_by: rule as typed -> rows that it could not judge.
-        failed_by: status -> rows.
-        notes: what a person should know: direction of every score, amounts larger than the table.
-        examples: a few decisions of rows that go (``key`` and ``reason``).
-        subset: path written; None in a dry run, as are ``decisions`` and ``receipt``.
+    Raises:
+        InputError: without a rule.
     """
 
-    n_rows: int
-    kept: int
-    dropped: int
-    undecided: int
-    failed: int
-    dropped_by: dict[str, int]
-    undecided_by: dict[str, int]
-    failed_by: dict[str, int]
-    notes: list[str]
-    examples: list[dict[str, str]]
-    subset: Path | None = None
-    decisions: Path | None = None
-    receipt: Path | None = None
-    input_digest: str = ""
+    rules: tuple[Rule, ...]
+    files: ClassVar[Files] = Files()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        paths = {name: str(value) if value else None for name, value in self.paths().items()}
-        plain_values = {name: value for name, value in self.__dict__.items() if name not in paths}
-        return {**plain_values, **paths}
+    def __post_init__(self) -> None:
+        if not self.rules:
+            names = ", ".join(f"--{name}" for name in RULES)
+            raise InputError(f"expected at least one rule, got none; add one of {names}")
 
-    def paths(self) -> dict[str, Path | None]:
-        """Return the files written, by name."""
-        return {"subset": self.subset, "decisions": self.decisions, "receipt": self.receipt}
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the rules that a receipt holds; InputError if it holds something else."""
+        return cls(tuple(rule_from_json(rule) for rule in rules))
+
+    def decide(self, table: Table, *, write: bool) -> Decided[Result]:
+        """Decide every row of a table; InputError for a column or key that cannot be used."""
+        table_rows = read_rows(table, needs_of(self.rules))
+        verdict = decide(self.rules, table_rows)
+        undecided = self._by_rule(verdict, UNDECIDED)
+        return Decided(
+            table=table,
+            policy=[rule_to_json(rule) for rule in self.rules],
+            outcome=verdict.outcome,
+            hashes=table_rows.hashes,
+            digest=table_rows.digest,
+            words=DecisionWords(self.rules, table_rows, verdict).rows,
+            schema=DECISION_SCHEMA,
+            meanings=MEANINGS,
+            result=Result(
+                dropped_by=self._by_rule(verdict, DROP),
+                undecided_by={name: n for name, n in undecided.items() if n},
+                notes=_notes(self.rules, verdict),
+            ),
+        )
+
+    def _by_rule(self, verdict: Verdict, outcome: int) -> dict[str, int]:
+        """Rows of an outcome by rule as typed; a rule typed twice is counted once."""
+        total: dict[str, int] = {}
+        for number, rule in enumerate(self.rules):
+            n = int(((verdict.rule == number) & (verdict.outcome == outcome)).sum())
+            total[typed(rule)] = total.get(typed(rule), 0) + n
+        return total
 
 
 def filter(
@@ -84,7 +97,7 @@ def filter(
     per: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
-) -> FilterResult:
+) -> Result:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
     Memory stays bounded: some 60 bytes a row at the peak and 64 MB a batch, whatever the table holds.
@@ -116,58 +129,7 @@ def filter(
         named = {"column": column, "per": per, "where": where, "min": min, "max": max}
         named |= {"drop_bottom": drop_bottom, "keep_top": keep_top}
         rules = rules_in_order([(name, value) for name, value in named.items() if value is not None], opened)
-    if not rules:
-        raise InputError(f"expected at least one rule, got none; add one of {', '.join(f'--{name}' for name in RULES)}")
-    outputs = None if dry_run else outputs_for([opened], out, overwrite=overwrite)
-    before = state_of(opened)
-    table_rows = read_rows(opened, needs_of(rules))
-    verdict = decide(rules, table_rows)
-    decided = Decided(
-        table=opened,
-        policy=[rule_to_json(rule) for rule in rules],
-        outcome=verdict.outcome,
-        words=DecisionWords(rules, table_rows, verdict).rows,
-        schema=DECISION_SCHEMA,
-        meanings=MEANINGS,
-        digest=table_rows.digest,
-        state=before,
-    )
-    result = _summary(rules, verdict, decided)
-    if outputs is None:
-        return result
-    decided.facts.update({name: getattr(result, name) for name in ("dropped_by", "undecided_by", "failed_by")})
-    write_outputs(decided, outputs, overwrite=overwrite)
-    return replace(result, subset=outputs.subset, decisions=outputs.tables["decisions"], receipt=outputs.receipt)
-
-
-def _summary(rules: Sequence[Rule], verdict: Verdict, decided: Decided) -> FilterResult:
-    dropped, undecided = (
-        np.bincount(verdict.rule[verdict.outcome == code].astype(np.int64), minlength=len(rules)).tolist()
-        for code in (DROP, UNDECIDED)
-    )
-    examples, failed_by = second_look(decided)
-    counts = decided.counts()
-    return FilterResult(
-        n_rows=counts["n_rows"],
-        kept=counts["kept"],
-        dropped=counts["dropped"],
-        undecided=counts["undecided"],
-        failed=counts["failed"],
-        dropped_by=_by_rule(rules, dropped),
-        undecided_by={name: n for name, n in _by_rule(rules, undecided).items() if n},
-        failed_by=failed_by,
-        notes=_notes(rules, verdict),
-        examples=examples,
-        input_digest=decided.digest,
-    )
-
-
-def _by_rule(rules: Sequence[Rule], counts: list[int]) -> dict[str, int]:
-    """Rows by rule as typed; a rule typed twice is counted once."""
-    total: dict[str, int] = {}
-    for rule, n in zip(rules, counts, strict=True):
-        total[typed(rule)] = total.get(typed(rule), 0) + n
-    return total
+    return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 
 def _notes(rules: Sequence[Rule], verdict: Verdict) -> list[str]:

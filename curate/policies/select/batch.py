@@ -3,8 +3,6 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -40,14 +38,15 @@ class Ranked:
         self.meanings = meanings
         self._told = told
         self._waiting_at = np.argsort(np.argsort(picks))  # where each pick stands among the kept rows of the table
-        self._folder = tempfile.TemporaryDirectory(prefix="curate-")
-        self._path = Path(self._folder.name) / "kept.arrow"
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
         self._starts = [0]
 
     def add(self, kept: pa.RecordBatch) -> None:
         """Take the next kept rows, in the order of the table."""
         if self._writer is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="curate-")
+            self._path = Path(self._folder.name) / "kept.arrow"
             self._writer = pa.ipc.new_file(str(self._path), kept.schema)
         self._writer.write_batch(kept)
         self._starts.append(self._starts[-1] + kept.num_rows)
@@ -78,15 +77,8 @@ class Ranked:
 
     def close(self) -> None:
         """Remove the file in which rows waited."""
-        self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:

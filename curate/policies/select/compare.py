@@ -1,7 +1,6 @@
-"""A choice derived again from its receipt, and compared with the batch that was written."""
+"""A choice derived again, compared with the batch that was written."""
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,46 +8,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.policies.decided import Tell
 from curate.policies.select.batch import passed_through
-from curate.policies.select.decide import Picked, pick
-from curate.policies.select.request import Request
+from curate.policies.select.decide import Picked
 from curate.tables.digests import RowDigest, key_bytes, tie_breaks
 from curate.tables.table import Table
-from scoring.errors import InputError
 
-FILES = ("labelled", "exclude", "graph")
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
 N_LOOKED_AT = 16_384  # rows of a batch that are compared one by one, to name those that differ
-
-Tell = Callable[[str], None]
-
-
-def choose_again(source: Table, policy: Sequence[Any], folder: Path) -> tuple[Picked, list[tuple[str, str, str]]]:
-    """Apply the rule of a receipt to its input again.
-
-    Args:
-        source: the input.
-        policy: of the receipt.
-        folder: of the receipt, where further files are looked for that are no longer where they were.
-
-    Returns:
-        the choice; and of each further file its name, its digest now, and then.
-
-    Raises:
-        InputError: if the rule, the table or a further file cannot be used.
-    """
-    if len(policy) != 1:
-        raise InputError(f"expected one rule in the receipt of a choice, got {len(policy)}; take a copy")
-    rule = dict(policy[0])
-    noted: dict[str, str] = {}
-    for name in FILES:
-        if isinstance(rule.get(name), Mapping):
-            path = Path(str(rule[name].get("path")))
-            noted[name] = str(rule[name].get("digest"))
-            rule[name] = str(path if path.exists() or not (folder / path.name).exists() else folder / path.name)
-    picked = pick(source, Request.from_json(rule))
-    others = [(file.path, file.digest, noted.get(name, "")) for name, file in picked.others.items()]
-    return picked, others
 
 
 def compare_batch(source: Table, picked: Picked, batch: Table, differ: Tell, problem: Tell) -> None:

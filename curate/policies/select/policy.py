@@ -1,75 +1,134 @@
-"""Choose rows of a table, and write them down: batch, decisions and receipt."""
+"""Choose rows of a table, to label next or to train on."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from curate.columns import KEY
-from curate.policies.decided import Decided, second_look
-from curate.policies.outputs import outputs_for, write_outputs
-from curate.policies.receipts import state_of
+from curate.policies.apply import apply
+from curate.policies.decided import Decided
+from curate.policies.outputs import Files
+from curate.policies.result import Result
 from curate.policies.select.batch import Ranked
+from curate.policies.select.compare import compare_batch
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import Request
 from curate.policies.select.strategy import settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
+from curate.tables.keys import named
 from curate.tables.table import Table, open_table
-from scoring.errors import InputError
 
 N_FIRST = 5
+FILES = ("labelled", "exclude", "graph")  # parameters that are files
 
 
 @dataclass(frozen=True)
-class ChoiceResult:
+class SelectResult(Result):
     """What a choice did; what ``curate select`` prints.
 
     Attributes:
-        n_rows: rows that came in; picked + dropped + undecided + failed.
-        asked: rows that the budget came to; ``picked``, unless a least distance stopped the choice.
-        dropped_by: why rows were not picked -> how many.
-        undecided_by: what is missing -> how many rows lack it.
-        failed_by: status -> rows.
+        asked: rows that the budget came to; ``kept``, unless a least distance stopped the choice.
+        stopped_at: the distance at which it was stopped; or None.
         gains: of every pick, in order; None where one is not finite.
         first: the first picks: key, rank and gain.
         groups: rows picked by group, where the budget was shared.
         model: the light model, as plain JSON; empty without one.
         strategy: its name; ``settings`` are all its parameters.
-        notes: what a person should know.
-        subset: path written; None in a dry run, as ``decisions`` and ``receipt``.
     """
 
-    n_rows: int
-    picked: int
-    asked: int
-    dropped: int
-    undecided: int
-    failed: int
-    dropped_by: dict[str, int]
-    undecided_by: dict[str, int]
-    failed_by: dict[str, int]
-    gains: list[float | None]
-    first: list[dict[str, Any]]
-    groups: dict[str, int]
-    model: dict[str, Any]
-    strategy: str
-    settings: dict[str, Any]
-    notes: list[str]
-    subset: Path | None = None
-    decisions: Path | None = None
-    receipt: Path | None = None
-    input_digest: str = ""
+    asked: int = 0
+    stopped_at: float | None = None
+    gains: list[float | None] = field(default_factory=list)
+    first: list[dict[str, Any]] = field(default_factory=list)
+    groups: dict[str, int] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    strategy: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        paths = {name: str(value) if value else None for name, value in self.paths().items()}
-        return {**{name: value for name, value in self.__dict__.items() if name not in paths}, **paths}
+    def facts(self) -> dict[str, Any]:
+        """Return what the receipt says beside the counts, as plain JSON."""
+        return {
+            "settings": self.settings,
+            "asked": self.asked,
+            "stopped_at": self.stopped_at,
+            **super().facts(),
+            "groups": self.groups,
+            "light_model": self.model,
+            "notes": self.notes,
+            "gain": {"first": self.gains[0], "last": self.gains[-1]} if self.gains else {},
+        }
 
-    def paths(self) -> dict[str, Path | None]:
-        """Return the files written, by name."""
-        return {"subset": self.subset, "decisions": self.decisions, "receipt": self.receipt}
+
+@dataclass(frozen=True)
+class Select:
+    """A choice of rows by a strategy; a ``Policy``.
+
+    Raises:
+        InputError: for an unknown strategy, or parameters that it does not have.
+    """
+
+    request: Request
+
+    def __post_init__(self) -> None:
+        self.request.plan.selector()
+
+    @property
+    def files(self) -> Files:
+        """The files that name rows, and the graph of neighbours."""
+        given = {name: getattr(self.request, name) for name in FILES}
+        return Files(read={f"--{name}": path for name, path in given.items() if path is not None})
+
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the choice that a receipt holds; InputError if it holds something else."""
+        return cls(Request.from_json(rules[0]))
+
+    def decide(self, table: Table, *, write: bool) -> Decided[SelectResult]:
+        """Decide every row of a table; InputError for a column, key, label or budget that cannot be used."""
+        picked = pick(table, self.request, write_graph=write)
+        rule = self.request.to_json()
+        for name, known in picked.others.items():
+            rule[name] = {"path": str(Path(known.path).resolve()), "digest": known.digest}
+        hashes = np.empty(len(picked.rows), np.uint64)
+        hashes[picked.rows.place] = picked.rows.hashes
+        return Decided(
+            table=table,
+            policy=[rule],
+            outcome=picked.verdict.outcome,
+            hashes=hashes,
+            digest=picked.rows.digest,
+            words=picked.verdict.rows,
+            schema=SCHEMA,
+            meanings=MEANINGS,
+            result=self._result(table, picked),
+            arranged=Ranked(table.schema, picked.picks, *picked.told()),
+            compare=partial(compare_batch, table, picked),
+        )
+
+    def _result(self, table: Table, picked: Picked) -> SelectResult:
+        chosen = picked.chosen
+        gains = [gain if np.isfinite(gain) else None for gain in chosen.gains.tolist()]
+        keys = named(table, picked.picks[:N_FIRST])
+        return SelectResult(
+            asked=chosen.asked,
+            stopped_at=chosen.stopped,
+            dropped_by=picked.verdict.dropped_by(),
+            undecided_by=picked.verdict.undecided_by(),
+            gains=gains,
+            first=[
+                {"key": key, "rank": rank, "gain": gain}
+                for rank, (key, gain) in enumerate(zip(keys, gains, strict=False), 1)
+            ],
+            groups=chosen.quotas if chosen.stopped is None else {},
+            model=picked.ready.model,
+            strategy=self.request.strategy,
+            settings=settings_of(self.request.plan.selector()),
+            notes=picked.notes,
+        )
 
 
 def select(
@@ -97,7 +156,7 @@ def select(
     seed: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
-) -> ChoiceResult:
+) -> SelectResult:
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.
 
     The same rows are picked, in the same order, whatever the order of the table: rows are sorted by a hash of their
@@ -155,105 +214,8 @@ def select(
         graph=_name(graph),
         seed=seed,
     )
-    request.plan.selector()
-    opened = open_table(table, require=[KEY])
-    outputs = None if dry_run else outputs_for([opened], out, overwrite=overwrite)
-    if outputs is not None:
-        _refuse_sources(request, list(outputs.paths.values()))
-    before = state_of(opened)
-    picked = pick(opened, request, write_graph=outputs is not None)
-    decided = _decided(opened, request, picked, before)
-    result = _summary(request, picked, decided)
-    if outputs is None:
-        return result
-    told, meanings = picked.told()
-    with Ranked(opened.schema, picked.picks, told, meanings) as ranked:
-        decided = replace(decided, arranged=ranked, facts=_facts(result, picked))
-        write_outputs(decided, outputs, overwrite=overwrite)
-    return replace(result, subset=outputs.subset, decisions=outputs.tables["decisions"], receipt=outputs.receipt)
+    return apply(Select(request), open_table(table, require=[KEY]), out, dry_run=dry_run, overwrite=overwrite)
 
 
 def _name(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
-
-
-def _refuse_sources(request: Request, outputs: list[Path]) -> None:
-    """Refuse to write over a file that the choice reads."""
-    written = {path.resolve() for path in outputs}
-    for flag, name in (("--labelled", request.labelled), ("--exclude", request.exclude), ("--graph", request.graph)):
-        if name is not None and Path(name).resolve() in written:
-            raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
-
-
-def _decided(table: Table, request: Request, picked: Picked, before: list[tuple[str, int, int]]) -> Decided:
-    rule = request.to_json()
-    for name, known in picked.others.items():
-        rule[name] = {"path": str(Path(known.path).resolve()), "digest": known.digest}
-    return Decided(
-        table=table,
-        policy=[rule],
-        outcome=picked.verdict.outcome,
-        words=picked.verdict.rows,
-        schema=SCHEMA,
-        meanings=MEANINGS,
-        digest=picked.rows.digest,
-        state=before,
-    )
-
-
-def _summary(request: Request, picked: Picked, decided: Decided) -> ChoiceResult:
-    _, failed_by = second_look(decided)
-    counts, chosen = decided.counts(), picked.chosen
-    gains = [gain if np.isfinite(gain) else None for gain in chosen.gains.tolist()]
-    keys = keys_of(decided.table, picked.picks[:N_FIRST])
-    first = [
-        {"key": key, "rank": at + 1, "gain": gain} for at, (key, gain) in enumerate(zip(keys, gains, strict=False))
-    ]
-    return ChoiceResult(
-        n_rows=counts["n_rows"],
-        picked=counts["kept"],
-        asked=chosen.asked,
-        dropped=counts["dropped"],
-        undecided=counts["undecided"],
-        failed=counts["failed"],
-        dropped_by=picked.verdict.dropped_by(),
-        undecided_by=picked.verdict.undecided_by(),
-        failed_by=failed_by,
-        gains=gains,
-        first=first,
-        groups=chosen.quotas if chosen.stopped is None else {},
-        model=picked.ready.model,
-        strategy=request.strategy,
-        settings=settings_of(request.plan.selector()),
-        notes=picked.notes,
-        input_digest=decided.digest,
-    )
-
-
-def keys_of(table: Table, places: np.ndarray) -> list[str]:
-    """Return the keys of a few rows of a table, in the order given."""
-    found: dict[int, str] = {}
-    start = 0
-    for batch in table.batches([KEY]):
-        for row in places[(places >= start) & (places < start + batch.num_rows)].tolist():
-            found[row] = str(batch.column(0)[row - start].as_py())
-        start += batch.num_rows
-        if len(found) == len(np.unique(places)):
-            break
-    return [found[row] for row in places.tolist()]
-
-
-def _facts(result: ChoiceResult, picked: Picked) -> dict[str, Any]:
-    """What the receipt says besides."""
-    return {
-        "settings": result.settings,
-        "asked": result.asked,
-        "stopped_at": picked.chosen.stopped,
-        "dropped_by": result.dropped_by,
-        "undecided_by": result.undecided_by,
-        "failed_by": result.failed_by,
-        "groups": result.groups,
-        "light_model": result.model,
-        "notes": result.notes,
-        "gain": {"first": result.gains[0], "last": result.gains[-1]} if result.gains else {},
-    }

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from curate.policies.select.plan import BALANCE, PER, Plan
 from curate.policies.select.prepare import needs_vectors
@@ -12,6 +11,7 @@ from curate.tables.known import LABEL
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.signals import Signal, Signals, quality_signal, signal
 from curate.tables.table import Table
+from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 
 RULE = "select"
@@ -97,21 +97,7 @@ class Request:
         Raises:
             InputError: if it is something else.
         """
-        if rule.get("rule") != RULE:
-            raise InputError("expected the rule of a choice in the receipt, got something else; take a copy")
-        given = {}
-        for name, hint in get_type_hints(cls).items():
-            value = rule.get(name, cls.__dataclass_fields__[name].default)
-            kinds = tuple(
-                get_origin(kind) or kind for kind in (get_args(hint) if get_origin(hint) is UnionType else [hint])
-            )
-            fits = isinstance(value, kinds) or (float in kinds and isinstance(value, int))
-            if not fits or (isinstance(value, bool) and bool not in kinds):
-                raise InputError(
-                    f"expected the rule of a choice in the receipt, got {name} = {str(value)[:40]!r}; take a copy"
-                )
-            given[name] = value
-        return cls(**given)
+        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
 
     def signals(self, table: Table) -> Signals:
         """Return the columns that say what a row is worth.

@@ -134,7 +134,7 @@ def test_what_is_printed_adds_up_and_names_the_files(scores):
 def test_json_is_one_value_on_stdout(scores):
     result = run("s.parquet", "-b", 5, "--dry-run", "--json")
     told = json.loads(result.stdout)
-    assert (told["picked"], told["n_rows"], told["strategy"], told["subset"]) == (5, 60, "auto", None)
+    assert (told["kept"], told["n_rows"], told["strategy"], told["subset"]) == (5, 60, "auto", None)
     assert len(told["gains"]) == 5
     assert told["settings"]["bandwidth"] == 0.5
 

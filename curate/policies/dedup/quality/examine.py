@@ -30,7 +30,7 @@ from scoring.images import pixel_digest
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03}
 FEWEST, ASKED_AT_ONCE = 64, 4096  # rows asked about at a time
 MANY = 1_000_000  # pairs, from which fewer are asked about at a time
-ANSWERS, PAGE = "audit.csv", "audit.html"  # NAME.audit.csv, NAME.audit.html
+ANSWERS, PAGE = "audit", "audit_page"  # pairs to judge, and the page to do it on
 MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the threshold are looked for
 
 

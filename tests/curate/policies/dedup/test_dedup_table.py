@@ -369,7 +369,7 @@ def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory)
     (done / "old.parquet").replace(moved / "old.parquet")
     assert verify(moved / "out.receipt.json").identical
     (moved / "old.parquet").unlink()
-    with pytest.raises(InputError, match=r"old.parquet is no longer there; put it back, or beside the receipt"):
+    with pytest.raises(InputError, match=r"old\.parquet does not exist.*beside the receipt"):
         verify(moved / "out.receipt.json")
 
 
@@ -396,7 +396,7 @@ def test_a_receipt_that_lies_is_refused_in_one_line(done, lie):
     receipt = json.loads((done / "out.receipt.json").read_text())
     receipt["policy"][0].update(lie)
     (done / "out.receipt.json").write_text(json.dumps(receipt))
-    with pytest.raises(InputError, match="take a copy") as error:
+    with pytest.raises(InputError, match=r"out\.receipt\.json: ") as error:
         verify(done / "out.receipt.json")
     assert "\n" not in str(error.value)
 

@@ -127,7 +127,7 @@ def test_embeddings_of_double_width_are_the_same_rows_for_dedup_and_choice(tmp_p
     table = write_table(tmp_path / "t.parquet", {"embedding": pa.array(huge.tolist(), pa.list_(pa.float64()))})
     made = curate.dedup(table, tmp_path / "a.parquet", EMBEDDING, graph=tmp_path / "g.parquet")
     picked = curate.select(made.subset, tmp_path / "b.parquet", "pairwise", 10, graph=tmp_path / "g.parquet")
-    assert picked.picked == 10
+    assert picked.kept == 10
     assert any("the graph of 60 rows is used again, for 41 of them" in note for note in picked.notes)
 
 
@@ -200,9 +200,9 @@ def test_a_dry_run_writes_no_graph_and_none_is_written_over_an_output(tmp_path):
     counted = curate.dedup(table, None, EMBEDDING, dry_run=True, graph=graph)
     assert counted.kept == plain.kept
     assert not graph.exists()
-    with pytest.raises(InputError, match="is named by --graph and would be written over"):
+    with pytest.raises(InputError, match="is read by --graph and would be written over"):
         curate.dedup(table, graph, EMBEDDING, graph=graph)
-    with pytest.raises(InputError, match="is named by --graph and would be written over"):
+    with pytest.raises(InputError, match="is read by --graph and would be written over"):
         curate.dedup(table, tmp_path / "g.parquet", EMBEDDING, graph=tmp_path / "g.decisions.parquet")
 
 

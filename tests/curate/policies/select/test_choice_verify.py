@@ -130,11 +130,11 @@ def test_a_receipt_that_was_tampered_with_is_one_line(made):
     _, _, _, result = made
     whole = json.loads(result.receipt.read_text())
     for change, said in (
-        ({"settings": "x"}, "expected the rule of a choice"),
+        ({"settings": "x"}, "settings of the rule of the receipt"),
         ({"strategy": "nothing"}, "unknown strategy 'nothing'"),
         ({"budget": "many"}, "--budget takes"),
-        ({"gate": "x"}, "expected the rule of a choice in the receipt"),
-        ({"seed": None}, "expected the rule of a choice in the receipt"),
+        ({"gate": "x"}, "a number as gate"),
+        ({"seed": None}, "a whole number as seed"),
     ):
         other = json.loads(json.dumps(whole))
         other["policy"][0].update(change)

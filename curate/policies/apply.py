@@ -1,0 +1,46 @@
+"""The one run of every policy: decide, then write subset, decisions and receipt, all at once or not at all."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from curate.policies.contract import Policy
+from curate.policies.decided import second_look
+from curate.policies.outputs import outputs_for, write_outputs
+from curate.policies.receipts import state_of
+from curate.policies.result import Result
+from curate.tables.table import Table
+
+R = TypeVar("R", bound=Result)
+
+
+def apply(
+    policy: Policy[R], table: Table, out: str | Path | None, *, dry_run: bool = False, overwrite: bool = False
+) -> R:
+    """Decide what becomes of every row of a table, and write it down.
+
+    Args:
+        policy: what is asked.
+        table: has a unique ``key``; it is never changed.
+        out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
+        dry_run: count only; write nothing.
+        overwrite: replace outputs that exist.
+
+    Returns:
+        counts, notes and paths.
+
+    Raises:
+        InputError: for a table, parameter or output that cannot be used; nothing is written then.
+    """
+    files = policy.files
+    outputs = None if dry_run else outputs_for(table, out, files, overwrite=overwrite)
+    states = [(each, state_of(each)) for each in (table, *files.tables)]
+    decided = policy.decide(table, write=outputs is not None)
+    examples, failed_by = second_look(decided)
+    known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
+    result = replace(decided.result, **known, input_digest=decided.digest)
+    if outputs is None:
+        return result
+    write_outputs(decided, outputs, result.facts(), states, overwrite=overwrite)
+    paths: dict[str, Any] = outputs.paths
+    return replace(result, **paths)

@@ -1,0 +1,63 @@
+"""What a policy is, and the table of all of them."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol, Self, TypeVar
+
+from curate.policies.decided import Decided
+from curate.policies.outputs import Files
+from curate.policies.result import Result
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+R = TypeVar("R", bound=Result, covariant=True)
+
+# What a receipt calls the rule of a policy -> where the policy is. A filter has several rules, of names of their own.
+FILTER = "filter"
+POLICIES: dict[str, str] = {
+    FILTER: "curate.policies.filter.policy:Filter",
+    "dedup": "curate.policies.dedup.policy:Dedup",
+    "select": "curate.policies.select.policy:Select",
+}
+
+
+class Policy(Protocol[R]):
+    """What is asked of a table, with all its parameters: decides what becomes of every row."""
+
+    @property
+    def files(self) -> Files:
+        """The files that it reads and writes beside the table and what every policy writes."""
+
+    def decide(self, table: Table, *, write: bool) -> Decided[R]:
+        """Decide every row of a table.
+
+        Args:
+            table: with a unique ``key``.
+            write: whether files that later runs read, such as a graph of neighbours, get written.
+
+        Raises:
+            InputError: for a column, key or parameter that cannot be used.
+        """
+
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the policy that wrote ``Decided.policy``; a file is the path where it is now.
+
+        Raises:
+            InputError: if it is none.
+        """
+
+
+def policy_of(rules: Sequence[Any]) -> type[Policy[Result]]:
+    """Return the policy that the rules of a receipt belong to.
+
+    Raises:
+        InputError: for several rules of a policy that has one.
+    """
+    named = [str(rule.get("rule")) for rule in rules if isinstance(rule, Mapping)]
+    name = next((name for name in named if name in POLICIES), FILTER)
+    if name in named and len(rules) != 1:
+        raise InputError(f"expected one rule in the receipt of {name}, got {len(rules)}; take a copy")
+    module, _, attribute = POLICIES[name].partition(":")
+    policy: type[Policy[Result]] = getattr(import_module(module), attribute)
+    return policy

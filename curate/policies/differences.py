@@ -1,0 +1,201 @@
+"""What differs between a policy decided again and the files that it wrote then."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.columns import KEY
+from curate.policies.decided import Decided
+from curate.policies.outcomes import KEEP, OUTCOMES
+from curate.policies.result import Result
+from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.keys import named
+from curate.tables.table import Table
+
+Again = Decided[Result]
+N_NAMED = 10
+
+
+@dataclass
+class Verification:
+    """What came of deriving a subset again.
+
+    Attributes:
+        n_rows: rows of the table as it is now.
+        n_different: rows whose decision, or whose content in the subset, is not what was derived.
+        different: the first ten of them, in words.
+        notes: everything else that is not as the receipt says (digests, missing rows, files that changed).
+    """
+
+    n_rows: int = 0
+    n_different: int = 0
+    different: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: int = 0
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return not self.n_different and not self.problems
+
+    def differ(self, text: str) -> None:
+        """Count one row that differs, and name it if it is among the first."""
+        self.n_different += 1
+        if len(self.different) < N_NAMED:
+            self.different.append(text)
+
+    def problem(self, text: str) -> None:
+        """Record something that differs and is not a row."""
+        self.problems += 1
+        self.notes.append(text)
+
+    def check_digest(self, what: str, digest: str, expected: str) -> None:
+        """Record an input that is not the one that was read then; one without a digest was computed anew."""
+        if not digest:
+            self.notes.append(f"{what} is no longer there: it was computed again, and nothing was written")
+        elif digest != expected:
+            self.problem(
+                f"{what} is not the one that was read then: its digest is {digest[:16]}..., expected {expected[:16]}..."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"identical": self.identical, **self.__dict__}
+
+
+def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verification) -> None:
+    """Compare decisions and subset with the policy decided again, whatever the order of the input's rows is now.
+
+    Args:
+        again: as decided now.
+        decisions: as written then.
+        subset: as written then.
+        result: takes what differs.
+    """
+    same_order = _compare_decisions(again, decisions, result)
+    _compare_subset_keys(again, subset, result)
+    if again.compare is not None:
+        again.compare(subset, result.differ, result.problem)
+    elif not same_order:
+        result.notes.append("the input has another order of rows now; rows were compared by key, not every column")
+    elif result.identical:
+        _compare_subset_rows(again, subset, result)
+
+
+def _read_keys(table: Table, extra: tuple[str, ...] = ()) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    for batch in table.batches([KEY, *extra]):
+        yield tie_breaks(key_bytes(batch.column(KEY))), batch
+
+
+def _compare_decisions(again: Again, decisions: Table, result: Verification) -> bool:
+    """Compare decisions by key; return whether both files have the same order."""
+    decisions.require(["decision"])
+    codes = pa.array(OUTCOMES)
+    noted_hashes, noted = [np.empty(0, np.uint64)], [np.empty(0, np.int16)]
+    for piece, batch in _read_keys(decisions, ("decision",)):
+        noted_hashes.append(piece)
+        words = plain(batch.column("decision")).cast(pa.string())
+        noted.append(pc.fill_null(pc.index_in(words, codes), -1).to_numpy(zero_copy_only=False).astype(np.int16))
+    was_hashes, was = np.concatenate(noted_hashes), np.concatenate(noted)
+    found, at = _find(again.hashes, was_hashes)
+    changed = np.flatnonzero(~found | (was[at] != again.outcome if len(was) else True))
+    _name_rows(changed, again, found, at, was, result)
+    _name_extra(decisions, ~_find(was_hashes, again.hashes)[0], "decided then, but no longer in the input", result)
+    return np.array_equal(again.hashes, was_hashes)
+
+
+def _find(wanted: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each wanted hash, whether it is known, and where (0 where not)."""
+    if not len(known):
+        return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
+    order = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    at = order[place]
+    found = known[at] == wanted
+    return found, np.where(found, at, 0)
+
+
+def _name_rows(
+    changed: np.ndarray,
+    again: Again,
+    found: np.ndarray,
+    at: np.ndarray,
+    was: np.ndarray,
+    result: Verification,
+) -> None:
+    names = _first_named(again.table, changed)
+    for row, name in zip(changed.tolist(), names, strict=True):
+        now = OUTCOMES[again.outcome[row]]
+        then = "not there" if not found[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
+        result.differ(f"{name}: now {now}, then {then}")
+
+
+def _name_extra(table: Table, extra: np.ndarray, what: str, result: Verification) -> None:
+    rows = np.flatnonzero(extra)
+    for name in _first_named(table, rows):
+        result.differ(f"{name}: {what}")
+
+
+def _first_named(table: Table, rows: np.ndarray) -> list[str]:
+    """The keys of rows, of the first few: others are only counted."""
+    return [*named(table, rows[:N_NAMED]), *[""] * max(0, len(rows) - N_NAMED)]
+
+
+def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> None:
+    """The subset must hold the kept rows, all of them and no other."""
+    pieces = [piece for piece, _ in _read_keys(subset)]
+    present = np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
+    kept = np.flatnonzero(again.outcome == KEEP)
+    missing = kept[~_find(again.hashes[kept], present)[0]]
+    for name in _first_named(again.table, missing):
+        result.differ(f"{name}: kept, but not in the subset")
+    _name_extra(subset, ~_find(present, again.hashes[kept])[0], "in the subset, but not kept", result)
+    if len(present) != len(np.unique(present)):
+        result.problem("the subset holds some rows more than once")
+
+
+def _compare_subset_rows(again: Again, subset: Table, result: Verification) -> None:
+    """Both in the same order: every column of every kept row must be the same."""
+    source = again.table
+    if source.schema != subset.schema:
+        result.problem("the input has other columns or types now than the subset")
+        return
+    waiting = _Aligned(subset)
+    start = 0
+    for batch in source.batches():
+        kept = batch.filter(pa.array(again.outcome[start : start + batch.num_rows] == KEEP))
+        start += batch.num_rows
+        for old in waiting.take(kept.num_rows):
+            now, kept = kept.slice(0, old.num_rows), kept.slice(old.num_rows)
+            for name in source.schema.names:
+                _compare_column(name, now, old, result)
+
+
+class _Aligned:
+    """Hands out the rows of a table in pieces as long as asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self.batches = table.batches()
+        self.rest: pa.RecordBatch | None = None
+
+    def take(self, n: int) -> Iterator[pa.RecordBatch]:
+        while n > 0:
+            batch = self.rest if self.rest is not None and self.rest.num_rows else next(self.batches)
+            piece = batch.slice(0, n)
+            self.rest = batch.slice(piece.num_rows)
+            n -= piece.num_rows
+            yield piece
+
+
+def _compare_column(name: str, now: pa.RecordBatch, old: pa.RecordBatch, result: Verification) -> None:
+    left, right = now.column(name), old.column(name)
+    if left.equals(right):
+        return
+    keys = key_bytes(now.column(KEY))
+    for row, (new, was) in enumerate(zip(left.to_pylist(), right.to_pylist(), strict=True)):
+        if new != was and repr(new) != repr(was):  # the second is for NaN, which equals nothing
+            result.differ(f"{keys[row].decode('utf-8', 'replace')}: column {name!r} differs from the subset")
