@@ -118,6 +118,8 @@ class Table:
             start, n_found = start + batch.num_rows, last
             if n_found == len(wanted):
                 break
+        if n_found < len(wanted):
+            raise InputError(f"{self.path} changed while it was being read; run the command again")
         found = pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
         return found.take(pa.array(np.searchsorted(wanted, asked)))
 
