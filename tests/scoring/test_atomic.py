@@ -1,7 +1,10 @@
 import os
+import stat
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +54,27 @@ def test_a_young_temporary_is_left_alone_and_so_is_that_of_another_output(tmp_pa
         file.write(b"whole")
     assert young.exists()
     assert other.exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_bytes_are_on_the_disk_before_the_name_is_and_the_name_before_it_is_told(tmp_path, monkeypatch, overwrite):
+    out, done = tmp_path / "table.parquet", []
+    if overwrite:
+        out.write_bytes(b"old")
+
+    def noted(what, real, *args, **named):
+        done.append(what)
+        return real(*args, **named)
+
+    def synced(real, handle):
+        found = os.fstat(handle)
+        return noted("folder" if stat.S_ISDIR(found.st_mode) else f"{found.st_size} bytes", real, handle)
+
+    monkeypatch.setattr(os, "fsync", partial(synced, os.fsync))
+    monkeypatch.setattr(os, "link", partial(noted, "name", os.link))
+    replace = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda path, target: noted("name", replace, path, target))
+    with AtomicFile(out, overwrite=overwrite) as file:
+        file.write(b"whole")
+    assert done == ["5 bytes", "name", "folder"]
+    assert out.read_bytes() == b"whole"
