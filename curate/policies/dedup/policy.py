@@ -101,7 +101,9 @@ class Dedup:
         members = group_rows(found.stars, found.outside, found.order, found.rows)
         told = self._told(table, found, members)
         labels = found.rows.texts.get(request.label or "")
-        groups = members.table(table, request, found.searches, found.stars, found.outside, told.kept_key, labels)
+        groups = members.table(
+            table, request.thresholds, found.searches, found.stars, found.outside, told.kept_key, labels
+        )
         return Decided(
             table=table,
             policy=[self._rule(found)],

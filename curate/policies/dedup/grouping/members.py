@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
-from curate.policies.dedup.request import Request
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -74,7 +73,7 @@ class Members:
     def table(
         self,
         table: Table,
-        request: Request,
+        thresholds: Mapping[str, float],
         searches: Mapping[str, Search],
         stars: Stars,
         outside: NDArray[np.bool_],
@@ -93,7 +92,7 @@ class Members:
             "size": pa.array(self.size),
             "smallest_similarity": pa.array(self._smallest(searches, measure)),
             "measure": pa.array([measure] * len(self.size), pa.string()),
-            "margin": pa.array(self._margin(request, stars)),
+            "margin": pa.array(self._margin(thresholds, stars)),
             "finders": _lists(number, pa.array(stars.names, pa.string()), finder, len(self.size)),
         }
         labels, conflict = self._labels(texts)
@@ -131,12 +130,12 @@ class Members:
                 worst[some] = (sign * similarity).reshape(len(some), -1).min(1)
         return np.where(np.isinf(worst), np.nan, sign * worst)
 
-    def _margin(self, request: Request, stars: Stars) -> NDArray[np.float64]:
+    def _margin(self, thresholds: Mapping[str, float], stars: Stars) -> NDArray[np.float64]:
         """The most doubtful pair of a group: 0 has just reached its threshold, 1 is equal, below 0 a chain."""
         margin = np.full(len(self.size), np.inf)
         for number, name in enumerate(stars.names):
             here = self.rows[stars.finder[self.rows] == number]
-            finder, threshold = FINDERS[name], request.thresholds[name]
+            finder, threshold = FINDERS[name], thresholds[name]
             room = finder.room(stars.similarity[here], threshold)
             room = np.where(finder.holds(stars.similarity[here], threshold), room, -room)
             np.minimum.at(margin, self.group[here], room)
