@@ -150,6 +150,18 @@ def test_the_wheel_runs_where_only_its_stated_dependencies_are(installed, tmp_pa
     assert run(programs / "curate", "train", "--help", **here).returncode == 0
 
 
+@pytest.mark.parametrize(("name", "since"), [("bitwise_count", "2.0"), ("vecdot", "2.0"), ("matvec", "2.2")])
+def test_the_oldest_numpy_allowed_has_what_is_called(name, since):
+    from packaging.requirements import Requirement
+
+    callers = [
+        path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if f"np.{name}" in path.read_text()
+    ]
+    (numpy,) = [one for one in map(Requirement, PROJECT["dependencies"]) if one.name == "numpy"]
+    older = {"2.0": "1.26.4", "2.2": "2.1.3"}[since]
+    assert not callers or older not in numpy.specifier, f"{callers[0]} needs numpy {since}"
+
+
 def test_the_makefile_says_which_python_it_needs(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

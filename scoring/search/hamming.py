@@ -27,16 +27,6 @@ Codes = NDArray[np.uint64]
 Places = NDArray[np.int64]
 
 
-def bits_set(values: Codes) -> NDArray[np.uint8]:
-    """Return how many of the 64 bits of each value are 1."""
-    if hasattr(np, "bitwise_count"):  # NumPy 2
-        return np.asarray(np.bitwise_count(values))
-    pairs = values - ((values >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    fours = (pairs & np.uint64(0x3333333333333333)) + ((pairs >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    bytes_ = (fours + (fours >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.asarray((bytes_ * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype(np.uint8)
-
-
 class HammingIndex:
     """Finds every pair of a query and a code that differ in at most ``radius`` of their 64 bits, and loses none.
 
@@ -135,7 +125,7 @@ class HammingIndex:
                 new = alive[code]
                 for before in self._bands[:number]:  # found there already
                     new &= ~before.holds(apart)
-                yield query[new], code[new], bits_set(apart[new])
+                yield query[new], code[new], np.bitwise_count(apart[new])
 
     def _all_pairs(self, asked: Codes, codes: Places) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
         """Yield the same by comparing all with all."""
@@ -144,7 +134,7 @@ class HammingIndex:
             some = codes[start : start + AT_ONCE]
             stored = self._codes[some]
             for low in range(0, len(asked), step):
-                bits = bits_set(asked[low : low + step, None] ^ stored)
+                bits = np.bitwise_count(asked[low : low + step, None] ^ stored)
                 query, code = np.nonzero(bits <= self.radius)
                 yield query + low, some[code], bits[query, code]
 
@@ -170,7 +160,7 @@ class _Band:
 
     def holds(self, apart: Codes) -> NDArray[np.bool_]:
         """Return which pairs, of whose codes this is the difference, meet in this band."""
-        return bits_set((apart >> self.shift) & np.uint64(VALUES - 1)) <= self.reach
+        return np.bitwise_count((apart >> self.shift) & np.uint64(VALUES - 1)) <= self.reach
 
     def close_pairs(self, asked: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:
         """Yield the pairs of a query and a code that meet here and are close enough, and what their codes differ in."""
@@ -189,7 +179,7 @@ class _Band:
                 at += np.arange(len(at), dtype=np.int32)
                 apart = np.repeat(asked[low:high], some)
                 apart ^= self.codes[at]
-                close = np.flatnonzero(bits_set(apart) <= radius)
+                close = np.flatnonzero(np.bitwise_count(apart) <= radius)
                 query = low + np.searchsorted(ends, close, side="right")
                 yield by_value[query], self.order[at[close]].astype(np.int64), apart[close]
 

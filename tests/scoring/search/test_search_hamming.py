@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from scoring.search import HammingIndex
-from scoring.search.hamming import bits_set
 
 
 def codes(n, *, seed=0, flips=6):
@@ -111,14 +110,6 @@ def test_all_codes_equal_one_code_and_no_code_are_defined():
     assert not len(HammingIndex(one[:0], 3).search(one))
     assert not len(HammingIndex(one, 3).search(one[:0]))
     assert not len(HammingIndex(one, 3).search(one, np.zeros(1, bool)))
-
-
-def test_bits_are_counted_with_and_without_the_function_of_numpy_2(monkeypatch):
-    values = np.array([0, 1, 2**64 - 1, 2**63, 0x5555555555555555, 12345678901234567890], np.uint64)
-    true = [int(value).bit_count() for value in values]
-    assert bits_set(values).tolist() == true
-    monkeypatch.delattr(np, "bitwise_count", raising=False)
-    assert bits_set(values).tolist() == true
 
 
 def test_arguments_out_of_range_are_refused():
