@@ -1,4 +1,4 @@
-"""Conditions on columns as people write them: ``label == "cat" and width >= 200``.
+"""Conditions on columns as people write them: ``label == "cat" and width * height >= 40000``.
 
 A condition is parsed into a small tree and evaluated with Arrow; no text of it is ever run as code.
 Logic is SQL's, with three values: where a column has no value (null or NaN) a comparison has none either.
@@ -6,23 +6,39 @@ Logic is SQL's, with three values: where a column has no value (null or NaN) a c
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.tables.operands import (
+    BOOL,
+    FUNCTIONS,
+    NUMBER,
+    OTHER,
+    TEXT,
+    TIME,
+    Evaluate,
+    Operand,
+    as_double,
+    called,
+    column_operand,
+    combined,
+    literal,
+    widened,
+)
 from scoring.errors import InputError
 from scoring.lookup import closest
 
 MAX_LENGTH = 10_000  # characters of a condition
-MAX_DEPTH = 50  # nested brackets and nots
+MAX_DEPTH = 50  # nested brackets, functions, signs and nots
 TOKEN = re.compile(
     r"""\s*(?:(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])
     |(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     |`(?P<quoted>[^`]+)`
-    |(?P<symbol>==|!=|<>|<=|>=|=|<|>|\(|\)|,)
+    |(?P<symbol>==|!=|<>|<=|>=|=|<|>|\(|\)|,|\+|-|\*|/)
     |(?P<word>[^\W\d]\w*))""",
     re.VERBOSE,
 )
@@ -37,9 +53,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": pc.greater_equal,
 }
 KEYWORDS = frozenset({"and", "or", "not", "in", "is", "null", "like", "true", "false"})
+OF_A_VALUE = frozenset({*COMPARISONS, *"+-*/", "in", "is", "like", "not"})  # what may follow a value in brackets
 EXAMPLE = "write it like: label == \"cat\" and width >= 200, format in ('jpeg', 'png'), label is not null"
-
-Evaluate = Callable[[pa.RecordBatch], Any]
 
 
 @dataclass(frozen=True)
@@ -68,8 +83,9 @@ def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> C
 
     Args:
         text: comparisons (``== != < <= > >=``), ``in (...)``, ``like "a%"``, ``is [not] null``, joined by
-            ``and``, ``or``, ``not`` and brackets. Text stands in single or double quotes; a column whose name
-            is not a plain word in backticks.
+            ``and``, ``or``, ``not`` and brackets; of columns, values, sums and products (``+ - * /``) and functions
+            (``FUNCTIONS``). Text stands in single or double quotes; a column whose name is not a plain word in
+            backticks.
         schema: the columns that may be named.
         flag: of the option, for messages.
 
@@ -82,28 +98,8 @@ def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> C
     return _Parser(text, schema, flag).parse()
 
 
-@dataclass(frozen=True)
-class _Operand:
-    """A column or a literal: its kind decides what it may be compared with."""
-
-    kind: str  # number, text, bool, time
-    name: str  # as in the condition, for messages
-    value: Any  # the literal; None for a column
-    type: pa.DataType | None  # of the column; None for a literal
-
-    def array(self, batch: pa.RecordBatch) -> Any:
-        column = batch.column(self.name)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if pa.types.is_float16(column.type):
-            column = column.cast(pa.float32())
-        if pa.types.is_floating(column.type):
-            return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-        return column
-
-
 class _Parser:
-    """Recursive descent: or > and > not > comparison."""
+    """Recursive descent: or > and > not > comparison > sum > product > value."""
 
     def __init__(self, text: str, schema: pa.Schema, flag: str) -> None:
         self.text, self.flag = text, flag
@@ -118,7 +114,8 @@ class _Parser:
         return InputError(f"cannot understand {self.flag} {shown!r}: {what}; {EXAMPLE}")
 
     def _tokens(self) -> list[tuple[str, str]]:
-        tokens, at, end = [], 0, len(self.text.rstrip())
+        tokens: list[tuple[str, str]] = []
+        at, end = 0, len(self.text.rstrip())
         while at < end:
             match = TOKEN.match(self.text, at)
             if match is None:
@@ -127,21 +124,30 @@ class _Parser:
             word = match.group(kind)
             if kind == "word" and word.lower() in KEYWORDS:
                 kind, word = "keyword", word.lower()
-            tokens.append((kind, word))
             at = match.end()
+            after_value = tokens and (tokens[-1][0] in ("word", "quoted", "number") or tokens[-1][1] == ")")
+            if kind == "number" and word[0] in "+-" and after_value:
+                tokens.append(("symbol", word[0]))  # a sign between two values
+                word = word[1:]
+            tokens.append((kind, word))
         return [*tokens, ("end", "")]
 
-    def _take(self, *words: str) -> bool:
-        """Step over the next token if it is one of these symbols or keywords."""
+    def _take(self, *words: str) -> str:
+        """Step over the next token if it is one of these symbols or keywords, and return it; else an empty text."""
         kind, word = self.tokens[self.at]
         if kind in ("symbol", "keyword") and word in words:
             self.at += 1
-            return True
-        return False
+            return word
+        return ""
 
     def _expect(self, word: str) -> None:
         if not self._take(word):
             raise self._fail(f"expected {word!r} before {self.tokens[self.at][1] or 'the end'!r}")
+
+    def _deeper(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self._fail(f"more than {MAX_DEPTH} nested brackets")
 
     def parse(self) -> Condition:
         evaluate = self._or()
@@ -162,13 +168,11 @@ class _Parser:
         return _joined(pc.and_kleene, parts)
 
     def _not(self) -> Evaluate:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self._fail(f"more than {MAX_DEPTH} nested brackets")
+        self._deeper()
         if self._take("not"):
-            inner = self._not()
-            result = _inverted(inner)
-        elif self._take("("):
+            result = _inverted(self._not())
+        elif self.tokens[self.at] == ("symbol", "(") and not self._value_in_brackets():
+            self.at += 1
             result = self._or()
             self._expect(")")
         else:
@@ -176,12 +180,24 @@ class _Parser:
         self.depth -= 1
         return result
 
+    def _value_in_brackets(self) -> bool:
+        """Whether the bracket here holds a value, by what follows it, and not a condition."""
+        n_open, at = 0, self.at
+        while self.tokens[at][0] != "end":
+            if self.tokens[at][0] == "symbol":
+                n_open += {"(": 1, ")": -1}.get(self.tokens[at][1], 0)
+            at += 1
+            if not n_open:
+                kind, word = self.tokens[at]
+                return kind in ("symbol", "keyword") and word in OF_A_VALUE
+        return False
+
     def _comparison(self) -> Evaluate:
-        left = self._operand()
+        left = self._sum()
         if self._take("is"):
             negated = self._take("not")
             self._expect("null")
-            column = self._column_only(left, "is null")
+            column = self._no_literal(left, "is null")
             return (lambda b: pc.is_valid(column.array(b))) if negated else (lambda b: pc.is_null(column.array(b)))
         negated = self._take("not")
         if self._take("in"):
@@ -194,73 +210,128 @@ class _Parser:
             return self._compared(left)
         return _inverted(result) if negated else result
 
-    def _compared(self, left: _Operand) -> Evaluate:
-        kind, word = self.tokens[self.at]
-        if kind != "symbol" or word not in COMPARISONS:
-            if left.kind == "bool" and left.type is not None:
+    def _compared(self, left: Operand) -> Evaluate:
+        word = self._take(*COMPARISONS)
+        if not word:
+            if left.kind == BOOL and left.type is not None:
                 return left.array  # a true/false column stands for itself
             raise self._fail(f"expected a comparison after {left.name!r}")
-        self.at += 1
-        right = self._operand()
+        right = self._sum()
         compare = COMPARISONS[word]
         if left.type is None and right.type is None:
             raise self._fail(f"{left.name!r} and {right.name!r} are both values; name a column")
         if left.type is None:
             scalar = self._literal(left, right)
-            return lambda b: compare(scalar, _widened(right.array(b), scalar))
+            return lambda b: compare(scalar, widened(right.array(b), scalar))
         if right.type is None:
             scalar = self._literal(right, left)
-            return lambda b: compare(_widened(left.array(b), scalar), scalar)
-        if left.kind != right.kind or left.kind == "time":
-            raise self._fail(f"columns {left.name!r} ({left.type}) and {right.name!r} ({right.type}) do not compare")
-        return lambda b: compare(_as_double(left.array(b)), _as_double(right.array(b)))
+            return lambda b: compare(widened(left.array(b), scalar), scalar)
+        if left.kind != right.kind or left.kind == TIME:
+            raise self._fail(f"columns {left.told} and {right.told} do not compare")
+        return lambda b: compare(as_double(left.array(b)), as_double(right.array(b)))
 
-    def _membership(self, left: _Operand) -> Evaluate:
-        column = self._column_only(left, "in")
+    def _membership(self, left: Operand) -> Evaluate:
+        column = self._no_literal(left, "in")
         self._expect("(")
-        scalars = [self._literal(self._operand(), column)]
+        scalars = [self._literal(self._sum(), column)]
         while self._take(","):
-            scalars.append(self._literal(self._operand(), column))
+            scalars.append(self._literal(self._sum(), column))
         self._expect(")")
 
         def evaluate(batch: pa.RecordBatch) -> Any:
             values = column.array(batch)
-            found: Any = pc.equal(_widened(values, scalars[0]), scalars[0])
+            found: Any = pc.equal(widened(values, scalars[0]), scalars[0])
             for scalar in scalars[1:]:
-                found = pc.or_kleene(found, pc.equal(_widened(values, scalar), scalar))
+                found = pc.or_kleene(found, pc.equal(widened(values, scalar), scalar))
             return found
 
         return evaluate
 
-    def _like(self, left: _Operand) -> Evaluate:
-        column = self._column_only(left, "like")
-        pattern = self._operand()
-        if column.kind != "text" or pattern.kind != "text" or pattern.type is not None:
+    def _like(self, left: Operand) -> Evaluate:
+        column = self._no_literal(left, "like")
+        pattern = self._sum()
+        if column.kind != TEXT or pattern.kind != TEXT or pattern.type is not None:
             raise self._fail("'like' takes a text column and a pattern in quotes (% any text, _ one character)")
         return lambda b: pc.match_like(column.array(b), pattern.value)
 
-    def _column_only(self, operand: _Operand, verb: str) -> _Operand:
+    def _no_literal(self, operand: Operand, verb: str) -> Operand:
         if operand.type is None:
             raise self._fail(f"{verb!r} needs a column on its left, got the value {operand.name!r}")
         return operand
 
-    def _operand(self) -> _Operand:
+    def _sum(self) -> Operand:
+        return self._chain(self._product, "+", "-")
+
+    def _product(self) -> Operand:
+        return self._chain(self._value, "*", "/")
+
+    def _chain(self, part: Callable[[], Operand], *signs: str) -> Operand:
+        first, rest = part(), []
+        while sign := self._take(*signs):
+            rest.append((sign, self._of_kind(part(), NUMBER, f"{sign!r}")))
+        return combined(self._of_kind(first, NUMBER, f"{rest[0][0]!r}"), rest) if rest else first
+
+    def _of_kind(self, operand: Operand, kind: str, taker: str) -> Operand:
+        if operand.kind != kind:
+            raise self._fail(f"{taker} takes {kind}s, got {operand.told}")
+        return operand
+
+    def _value(self) -> Operand:
         kind, word = self.tokens[self.at]
         self.at += 1
+        if (kind, word) in (("symbol", "("), ("symbol", "-")):
+            return self._bracket() if word == "(" else self._negative()
+        if kind == "word" and self.tokens[self.at] == ("symbol", "("):
+            return self._function(word)
         if kind in ("word", "quoted"):
             return self._column(word)
         if kind == "number":
             number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,19}", word) else float(word)
-            return _Operand("number", word, number, None)
+            return Operand(NUMBER, word, value=number)
         if kind == "text":
-            return _Operand("text", word, re.sub(r"\\(.)", r"\1", word[1:-1]), None)
+            return Operand(TEXT, word, value=re.sub(r"\\(.)", r"\1", word[1:-1]))
         if kind == "keyword" and word in ("true", "false"):
-            return _Operand("bool", word, word == "true", None)
+            return Operand(BOOL, word, value=word == "true")
         if word == "null":
             raise self._fail("compare with null by 'is null' or 'is not null'")
         raise self._fail(f"expected a column or a value, got {word or 'the end'!r}")
 
-    def _column(self, name: str) -> _Operand:
+    def _bracket(self) -> Operand:
+        self._deeper()
+        inner = self._sum()
+        self._expect(")")
+        self.depth -= 1
+        return replace(inner, name=f"({inner.name})")
+
+    def _negative(self) -> Operand:
+        self._deeper()
+        inner = self._of_kind(self._value(), NUMBER, "'-'")
+        self.depth -= 1
+        if inner.type is None:
+            return replace(inner, name=f"-{inner.name}", value=-inner.value)
+        return replace(combined(Operand(NUMBER, "0", value=0), [("-", inner)]), name=f"-{inner.name}")
+
+    def _function(self, word: str) -> Operand:
+        name = word.lower()
+        if name not in FUNCTIONS:
+            raise self._fail(
+                f"there is no function {word!r}{closest(name, FUNCTIONS)} (there are {', '.join(FUNCTIONS)})"
+            )
+        function = FUNCTIONS[name]
+        self._deeper()
+        self._expect("(")
+        arguments = [self._of_kind(self._sum(), function.takes, name)]
+        while self._take(","):
+            arguments.append(self._of_kind(self._sum(), function.takes, name))
+        self._expect(")")
+        self.depth -= 1
+        if function.most is None and len(arguments) < 2:
+            raise self._fail(f"{name} takes two {function.takes}s or more, got one")
+        if function.most is not None and len(arguments) > function.most:
+            raise self._fail(f"{name} takes one {function.takes}, got {len(arguments)}")
+        return called(name, arguments)
+
+    def _column(self, name: str) -> Operand:
         if name not in self.schema.names:
             raise InputError(
                 f"{self.flag} {self.text!r} names a column {name!r} that the table does not have"
@@ -268,63 +339,23 @@ class _Parser:
                 f"{', '.join(self.schema.names)})"
             )
         self.columns.append(name)
-        kind = self.schema.field(name).type
-        value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return _Operand(self._kind(name, value_type), name, None, value_type)
+        column = column_operand(name, self.schema.field(name).type)
+        if column.kind == OTHER and self.tokens[self.at] != ("keyword", "is"):
+            raise self._fail(f"column {name!r} is {column.type}, which can only be asked 'is null' or 'is not null'")
+        return column
 
-    def _kind(self, name: str, kind: pa.DataType) -> str:
-        tests = {
-            "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-            "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-            "bool": (pa.types.is_boolean,),
-            "time": (pa.types.is_date, pa.types.is_timestamp),
-        }
-        for word, checks in tests.items():
-            if any(check(kind) for check in checks):
-                return word
-        if self.tokens[self.at] == ("keyword", "is"):
-            return "other"
-        raise self._fail(f"column {name!r} is {kind}, which can only be asked 'is null' or 'is not null'")
-
-    def _literal(self, literal: _Operand, column: _Operand) -> pa.Scalar:
+    def _literal(self, value: Operand, column: Operand) -> pa.Scalar:
         """The literal as a scalar that compares exactly with the column's type."""
-        if literal.type is not None:
-            raise self._fail(f"expected a value in the list, got the column {literal.name!r}")
+        if value.type is not None:
+            raise self._fail(f"expected a value in the list, got the column {value.name!r}")
         try:
-            if column.kind == "time" and literal.kind == "text":
-                return pa.scalar(literal.value).cast(column.type)
-            if literal.kind == column.kind:
-                return _number(literal.value, column.type) if literal.kind == "number" else pa.scalar(literal.value)
+            return literal(value, column)
         except (pa.ArrowException, OverflowError):
-            raise self._fail(f"{literal.name} is not a value of column {column.name!r} ({column.type})") from None
-        raise self._fail(f"column {column.name!r} is {column.type}, which does not compare with {literal.name}")
-
-
-def _number(value: float, kind: pa.DataType | None) -> pa.Scalar:
-    """A number in the column's own precision, so that 0.1 equals a float32 column's 0.1."""
-    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
-        if pa.types.is_float16(kind):
-            value = pa.scalar(float(value), pa.float16()).as_py()
-        return pa.scalar(float(value), pa.float32())
-    if pa.types.is_integer(kind) and isinstance(value, int):
-        whole = pa.uint64() if pa.types.is_uint64(kind) and value >= 0 else pa.int64()
-        return pa.scalar(value, whole) if value.bit_length() <= 63 or whole == pa.uint64() else pa.scalar(float(value))
-    return pa.scalar(float(value), pa.float64())
-
-
-def _widened(values: Any, scalar: pa.Scalar) -> Any:
-    """Column values in a type that Arrow compares with the scalar without overflow."""
-    decimal = pa.types.is_decimal(values.type)
-    if decimal or (pa.types.is_uint64(values.type) and pa.types.is_int64(scalar.type)):
-        return values.cast(pa.float64(), safe=False)
-    if pa.types.is_integer(values.type) and pa.types.is_floating(scalar.type):
-        return values.cast(pa.float64(), safe=False)
-    return values
-
-
-def _as_double(values: Any) -> Any:
-    number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
-    return values.cast(pa.float64(), safe=False) if number else values
+            raise self._fail(f"{value.name} is not a value of column {column.told}") from None
+        except TypeError:
+            raise self._fail(
+                f"column {column.name!r} is {column.type}, which does not compare with {value.name}"
+            ) from None
 
 
 def _joined(join: Callable[[Any, Any], Any], parts: list[Evaluate]) -> Evaluate:

@@ -64,6 +64,27 @@ def ask(text):
         ("width > kappa", [True, None, None, None]),
         ("label == 'cat' or width > 250", [True, False, True, None]),
         ("not (label == 'cat' or width > 250)", [False, True, False, None]),
+        ("width * 2 > 400", [False, False, True, None]),
+        ("(width + 1) / 2 >= 100.5 and width -1 < 299", [False, True, False, None]),
+        ("width-1 == 199", [False, True, False, None]),
+        ("-width <= -200", [False, True, True, None]),
+        ("2 + 3 * 4 == 14 and 2 - 3 - 4 == -5", [True, True, True, True]),
+        ("(width - 1) * 5 == 0 or (label == 'dog')", [True, True, None, None]),
+        ("width / (width - 200) > 0", [False, None, True, None]),
+        ("kappa * 2 > 1", [False, None, None, True]),
+        ("(kappa + width) is null", [False, True, True, True]),
+        ("width * 100000000 > 2147483647", [False, True, True, None]),
+        ("sqrt(width - 200) >= 0", [None, True, True, None]),
+        ("abs(width - 150) <= 50", [False, True, False, None]),
+        ("least(width, 250) == 250", [False, False, True, None]),
+        ("greatest(width, kappa, 1) >= 1", [True, None, None, None]),
+        ("floor(kappa) == 0 and ceil(kappa) == 1", [True, None, None, False]),
+        ("ln(width) > 5", [False, True, True, None]),
+        ("Lower(label) like 'C%' or length(trim(label)) == 4", [False, False, None, True]),
+        ("upper(label) == 'CAT'", [True, False, None, False]),
+        ("upper(kind) in ('A', 'X')", [True, False, None, True]),
+        ("length(label) * 2 in (6)", [True, True, None, False]),
+        ("width * width == width / (1 / width)", [True, True, True, None]),
     ],
 )
 def test_conditions_answer_true_false_or_nothing(text, expected):
@@ -104,6 +125,15 @@ def test_a_long_chain_of_conditions_does_not_overflow_the_stack():
     assert ask(text) == [False, True, False, None]
 
 
+def test_a_long_sum_does_not_overflow_the_stack():
+    assert ask("width" + " + width" * 1000 + " == 1001") == [True, False, False, None]
+
+
+def test_many_brackets_are_read_in_time():
+    text = " or ".join(["(" * 20 + "width == 200" + ")" * 20] * 150)
+    assert ask(text) == [False, True, False, None]
+
+
 def test_no_rows_give_no_answers():
     empty = ROWS.slice(0, 0)
     assert parse_condition("width > 1", ROWS.schema)(empty).to_pylist() == []
@@ -129,7 +159,21 @@ def test_no_rows_give_no_answers():
         ("'a' == 'b'", "both values"),
         ("width", "expected a comparison after 'width'"),
         ("not", "got 'the end'"),
-        ("label == __import__('os')", "column '__import__'"),
+        ("label == __import__('os')", "no function '__import__' .there are abs, "),
+        ("sqr(width) > 1", "no function 'sqr'; did you mean 'sqrt'"),
+        ("sum(width) > 1", "no function 'sum'"),
+        ("abs(label) > 1", "abs takes numbers, got 'label' .string"),
+        ("abs(width, 1) > 1", "abs takes one number, got 2"),
+        ("least(width) > 1", "least takes two numbers or more, got one"),
+        ("lower(width) == 'a'", "lower takes texts, got 'width' .int32"),
+        ("label + 1 > 2", "'\\+' takes numbers, got 'label'"),
+        ("day + 1 > 2", "'\\+' takes numbers, got 'day'"),
+        ("width * > 2", "expected a column or a value, got '>'"),
+        ("width + 1", "expected a comparison after 'width \\+ 1'"),
+        ("(width + 1 > 2", "expected '\\)'"),
+        ("abs(width > 2", "expected '\\)' before '>'"),
+        ("-" * 60 + "width > 1", "more than 50 nested"),
+        ("abs(" * 60 + "width" + ")" * 60 + " > 1", "more than 50 nested"),
         ("label.__class__ == 'x'", "unexpected .*__class__"),
         ("width == 0x10", "unexpected '0x10'"),
         ("width is 3", "expected 'null'"),
