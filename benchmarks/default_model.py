@@ -65,8 +65,9 @@ def ask(model: ScoringModel, pixels: Tensor, classifier: LinearClassifier | None
         part = part.float().round().contiguous(memory_format=torch.channels_last)
         features = model.features(part)
         outputs = model.read(features)
-        said = {f"kappa_{name}": kappa for name, kappa in outputs.kappas.items()}
-        said |= {f"unc_{name}": -value for name, value in outputs.uncertainties.items()}
+        kappas = {name: value for name, value in outputs.columns.items() if name.startswith("kappa_")}
+        others = [name for name in outputs.columns if f"kappa_{name.removeprefix('unc_')}" not in outputs.columns]
+        said = kappas | {name: -outputs.columns[name] for name in others if name not in kappas}
         if classifier is not None:
             share = classifier.logits(outputs.embedding).softmax(1)
             said["class entropy"] = -torch.from_numpy(metrics.entropy(share.numpy()))

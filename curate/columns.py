@@ -1,7 +1,10 @@
 """Every column that curate writes: its name, unit, direction and meaning."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+
+from scoring.column import Column
+from scoring.scorers import METHOD, score_columns
 
 KEY = "key"
 URI = "uri"
@@ -10,19 +13,6 @@ ERROR = "error"
 SIGNATURE = "signature"
 EMBEDDING = "embedding"
 OK = "ok"  # the status of a row whose image was scored
-
-
-@dataclass(frozen=True)
-class Column:
-    """What one column means.
-
-    ``higher`` says what a larger value means, or is empty where order means nothing.
-    """
-
-    meaning: str
-    unit: str = ""
-    higher: str = ""
-
 
 COLUMNS: dict[str, Column] = {
     KEY: Column("the user's own key, else the path relative to the scanned root; unique"),
@@ -48,10 +38,13 @@ def describe(name: str) -> Column:
     """
     if name in COLUMNS:
         return COLUMNS[name]
-    if name.startswith("kappa_"):
-        return Column("concentration of the representation", "1", "more certain")
-    if name.startswith("unc_"):
-        return Column("uncertainty of the representation", "1", "less certain")
+    scores = score_columns()
+    if name in scores:
+        return scores[name]
+    for pattern, column in scores.items():
+        start, of_method, end = pattern.partition(METHOD)
+        if of_method and name.startswith(start) and name.endswith(end):
+            return column
     return Column("the user's own")
 
 

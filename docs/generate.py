@@ -120,6 +120,7 @@ def strategies() -> str:
 
 def methods() -> str:
     """Return every training method: what it is, the column that it gives, whether it reads labels, and its paper."""
+    from scoring.scorers import main_column
     from trainers.methods.table import METHODS
 
     return table(
@@ -128,7 +129,7 @@ def methods() -> str:
             (
                 f"`{name}`",
                 (kind.__doc__ or "").splitlines()[0],
-                f"`{head.column}_{name}`" if (head := kind.head(kind.Settings())) else "",
+                f"`{main_column(name, head)}`" if (head := kind.head(kind.Settings())) else "",
                 "yes" if kind.needs_labels else "no",
                 kind.paper,
             )
@@ -154,14 +155,13 @@ def settings() -> str:
 
 def columns() -> str:
     """Return every column that curate writes."""
-    from curate.columns import COLUMNS, describe
+    from curate.columns import COLUMNS
+    from scoring.scorers import score_columns
 
-    names = {**{name: name for name in COLUMNS}, "kappa_visimsiam": "kappa_<method>", "unc_visimsiam": "unc_<method>"}
     rows = []
-    for name, shown in names.items():
-        column = describe(name)
+    for name, column in {**COLUMNS, **score_columns()}.items():
         unit = "" if column.unit == "1" else column.unit
-        rows.append((f"`{shown}`", column.meaning, unit, column.higher))
+        rows.append((f"`{name}`", column.meaning, unit, column.higher))
     return table(("column", "meaning", "unit", "higher means"), rows)
 
 

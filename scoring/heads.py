@@ -1,18 +1,26 @@
-"""Heads: features -> one number an image. Each kind has a shape (its spec, in the checkpoint) and a module."""
+"""Heads: scorers that were trained. Each kind has a shape, which the checkpoint records, and a module of that shape."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from scoring.column import Column
 from scoring.errors import InputError
 from scoring.lookup import lookup
+from scoring.scorers import HEAD, SCORERS
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 WIDEST = 65536
 DEEPEST = 16
+UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
+KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "more certain"), **UNCERTAINTY}
+
+
+def columns_of_kappa(kappa: "Tensor") -> "dict[str, Tensor]":
+    """Return the columns of a concentration, shape (N,), >= 0: itself and 1/kappa, which is infinite at 0."""
+    return {"kappa_<method>": kappa, "unc_<method>": 1 / kappa}
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,9 @@ class KappaHeadSpec:
     """
 
     kind: ClassVar[str] = "kappa"
-    column: ClassVar[str] = "kappa"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = KAPPA
     hidden: int = 512
     scale: float = 1.0
 
@@ -32,9 +42,15 @@ class KappaHeadSpec:
         _check_width("a kappa head needs a hidden width", self.hidden)
         _check_scale("a kappa head", self.scale)
 
-    def build(self, width: int) -> nn.Module:
+    def build(self, width: int) -> "nn.Module":
         """Return a fresh head for features of this width."""
-        return KappaHead(width, self)
+        from scoring.head_modules import KappaHead
+
+        return KappaHead(width, self.hidden, self.scale)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N,)."""
+        return columns_of_kappa(given)
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,9 @@ class NormHeadSpec:
     """The shape of a head whose projection has a direction, mu, and a length, kappa."""
 
     kind: ClassVar[str] = "norm"
-    column: ClassVar[str] = "kappa"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = KAPPA
     dim: int = 16
     scale: float = 1.0
 
@@ -50,9 +68,15 @@ class NormHeadSpec:
         _check_width("a norm head needs a dimension", self.dim)
         _check_scale("a norm head", self.scale)
 
-    def build(self, width: int) -> nn.Module:
+    def build(self, width: int) -> "nn.Module":
         """Return a fresh head for features of this width."""
-        return NormHead(width, self)
+        from scoring.head_modules import NormHead
+
+        return NormHead(width, self.dim, self.scale)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N,)."""
+        return columns_of_kappa(given)
 
 
 @dataclass(frozen=True)
@@ -60,7 +84,9 @@ class UncertaintyHeadSpec:
     """The shape of a head that predicts a loss: how many hidden layers, how wide, and a factor on the result."""
 
     kind: ClassVar[str] = "uncertainty"
-    column: ClassVar[str] = "unc"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = UNCERTAINTY
     hidden: int = 512
     depth: int = 2
     scale: float = 1.0
@@ -71,14 +97,42 @@ class UncertaintyHeadSpec:
         if not 0 <= self.depth <= DEEPEST:
             raise InputError(f"an uncertainty head needs between 0 and {DEEPEST} hidden layers, got {self.depth}")
 
-    def build(self, width: int) -> nn.Module:
+    def build(self, width: int) -> "nn.Module":
         """Return a fresh head for features of this width."""
-        return UncertaintyHead(width, self)
+        from scoring.head_modules import UncertaintyHead
+
+        return UncertaintyHead(width, self.hidden, self.depth, self.scale)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N,)."""
+        return {"unc_<method>": given}
 
 
-HeadSpec = KappaHeadSpec | NormHeadSpec | UncertaintyHeadSpec
+@dataclass(frozen=True)
+class ClassifierHeadSpec:
+    """The shape of a linear classifier: it gives no column of its own, but logits to the scorers that need them."""
 
-KINDS: dict[str, type[HeadSpec]] = {kind.kind: kind for kind in (KappaHeadSpec, NormHeadSpec, UncertaintyHeadSpec)}
+    kind: ClassVar[str] = "classifier"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = {}
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        _check_width("a classifier needs a number of classes", self.classes)
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh classifier of features of this width."""
+        from torch import nn
+
+        return nn.Linear(width, self.classes)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return no column for the logits, shape (N, C)."""
+        return {}
+
+
+HeadSpec = KappaHeadSpec | NormHeadSpec | UncertaintyHeadSpec | ClassifierHeadSpec
 
 
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:
@@ -94,67 +148,8 @@ def head_from_json(record: Mapping[str, Any]) -> HeadSpec:
         TypeError: if a field is unknown.
     """
     fields = dict(record)
-    return lookup(KINDS, str(fields.pop("kind", KappaHeadSpec.kind)), kind="kind of head")(**fields)
-
-
-class KappaHead(nn.Module):
-    """Two layers with batch normalisation between: features (N, D) -> kappa (N,), >= 0, higher is more certain.
-
-    Source: Nakamura et al. 2023, appendix B: Linear(D, 512), BN, ReLU, Linear(512, 1), softplus.
-    """
-
-    def __init__(self, width: int, spec: KappaHeadSpec) -> None:
-        super().__init__()
-        self.spec = spec
-        self.hidden = nn.Linear(width, spec.hidden)
-        self.norm = nn.BatchNorm1d(spec.hidden)
-        self.out = nn.Linear(spec.hidden, 1)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return kappa, shape (N,), in float32 whatever the precision of the backbone."""
-        hidden = F.relu(self.norm(self.hidden(features.float())))
-        return self.spec.scale * F.softplus(self.out(hidden)).squeeze(1)
-
-
-class NormHead(nn.Module):
-    """A linear map e = W f: its direction is mu, its length kappa; features (N, D) -> kappa (N,), >= 0.
-
-    Source: Kirchhof et al. 2023 (MCInfoNCE), sec. 4.3 and appendix C: the norm of the embedding is the concentration.
-    """
-
-    def __init__(self, width: int, spec: NormHeadSpec) -> None:
-        super().__init__()
-        self.spec = spec
-        self.out = nn.Linear(width, spec.dim, bias=False)
-
-    def project(self, features: Tensor) -> Tensor:
-        """Return e, shape (N, dim), float32."""
-        return self.spec.scale * self.out(features.float())
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return kappa, the length of e, shape (N,)."""
-        return self.project(features).norm(dim=1)
-
-
-class UncertaintyHead(nn.Module):
-    """A multi-layer perceptron: features (N, D) -> uncertainty (N,), > 0, higher is less certain; the order counts.
-
-    Source: Kirchhof et al. 2024 (Pretrained Visual Uncertainties), sec. 3.2: hidden layers of 512 with LeakyReLU,
-    then softplus and 1e-6, which keeps it above 0.
-    """
-
-    def __init__(self, width: int, spec: UncertaintyHeadSpec) -> None:
-        super().__init__()
-        self.spec = spec
-        widths = [width, *[spec.hidden] * spec.depth]
-        layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), nn.LeakyReLU()]
-        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the uncertainty, shape (N,), in float32 whatever the precision of the backbone."""
-        return self.spec.scale * (F.softplus(self.layers(features.float())).squeeze(1) + 1e-6)
+    kinds: dict[str, Any] = {name: kind for name, kind in SCORERS.items() if kind.needs == HEAD}
+    return lookup(kinds, str(fields.pop("kind", KappaHeadSpec.kind)), kind="kind of head")(**fields)
 
 
 def _check_width(what: str, got: int) -> None:

@@ -1,15 +1,21 @@
 """One model that scores: a backbone and its heads."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from scoring.backbones import create_backbone, feature_width
-from scoring.heads import HeadSpec
+from scoring.errors import InputError
+from scoring.heads import ClassifierHeadSpec, HeadSpec
 from scoring.images import Preprocessing
+from scoring.scorers import LOGITS, Scorer, columns_of, scored
+
+DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was drawn before
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,11 @@ class Outputs:
 
     Attributes:
         embedding: shape (N, D), float32, rows of unit length.
-        kappas: method -> concentration, shape (N,), float32, >= 0, higher is more certain.
-        uncertainties: method -> uncertainty, shape (N,), float32, > 0, higher is less certain; methods without kappa.
+        columns: name of a column of the table -> shape (N,), float32; see ``scoring.scorers``.
     """
 
     embedding: Tensor
-    kappas: dict[str, Tensor]
-    uncertainties: dict[str, Tensor] = field(default_factory=dict)
+    columns: dict[str, Tensor]
 
 
 class ScoringModel(nn.Module):
@@ -62,23 +66,82 @@ class ScoringModel(nn.Module):
         """Return pooled features, shape (N, D), from pixel values in [0, 255], shape (N, 3, H, W)."""
         return self.backbone(self.normalize(pixels))
 
-    def forward(self, pixels: Tensor) -> Outputs:
+    def forward(self, pixels: Tensor, scorers: Mapping[str, Scorer] | None = None) -> Outputs:
         """Score a batch.
 
         Args:
             pixels: RGB, shape (N, 3, H, W), uint8 or float in [0, 255].
+            scorers: more of them than the model's heads, by name; see ``require_needs``.
 
         Returns:
-            Embeddings and what the heads say in float32: the heads run in float32 whatever the precision of the
-            backbone, since half precision leaves only a few thousand distinct values.
+            Embeddings and columns in float32: scorers run in float32 whatever the precision of the backbone, since
+            half precision leaves only a few thousand distinct values.
         """
-        return self.read(self.features(pixels))
+        features = self.features(pixels)
+        outputs = self.read(features)
+        for name, scorer in (scorers or {}).items():
+            given = self.repeated(pixels, scorer.passes) if scorer.passes else features
+            with torch.autocast(given.device.type, enabled=False):
+                given = self.logits(given.float()) if scorer.needs == LOGITS else given.float()
+                outputs.columns.update(scored(name, scorer, given, len(features)))
+        return outputs
 
     def read(self, features: Tensor) -> Outputs:
         """Return what the heads say of features, shape (N, D), and the embedding that they give."""
         features = features.float()
+        columns: dict[str, Tensor] = {}
         with torch.autocast(features.device.type, enabled=False):
-            said: dict[str, dict[str, Tensor]] = {"kappa": {}, "unc": {}}
             for name, head in self.heads.items():
-                said[self.spec.heads[name].column][name] = head(features)
-            return Outputs(F.normalize(features, dim=1), said["kappa"], said["unc"])
+                columns |= scored(name, self.spec.heads[name], head(features), len(features))
+            return Outputs(F.normalize(features, dim=1), columns)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Return logits (..., C) of features (..., D) by the model's classifier.
+
+        Raises:
+            ValueError: if it has none.
+        """
+        name = self.classifier
+        if name is None:
+            raise ValueError("logits are a classifier's, and the model has none")
+        return self.heads[name](features.flatten(0, -2)).unflatten(0, features.shape[:-1])
+
+    @property
+    def classifier(self) -> str | None:
+        """The name of the head that gives logits, or None."""
+        return next((name for name, spec in self.spec.heads.items() if isinstance(spec, ClassifierHeadSpec)), None)
+
+    def repeated(self, pixels: Tensor, passes: int) -> Tensor:
+        """Return features of several passes with dropout on, shape (P, N, D); the same ones at every call."""
+        layers = self.dropouts()
+        with torch.random.fork_rng(devices=[pixels.device] if pixels.is_cuda else []):
+            torch.manual_seed(DROPOUT_SEED)
+            for layer in layers:
+                layer.train()
+            try:
+                return torch.stack([self.features(pixels) for _ in range(passes)])
+            finally:
+                for layer in layers:
+                    layer.eval()
+
+    def dropouts(self) -> list[nn.Module]:
+        """Return the layers of the backbone that drop anything in training."""
+        return [layer for layer in self.backbone.modules() if isinstance(layer, _DropoutNd) and layer.p > 0]
+
+
+def require_needs(model: ScoringModel, scorers: Mapping[str, Scorer]) -> None:
+    """Raise ``InputError`` unless a model can give scorers what they need, under column names of their own."""
+    taken = columns_of(model.spec.heads)
+    for name, scorer in scorers.items():
+        if scorer.needs == LOGITS and model.classifier is None:
+            raise InputError(f"{name} needs a classifier's logits, and the model has no classifier; take another model")
+        if scorer.passes and not model.dropouts():
+            raise InputError(
+                f"{name} runs the network {scorer.passes} times with dropout, and {model.spec.backbone} has none: "
+                "every pass would be the same; take another model"
+            )
+        for column in columns_of({name: scorer}):
+            if column in taken:
+                raise InputError(
+                    f"{name} gives the column {column}, and the model has a head of that name; leave it out"
+                )

@@ -1,5 +1,6 @@
 """Batches through a model: device, precision, and smaller steps when memory runs out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,8 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
-from scoring.model import Outputs, ScoringModel
+from scoring.model import Outputs, ScoringModel, require_needs
+from scoring.scorers import Scorer, columns_of
 
 PRECISIONS = ("auto", "fp32", "bf16")
 BATCH_SIZE = {"cpu": 64, "cuda": 256}
@@ -49,13 +51,11 @@ class Scores:
 
     Attributes:
         embedding: shape (N, D), float32, rows of unit length.
-        kappas: method -> shape (N,), float32, higher is more certain.
-        uncertainties: method -> shape (N,), float32, higher is less certain.
+        columns: name of a column of the table -> shape (N,), float32.
     """
 
     embedding: np.ndarray
-    kappas: dict[str, np.ndarray]
-    uncertainties: dict[str, np.ndarray]
+    columns: dict[str, np.ndarray]
 
 
 class Pending:
@@ -69,11 +69,7 @@ class Pending:
         parts = self._parts
         return Scores(
             torch.cat([part.embedding for part in parts]).cpu().numpy(),
-            {name: torch.cat([part.kappas[name] for part in parts]).cpu().numpy() for name in parts[0].kappas},
-            {
-                name: torch.cat([part.uncertainties[name] for part in parts]).cpu().numpy()
-                for name in parts[0].uncertainties
-            },
+            {name: torch.cat([part.columns[name] for part in parts]).cpu().numpy() for name in parts[0].columns},
         )
 
 
@@ -84,12 +80,24 @@ class Runner:
         model: from ``load_model``.
         device: see ``select_device``.
         precision: ``fp32`` or ``bf16``; the heads run in float32 either way.
+        scorers: more of them than the model's heads, by name.
 
     Attributes:
+        columns: the names of the columns that it gives, in their order.
         step: the most images that go through the device at once. It halves when memory runs out, and stays.
     """
 
-    def __init__(self, model: ScoringModel, device: torch.device, precision: str = "fp32") -> None:
+    def __init__(
+        self,
+        model: ScoringModel,
+        device: torch.device,
+        precision: str = "fp32",
+        *,
+        scorers: Mapping[str, Scorer] | None = None,
+    ) -> None:
+        require_needs(model, scorers or {})
+        self.scorers = dict(scorers or {})
+        self.columns = tuple(columns_of({**model.spec.heads, **self.scorers}))
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
         if device.type == "cuda" and precision == "fp32":
@@ -131,7 +139,7 @@ class Runner:
             # NHWC bytes seen as NCHW are channels-last already
             part = part.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-                parts.append(self.model(part))
+                parts.append(self.model(part, self.scorers))
         return Pending(parts)
 
 

@@ -19,6 +19,8 @@ HEAVY = {"torch", "torchvision", "timm", "polars", "pyarrow", "numpy", "PIL", "s
 LEAVES = {
     Path("scoring/errors.py"),
     Path("scoring/lookup.py"),
+    Path("scoring/column.py"),
+    Path("scoring/scorers.py"),
     Path("curate/columns.py"),
     Path("curate/counted.py"),
     Path("curate/version.py"),
@@ -177,6 +179,7 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     ours = {name for name in used if name.split(".")[0] in PACKAGES}
     tables = (
         "curate.engines.table.",
+        "scoring.scorers.",
         "curate.selectors.table.",
         "trainers.methods.table.",
     )  # of names, which import on use

@@ -27,6 +27,7 @@ def run(
     """
     from scoring.checkpoint import DEFAULT, find_checkpoint, read_header, shipped_models
     from scoring.heads import head_from_json
+    from scoring.scorers import main_column
 
     if name is None:
         cards = {stem: read_header(path) for stem, path in shipped_models().items()}
@@ -38,7 +39,8 @@ def run(
         for stem, card in cards.items():
             default = " (default)" if stem == DEFAULT else ""
             size = card["preprocessing"]["size"]
-            columns = ", ".join(f"{head_from_json(head).column}_{name}" for name, head in card["heads"].items())
+            heads = {name: head_from_json(head) for name, head in card["heads"].items()}
+            columns = ", ".join(main_column(name, head) for name, head in heads.items() if head.columns)
             about = f"{columns or 'embedding'} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
             show(f"{stem}{default}: {about}")
         return

@@ -10,6 +10,7 @@ from curate.commands import options
 from curate.commands.progress import ScoreBar
 from curate.commands.report import emit, say, say_table
 from curate.engines.table import ENGINES
+from scoring.scorers import free_scorers
 
 
 def run(
@@ -25,6 +26,16 @@ def run(
     workers: options.Workers = None,
     limit: options.Limit = None,
     dtype: Annotated[str, options.shared("--dtype", ", for embeddings", show_default=True)] = "float16",
+    scorer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scorer",
+            metavar="NAME",
+            help=f"A score that needs no training; again for more: {', '.join(free_scorers())}.",
+            show_default=False,
+            hidden=not free_scorers(),
+        ),
+    ] = None,
     embedding: Annotated[bool, typer.Option("--embedding/--no-embedding", help="Store embeddings.")] = True,
     key: options.Key = None,
     path_column: options.PathColumn = None,
@@ -93,6 +104,7 @@ def run(
                 dtype=dtype if embedding else None,
                 max_pixels=max_pixels,
                 allow_truncated=allow_truncated,
+                scorers=tuple(dict.fromkeys(scorer or [])),
             ),
             workers=workers,
             engine=engine,

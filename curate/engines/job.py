@@ -12,14 +12,17 @@ import torch
 
 from curate.engines.journal import Part, part_path
 from curate.engines.settings import ScoreSettings, refuse_difference
-from curate.engines.shard import Decoded, Span, score_columns, score_schema, start_shard
+from curate.engines.shard import Decoded, Span, score_schema, start_shard
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.checkpoint import load_model
+from scoring.errors import InputError
 from scoring.images import DecodedImage
 from scoring.images.signature import KIND as SIGNATURE_KIND
+from scoring.model import require_needs
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
+from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
 
@@ -33,12 +36,14 @@ class Opened:
         runner: the model, on its device.
         card: of the model.
         batch_size: images a batch.
+        of_table: scorers that need all rows.
     """
 
     manifest: Manifest
     runner: Runner
     card: dict[str, Any]
     batch_size: int
+    of_table: dict[str, Scorer]
 
     def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int) -> Decoded:
         """Return the decoded images of some shards."""
@@ -47,6 +52,7 @@ class Opened:
 
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
         """Return everything that decides what is written, by the names a person would use."""
+        asked = {"scorers": list(settings.scorers)} if settings.scorers else {}
         return {
             "input": self.manifest.digest,
             "model": self.card["digest"],
@@ -58,6 +64,7 @@ class Opened:
             "max-pixels": settings.max_pixels,
             "allow-truncated": settings.allow_truncated,
             "signature": SIGNATURE_KIND,
+            **asked,
             "curate": __version__,
             "torch": torch.__version__,
             "pillow": PIL.__version__,
@@ -73,8 +80,15 @@ def open_all(source: Source, options: SourceOptions, model: str | Path, settings
     device = select_device(settings.device)
     precision = select_precision(settings.precision, device)
     network, card = load_model(model)
-    manifest = open_manifest(source, replace(options, reserved=score_columns(network)))
-    return Opened(manifest, Runner(network, device, precision), card, settings.batch_size or BATCH_SIZE[device.type])
+    asked = scorers_named(settings.scorers)
+    of_table = {name: scorer for name, scorer in asked.items() if scorer.needs == TABLE}
+    if of_table and settings.dtype is None:
+        raise InputError(f"{next(iter(of_table))} needs embeddings; leave out --no-embedding")
+    require_needs(network, asked)
+    of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
+    runner = Runner(network, device, precision, scorers=of_model)
+    manifest = open_manifest(source, replace(options, reserved=(*runner.columns, *columns_of(of_table))))
+    return Opened(manifest, runner, card, settings.batch_size or BATCH_SIZE[device.type], of_table)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,20 @@
 """Where a run's table goes, and what it must not take the place of."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from curate.columns import describe_all
 from curate.engines.journal import JOURNAL, RUN, WorkFolder
+from curate.engines.whole import table_columns
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic import require_folder
 from scoring.errors import InputError
 from scoring.lock import LOCK
+from scoring.scorers import Scorer
 
 # Names of files of another kind, which nobody means as the name of a folder of parts.
 OTHER_FILES = {
@@ -57,20 +63,35 @@ def holds_scores(out: Path) -> bool:
     return metadata.get("kind") == "scores" and isinstance(metadata.get("settings"), dict)
 
 
-def publish(work: WorkFolder, n_shards: int, out: Path, *, overwrite: bool) -> None:
-    """Give the finished shards their place: joined in one ``.parquet`` file, or as a folder of parts."""
+def publish(work: WorkFolder, n_shards: int, out: Path, *, scorers: Mapping[str, Scorer], overwrite: bool) -> None:
+    """Give the finished shards their place: joined in one ``.parquet`` file, or as a folder of parts.
+
+    Args:
+        work: the folder of the run.
+        n_shards: how many there are.
+        out: the table.
+        scorers: that need all rows; only where the table is one file.
+        overwrite: replace what is there.
+    """
     if out.suffix != ".parquet":
         work.become(out, overwrite=overwrite)
         return
-    _merge(work, n_shards, out, overwrite=overwrite)
+    _merge([work.part(shard) for shard in range(n_shards)], out, scorers, overwrite=overwrite)
     work.remove()
 
 
-def _merge(work: WorkFolder, n_shards: int, out: Path, *, overwrite: bool) -> None:
-    """Write the shards into one file, in order."""
-    first = open_table(work.part(0))
+def _merge(parts: Sequence[Path], out: Path, scorers: Mapping[str, Scorer], *, overwrite: bool) -> None:
+    """Write the shards into one file, in order, with the columns of scorers that need them all."""
+    first = open_table(parts[0])
     schema, metadata = first.schema, first.metadata
+    added = table_columns(parts, scorers) if scorers else {}
+    if added:
+        schema = pa.schema([*schema, *(pa.field(name, values.type) for name, values in added.items())], schema.metadata)
+        metadata = {**metadata, "columns": describe_all(schema.names)}
+    start = 0
     with TableWriter(out, schema, metadata, overwrite=overwrite) as writer:
-        for shard in range(n_shards):
-            for batch in open_table(work.part(shard)).batches():
-                writer.write(batch)
+        for part in parts:
+            for batch in open_table(part).batches():
+                more = [values.slice(start, len(batch)) for values in added.values()]
+                writer.write(pa.RecordBatch.from_arrays([*batch.columns, *more], schema=schema) if more else batch)
+                start += len(batch)

@@ -101,6 +101,10 @@ def score(
     check_out(out, source, overwrite=overwrite)
     opened = open_all(source, options, model, settings)
     _announce(opened, options, announce)
+    if opened.of_table and out.suffix != ".parquet":
+        raise InputError(
+            f"{next(iter(opened.of_table))} needs all rows at once; expected --out NAME.parquet, got {out}"
+        )
     work = WorkFolder(out.with_name(f".{out.name}.work"))
     wanted, metadata = opened.fingerprint(settings), _metadata(opened, settings)
     if out.exists() and not overwrite:
@@ -119,7 +123,7 @@ def score(
         run = ScoreRun(job, work, parts, report)
         score_spans(run)
         run.check_whole()
-        publish(work, len(run.parts), out, overwrite=overwrite)
+        publish(work, len(run.parts), out, scorers=opened.of_table, overwrite=overwrite)
     return _result(out, opened, run, time.monotonic() - started)
 
 

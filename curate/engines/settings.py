@@ -22,6 +22,7 @@ class ScoreSettings:
         dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
         max_pixels: a larger image is not decoded.
         allow_truncated: score what there is of a truncated image, with a warning in its row.
+        scorers: names of scores that need no training, besides those of the model's heads.
     """
 
     device: str = "auto"
@@ -31,6 +32,7 @@ class ScoreSettings:
     dtype: str | None = "float16"
     max_pixels: int = MAX_PIXELS
     allow_truncated: bool = False
+    scorers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "shard_rows", "max_pixels"):

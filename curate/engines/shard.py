@@ -18,7 +18,6 @@ from curate.manifest import Manifest, ReadError
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
 from scoring.images import DecodedImage, Preprocessing, decode
-from scoring.model import ScoringModel
 from scoring.runner import Pending, Runner
 
 WINDOW = 16  # images read ahead for each decoding thread, and never fewer than two batches
@@ -249,25 +248,12 @@ def _assemble(
         mask = pa.array(missing) if missing.any() else None
         arrays[EMBEDDING] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), type=kind, mask=mask)
 
-    def said(parts: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate(parts)[pick] if parts else np.zeros(len(at), np.float32)
-
-    for name, head in runner.model.spec.heads.items():
-        if head.column == "kappa":
-            kappa = said([one.kappas[name] for one in scored])
-            arrays[f"kappa_{name}"] = pa.array(kappa, mask=missing)
-            with np.errstate(divide="ignore"):
-                uncertainty = (1 / kappa).astype(np.float32)
-        else:
-            uncertainty = said([one.uncertainties[name] for one in scored])
-        arrays[f"unc_{name}"] = pa.array(uncertainty, mask=missing)
+    for name in runner.columns:
+        values = (
+            np.concatenate([one.columns[name] for one in scored])[pick] if scored else np.zeros(len(at), np.float32)
+        )
+        arrays[name] = pa.array(values, mask=missing)
     return list(arrays.values()), list(arrays)
-
-
-def score_columns(model: ScoringModel) -> tuple[str, ...]:
-    """Return the names of the columns that a model's heads add."""
-    prefixes = {"kappa": ("kappa", "unc"), "unc": ("unc",)}
-    return tuple(f"{prefix}_{name}" for name, head in model.spec.heads.items() for prefix in prefixes[head.column])
 
 
 def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings) -> pa.Schema:

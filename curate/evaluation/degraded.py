@@ -112,9 +112,10 @@ def _scores(runner: Runner, images: Tensor, side: int) -> dict[str, Floats]:
     """Return every score of a batch by column name, and its sharpness."""
     pixels = resize(images, side).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
     scores = runner.submit(pixels).result()
-    columns = {f"kappa_{name}": value for name, value in scores.kappas.items()}
-    columns |= {f"unc_{name}": value for name, value in scores.uncertainties.items()}
-    found = {name: value.astype(np.float64) for name, value in columns.items()}
+    kappas = [name for name in scores.columns if name.startswith("kappa_")]
+    doubles = [f"unc_{name.removeprefix('kappa_')}" for name in kappas]  # 1/kappa, in the same order
+    names = kappas + [name for name in scores.columns if name not in (*kappas, *doubles)]
+    found = {name: scores.columns[name].astype(np.float64) for name in names}
     found[LAPLACIAN] = laplacian_variance(resize(images, side)).double().numpy()
     return found
 

@@ -154,8 +154,7 @@ def test_a_batch_that_shrinks_has_the_scores_of_the_whole(model):
     whole = runner.submit(pixels).result()
     runner.step = 5
     parts = runner.submit(pixels).result()
-    said = [(parts.kappas[name], kappa) for name, kappa in whole.kappas.items()]
-    said += [(parts.uncertainties[name], value) for name, value in whole.uncertainties.items()]
+    said = [(parts.columns[name], value) for name, value in whole.columns.items()]
     for in_parts, at_once in said:
         assert at_once.shape == (len(PHOTOS),)
         assert np.allclose(in_parts, at_once, rtol=TOLERANCE, atol=0)

@@ -41,7 +41,7 @@ def test_a_checkpoint_gives_back_the_same_model(model, saved):
     loaded, card = load_model(saved)
     pixels = torch.randint(0, 256, (3, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     assert torch.equal(loaded(pixels).embedding, model(pixels).embedding)
-    assert torch.equal(loaded(pixels).kappas["visimsiam"], model(pixels).kappas["visimsiam"])
+    assert torch.equal(loaded(pixels).columns["kappa_visimsiam"], model(pixels).columns["kappa_visimsiam"])
     assert loaded.spec == model.spec
     assert card["data_licence"] == "CC0"
 

@@ -77,7 +77,7 @@ def test_a_published_checkpoint_says_after_conversion_what_it_said_before(theirs
     features = theirs.model.forward_head(theirs.model.forward_features((pixels / 255 - 0.5) / 0.5), pre_logits=True)
     expected = theirs.unc_module.unc_module(features).squeeze(1) + 1e-6
     said = ours(pixels)
-    assert torch.allclose(said.uncertainties["losspred"], expected, rtol=1e-4)
+    assert torch.allclose(said.columns["unc_losspred"], expected, rtol=1e-4)
     assert expected.std() > 1e-3 * expected.mean()
     assert torch.allclose(said.embedding, nn.functional.normalize(features, dim=1), atol=1e-5)
 

@@ -2,11 +2,19 @@ import pytest
 import torch
 
 from scoring.errors import InputError
-from scoring.heads import KINDS, KappaHeadSpec, NormHeadSpec, UncertaintyHeadSpec, head_from_json, head_to_json
+from scoring.heads import (
+    ClassifierHeadSpec,
+    KappaHeadSpec,
+    NormHeadSpec,
+    UncertaintyHeadSpec,
+    head_from_json,
+    head_to_json,
+)
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
+from scoring.scorers import HEAD, SCORERS
 
-SPECS = [KappaHeadSpec(8, 3.0), NormHeadSpec(4, 2.0), UncertaintyHeadSpec(8, 3, 0.5)]
+SPECS = [KappaHeadSpec(8, 3.0), NormHeadSpec(4, 2.0), UncertaintyHeadSpec(8, 3, 0.5), ClassifierHeadSpec(3)]
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -15,7 +23,7 @@ def test_a_head_is_read_as_it_was_written(spec):
 
 
 def test_every_kind_is_tried_here():
-    assert {spec.kind for spec in SPECS} == set(KINDS)
+    assert {spec.kind for spec in SPECS} == {name for name, kind in SCORERS.items() if kind.needs == HEAD}
 
 
 def test_a_record_from_before_there_were_kinds_is_a_kappa_head():
@@ -62,6 +70,8 @@ def test_one_pass_gives_every_head_its_answer_in_its_own_direction():
     with torch.inference_mode():
         outputs, features = model(pixels), model.features(pixels)
         alone = {name: head(features) for name, head in model.heads.items()}
-    assert (set(outputs.kappas), set(outputs.uncertainties)) == ({"a", "b"}, {"c"})
-    for name, said in {**outputs.kappas, **outputs.uncertainties}.items():
-        assert torch.equal(said, alone[name])
+    assert list(outputs.columns) == ["kappa_a", "unc_a", "kappa_b", "unc_b", "unc_c"]
+    for name in ("kappa_a", "kappa_b", "unc_c"):
+        assert torch.equal(outputs.columns[name], alone[name[-1]])
+    for name in ("a", "b"):
+        assert torch.equal(outputs.columns[f"unc_{name}"], 1 / alone[name])

@@ -3,7 +3,8 @@ import torch
 
 from scoring.backbones import create_backbone
 from scoring.errors import InputError
-from scoring.heads import KappaHead, KappaHeadSpec
+from scoring.head_modules import KappaHead
+from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 
@@ -24,8 +25,8 @@ def test_embeddings_have_unit_length_and_kappas_are_positive(model):
     outputs = model(pixels(7))
     assert outputs.embedding.shape == (7, 512)
     assert torch.allclose(outputs.embedding.norm(dim=1), torch.ones(7), atol=1e-6)
-    assert outputs.kappas["visimsiam"].shape == (7,)
-    assert (outputs.kappas["visimsiam"] > 0).all()
+    assert outputs.columns["kappa_visimsiam"].shape == (7,)
+    assert (outputs.columns["kappa_visimsiam"] > 0).all()
 
 
 @torch.inference_mode()
@@ -35,7 +36,9 @@ def test_a_batch_a_split_batch_and_a_batch_of_one_score_alike(model):
     for parts in (images.split(4), images.split(1)):
         outputs = [model(part) for part in parts]
         assert torch.allclose(torch.cat([o.embedding for o in outputs]), whole.embedding, atol=1e-5)
-        assert torch.allclose(torch.cat([o.kappas["visimsiam"] for o in outputs]), whole.kappas["visimsiam"], rtol=1e-4)
+        assert torch.allclose(
+            torch.cat([o.columns["kappa_visimsiam"] for o in outputs]), whole.columns["kappa_visimsiam"], rtol=1e-4
+        )
 
 
 @torch.inference_mode()
@@ -48,7 +51,7 @@ def test_pixels_are_normalised_as_the_preprocessing_says(model):
 @torch.inference_mode()
 def test_a_kappa_head_is_softplus_of_two_layers():
     torch.manual_seed(1)
-    head = KappaHead(16, KappaHeadSpec(8, 3.0)).eval()
+    head = KappaHead(16, hidden=8, scale=3.0).eval()
     x = torch.randn(5, 16)
     hidden = (x @ head.hidden.weight.T + head.hidden.bias) / (1 + 1e-5) ** 0.5
     by_hand = 3.0 * torch.log1p(torch.exp(hidden.clamp(min=0) @ head.out.weight.T + head.out.bias)).squeeze(1)
@@ -58,7 +61,7 @@ def test_a_kappa_head_is_softplus_of_two_layers():
 def test_heads_run_in_float32_under_autocast(model):
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         outputs = model(pixels(4))
-    assert outputs.kappas["visimsiam"].dtype == torch.float32
+    assert outputs.columns["kappa_visimsiam"].dtype == torch.float32
     assert outputs.embedding.dtype == torch.float32
     assert torch.allclose(outputs.embedding.norm(dim=1), torch.ones(4), atol=1e-6)
 

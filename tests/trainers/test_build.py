@@ -71,9 +71,9 @@ def test_heads_accumulate_on_a_frozen_trunk_and_nothing_there_changes_by_a_bit(o
         assert all(torch.equal(again.state_dict()[name], value) for name, value in before.items())
         now = again(blobs.pixels)
         assert torch.equal(now.embedding, said.embedding)
-        assert torch.equal(now.kappas["visimsiam"], said.kappas["visimsiam"])
+        assert torch.equal(now.columns["kappa_visimsiam"], said.columns["kappa_visimsiam"])
         assert again.spec.preprocessing == OWN
-        assert set(now.uncertainties) == ({"losspred"} if method == "losspred" else set())
+        assert set(now.columns) - set(said.columns) == ({"unc_losspred"} if method == "losspred" else set())
 
 
 def test_the_method_of_an_old_head_gets_a_fresh_one_in_its_place(one):

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.errors import InputError
-from scoring.heads import HeadSpec, KappaHeadSpec, NormHead, NormHeadSpec
+from scoring.head_modules import NormHead
+from scoring.heads import HeadSpec, KappaHeadSpec, NormHeadSpec
 from trainers.methods import contrast, contrastive_losses
 from trainers.methods.contrast import Contrast
 from trainers.methods.method import Batch, Method, Step, Task

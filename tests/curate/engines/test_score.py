@@ -43,7 +43,7 @@ def test_scores_are_those_of_the_model_on_the_decoded_image(folder, whole, tiny_
     for row in rows[::5]:
         image = decode((folder / row["key"]).read_bytes(), model.spec.preprocessing)
         outputs = model(torch.from_numpy(image.pixels).permute(2, 0, 1)[None])
-        assert row["kappa_visimsiam"] == pytest.approx(outputs.kappas["visimsiam"].item(), rel=1e-3)
+        assert row["kappa_visimsiam"] == pytest.approx(outputs.columns["kappa_visimsiam"].item(), rel=1e-3)
         assert row["unc_visimsiam"] == pytest.approx(1 / row["kappa_visimsiam"], rel=1e-6)
         assert np.abs(np.array(row["embedding"], np.float32) - outputs.embedding[0].numpy()).max() < 2e-3
         assert (row["width"], row["height"]) == (image.width, image.height)
@@ -106,10 +106,10 @@ def test_the_batch_shrinks_when_memory_runs_out_and_the_run_says_so(
 
     real = ScoringModel.forward
 
-    def hungry(self, pixels):
+    def hungry(self, pixels, scorers):
         if len(pixels) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return real(self, pixels)
+        return real(self, pixels, scorers)
 
     monkeypatch.setattr(ScoringModel, "forward", hungry)
     result = run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
@@ -123,7 +123,9 @@ def test_the_batch_shrinks_when_memory_runs_out_and_the_run_says_so(
 def test_another_error_in_the_model_is_not_taken_for_a_lack_of_memory(folder, tiny_checkpoint, tmp_path, monkeypatch):
     from scoring.model import ScoringModel
 
-    monkeypatch.setattr(ScoringModel, "forward", lambda self, pixels: (_ for _ in ()).throw(RuntimeError("a bug")))
+    monkeypatch.setattr(
+        ScoringModel, "forward", lambda self, pixels, scorers: (_ for _ in ()).throw(RuntimeError("a bug"))
+    )
     with pytest.raises(RuntimeError, match="a bug"):
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
 

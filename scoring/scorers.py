@@ -1,0 +1,98 @@
+"""What scores images, by name: what each needs of the model, and the columns that it gives.
+
+Importing a scorer costs nothing: its module loads no torch, which is for the functions that use it. So whoever
+describes a column can ask the table.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Protocol
+
+from scoring.column import Column
+from scoring.lookup import Lazy, lookup
+
+METHOD = "<method>"
+HEAD = "head"  # what a module says that was trained with the scorer, and is in the checkpoint
+FEATURES = "features"  # of the backbone, shape (N, D)
+LOGITS = "logits"  # of the model's classifier, shape (N, C)
+TABLE = "table"  # the stored embeddings of all rows, of unit length, a NumPy array of shape (N, D), once all are there
+
+
+class Scorer(Protocol):
+    """A score: a frozen dataclass that holds its parameters.
+
+    Attributes:
+        needs: what it is given: ``HEAD``, ``FEATURES``, ``LOGITS`` or ``TABLE``; all but the last are tensors, float32.
+        columns: name -> what it means; ``<method>`` in a name stands for that of the head's method. Names that start
+            with ``unc_`` are higher where an image is less certain.
+        passes: how often the network is run anew, with dropout on, for what it is given, which then has an axis
+            more, (P, N, D) or (P, N, C); 0 for the one pass without dropout that gives the embedding.
+    """
+
+    needs: ClassVar[str]
+    columns: ClassVar[Mapping[str, Column]]
+
+    @property
+    def passes(self) -> int:
+        """How often the network is run anew."""
+
+    def score(self, given: Any) -> Mapping[str, Any]:
+        """Return its columns, each of shape (N,), by their names in ``columns``; a pure function."""
+
+
+WHERE: dict[str, str] = {  # to add a scorer, add a line
+    "kappa": "scoring.heads:KappaHeadSpec",
+    "norm": "scoring.heads:NormHeadSpec",
+    "uncertainty": "scoring.heads:UncertaintyHeadSpec",
+    "classifier": "scoring.heads:ClassifierHeadSpec",
+}
+SCORERS: Mapping[str, type[Scorer]] = Lazy(WHERE)
+
+
+def free_scorers() -> dict[str, type[Scorer]]:
+    """Return the scorers that need no training, by name."""
+    return {name: kind for name, kind in SCORERS.items() if kind.needs != HEAD}
+
+
+def scorers_named(names: Iterable[str]) -> dict[str, Scorer]:
+    """Return scorers that need no training, at their defaults.
+
+    Raises:
+        InputError: for a name that is not of such a scorer.
+    """
+    return {name: lookup(free_scorers(), name, kind="scorer")() for name in names}
+
+
+def columns_of(scorers: Mapping[str, Scorer]) -> dict[str, Column]:
+    """Return the columns of named scorers, in their order."""
+    return {
+        column.replace(METHOD, name): about for name, one in scorers.items() for column, about in one.columns.items()
+    }
+
+
+def scored(name: str, scorer: Scorer, given: Any, n: int) -> dict[str, Any]:
+    """Return the columns of a scorer by their full names.
+
+    Args:
+        name: of the scorer, or of the head's method.
+        scorer: what scores.
+        given: what it needs, of n rows.
+        n: how many.
+
+    Raises:
+        ValueError: if it gives other columns than it declares, or not one number a row.
+    """
+    said = scorer.score(given)
+    if list(said) != list(scorer.columns) or any(tuple(values.shape) != (n,) for values in said.values()):
+        shapes = {column: tuple(values.shape) for column, values in said.items()}
+        raise ValueError(f"the scorer {name} declares {list(scorer.columns)}, each of shape ({n},), and gave {shapes}")
+    return dict(zip(columns_of({name: scorer}), said.values(), strict=True))
+
+
+def main_column(name: str, scorer: Scorer) -> str:
+    """Return the first of a scorer's columns, which the others are derived from."""
+    return next(iter(columns_of({name: scorer})))
+
+
+def score_columns() -> dict[str, Column]:
+    """Return every column that a scorer can give; ``<method>`` in its name stands for that of a head's method."""
+    return {name: about for kind in SCORERS.values() for name, about in kind.columns.items()}
