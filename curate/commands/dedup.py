@@ -137,16 +137,21 @@ def run(
     """
     from curate.policies.dedup.policy import dedup
     from curate.policies.dedup.request import finders_in_order
+    from curate.tables.table import open_table
 
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
         _refuse_sheet(sheet, dry_run, overwrite)
         _require_images(((table, source), (against, against_source)))
-    with Bar("images edited", quiet=json_ or quiet) as bar:
+    finders = finders_in_order(typed(ctx))
+    silent = json_ or quiet
+    if not silent and (cropped or "crop" in (finders or ())):
+        _say_cost(open_table(table, require=["key"]).n_rows, mirrored=mirrored, rotated=rotated)
+    with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
         result = dedup(
             table,
             out,
-            finders_in_order(typed(ctx)),
+            finders,
             against=against,
             graph=graph,
             dry_run=dry_run,
@@ -169,6 +174,7 @@ def run(
             model=model,
             seed=seed,
             report=lambda done, total: bar.show(done, total, 0, ""),
+            compared=lambda done, total: rows_bar.show(done, total, 0, ""),
         )
     if sheet is not None:
         drawn = _draw(result, table, against, sheet, (source, against_source, label), where, overwrite)
@@ -178,6 +184,17 @@ def run(
         emit(result.to_json())
     elif dry_run or not quiet:
         _report(result, dry_run)
+
+
+def _say_cost(n: int, *, mirrored: bool, rotated: bool) -> None:
+    """Say how long looking for parts of pictures takes, before it begins, where that is half a minute or more."""
+    from curate.policies.dedup.finders.crops import SECONDS_A_PAIR
+    from scoring.images.views import views
+
+    minutes = n * n * len(views(mirrored=mirrored, rotated=rotated)) * SECONDS_A_PAIR / 60
+    if minutes >= 0.5:
+        shown = f"{minutes:,.0f} min" if minutes < 120 else f"{minutes / 60:,.0f} hours"
+        say(f"parts of pictures are looked for among all pairs of {n:,} rows: some {shown}; without crop, seconds")
 
 
 def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:

@@ -1,6 +1,6 @@
 """Decide which rows are the same and which stay; nothing is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,6 +61,7 @@ def decide_duplicates(
     *,
     graph: str | Path | None = None,
     write_graph: bool = False,
+    compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Found:
     """Find what is the same and decide who stays; nothing is written but the graph.
 
@@ -71,6 +72,7 @@ def decide_duplicates(
         other: table whose rows are there already.
         graph: file of the graph of nearest neighbours, of this table or one that has its rows.
         write_graph: whether a graph that is not there yet gets its file.
+        compared: told of the rows that are settled, of all, now and then.
 
     Raises:
         InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
@@ -107,7 +109,7 @@ def decide_duplicates(
     if request.groups == CHAIN:
         inside = find_chains(order, searches, request.thresholds, open_rows, protected)
     else:
-        inside = find_stars(order, searches, open_rows.copy(), protected)
+        inside = find_stars(order, searches, open_rows.copy(), protected, compared=compared)
     outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
     taken = ~outside & rows.ok
     for name in ("owner", "finder", "similarity", "view"):

@@ -49,6 +49,7 @@ class Dedup:
         seed: of the pairs that are drawn.
         notes: notes for the user on the request.
         report: told of images edited, of all.
+        compared: told of rows compared, of all.
 
     Raises:
         InputError: for parameters that do not go together, or out of range.
@@ -63,6 +64,7 @@ class Dedup:
     seed: int = 0
     notes: tuple[str, ...] = ()
     report: Callable[[int, int], None] = lambda done, total: None
+    compared: Callable[[int, int], None] = lambda done, total: None
 
     def __post_init__(self) -> None:
         if self.request.report_only and self.other is None:
@@ -97,7 +99,9 @@ class Dedup:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
-        found = decide_duplicates(table, request, criteria, self.other, graph=self.graph, write_graph=write)
+        found = decide_duplicates(
+            table, request, criteria, self.other, graph=self.graph, write_graph=write, compared=self.compared
+        )
         members = group_rows(found.stars, found.outside, found.order, found.rows)
         told = self._told(table, found, members)
         labels = found.rows.texts.get(request.label or "")
@@ -211,10 +215,11 @@ def dedup(
     dry_run: bool = False,
     overwrite: bool = False,
     report: Callable[[int, int], None] = lambda done, total: None,
+    compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> DedupResult:
     """Keep one row of each group that is the same; write subset, decisions, groups and receipt.
 
-    Every keyword but ``report`` is the option of ``curate dedup`` of that name.
+    Every keyword but ``report`` and ``compared`` is the option of ``curate dedup`` of that name.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
@@ -246,6 +251,7 @@ def dedup(
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
         report: told of images edited, of all.
+        compared: told of rows compared, of all.
 
     Returns:
         counts, notes and paths.
@@ -284,6 +290,7 @@ def dedup(
         seed=seed,
         notes=tuple(notes),
         report=report,
+        compared=compared,
     )
     if estimate_recall is not None or audit is not None:
         require_images(opened, request.source)

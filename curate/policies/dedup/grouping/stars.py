@@ -12,7 +12,7 @@ one picture cost n links and not n^2, wherever they stand in the order.
 Source: rounds over a prefix give the greedy result in few steps (Blelloch, Fineman, Shun 2012, arXiv:1202.3205).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,8 @@ def find_stars(
     searches: Mapping[str, Search],
     open_rows: NDArray[np.bool_],
     protected: NDArray[np.bool_] | None = None,
+    *,
+    compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Stars:
     """Return the groups of the definition above.
 
@@ -73,6 +75,7 @@ def find_stars(
         searches: finder by name, in the order in which they tell a pair that several link.
         open_rows: rows that take part, shape (N,) bool; it becomes all False.
         protected: rows that never go, shape (N,) bool; they are first in ``order``.
+        compared: told of the rows that are settled, of all, now and then.
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
     place = np.empty(len(order), np.int64)
@@ -88,6 +91,7 @@ def find_stars(
         work.take_away(stay, open_rows & free)
         open_rows[stars.owner != NOBODY] = False
         size = min(size * 2, LARGEST_ROUND)
+        compared(at, len(order))
     return stars
 
 

@@ -183,3 +183,26 @@ def test_cropped_without_signatures_says_what_is_missing(tmp_path):
     table = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "b"]})
     with pytest.raises(InputError, match="the finder crop needs the column signature"):
         curate.dedup(table, None, cropped=True, dry_run=True)
+
+
+@pytest.mark.parametrize(("side", "is_part"), [(0.63, False), (0.66, False), (0.72, True), (0.8, True)])
+def test_a_part_of_less_than_seventy_percent_of_a_side_is_not_the_same(side, is_part):
+    """What is promised of --cropped; smaller parts fit pictures that they do not show."""
+    photo = Image.open(next(path for path in PHOTOS if path.stem == "flower")).convert("RGB")
+    width, height = photo.size
+    left, top = round((1 - side) * width / 2), round((1 - side) * height / 2)
+    part = photo.crop((left, top, left + round(side * width), top + round(side * height)))
+    both = np.stack([small(photo), small(part)])
+    assert ((0, 1) in links_of(both, views(), 0.97)) == is_part
+    search = PartOf(both, 0.97, views())
+    measured = search.measure(np.array([0]), np.array([1])).similarity[0]
+    assert (measured >= 0.97) == is_part
+
+
+def test_the_rows_settled_are_told_up_to_all_of_them():
+    signatures = random_signatures(np.random.default_rng(0), 300)
+    told = []
+    search = {"crop": PartOf(signatures, SAME, views())}
+    find_stars(np.arange(300), search, np.ones(300, bool), compared=lambda done, total: told.append((done, total)))
+    assert told[-1] == (300, 300)
+    assert told == sorted(told)

@@ -226,7 +226,7 @@ def test_the_order_of_the_rows_in_the_file_changes_nothing(rounds):
     generator = np.random.default_rng(0)
     n = 120
     signatures = np.concatenate([jittered(generator, one, 4, 12.0) for one in random_signatures(generator, n // 4)])
-    ties = plain_rows(n=n).ties
+    ties = plain_rows(n=n).hashes
     owners = []
     for _ in range(3):
         shuffle = generator.permutation(n)
