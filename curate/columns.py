@@ -10,6 +10,7 @@ KEY = "key"
 URI = "uri"
 STATUS = "status"
 ERROR = "error"
+LABEL = "label"  # of the classes, unless the user names another
 SIGNATURE = "signature"
 EMBEDDING = "embedding"
 OK = "ok"  # the status of a row whose image was scored

@@ -41,7 +41,7 @@ Cropped = Annotated[
 ]
 Against = Annotated[Path | None, options.shared("--against", ": what it has already goes")]
 ReportOnly = Annotated[
-    bool, typer.Option("--report-only", help="What --against has already stays, and is told (leaks).")
+    bool, typer.Option("--report-only", help="What --against has already (leaks) stays in the subset, and is listed.")
 ]
 Keep = Annotated[str, typer.Option(metavar="LIST", help="Who stays: criteria in order, separated by commas.")]
 Protect = Annotated[str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)]
@@ -126,7 +126,7 @@ def run(
         curate dedup scores.parquet --mirrored -o unique.parquet
         curate dedup scores.parquet --finder hash --threshold 4 --finder embedding --dry-run
         curate dedup new.parquet --against old.parquet -o added.parquet
-        curate dedup train.parquet --against test.parquet --report-only --mirrored -o train-leaks.parquet
+        curate dedup train.parquet --against test.parquet --report-only --mirrored --dry-run
 
     Every row that goes is the same as the row that stays in its place, which the decisions name with the similarity;
     there are no chains of ever less alike images. --keep decides who stays: labelled, largest,
@@ -183,7 +183,7 @@ def run(
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:
-        _report(result, dry_run)
+        _report(result, against, dry_run)
 
 
 def _say_cost(n: int, *, mirrored: bool, rotated: bool) -> None:
@@ -248,7 +248,7 @@ def _draw(
     )
 
 
-def _report(result: "DedupResult", dry_run: bool) -> None:
+def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*result.notes, *result.recall]:
         line(note)
@@ -259,8 +259,13 @@ def _report(result: "DedupResult", dry_run: bool) -> None:
         ("groups", result.n_groups, f"the largest has {counted(result.largest, 'row')}" if result.n_groups else "")
     )
     if result.n_leaks:
-        rows.append(("in the other", result.n_leaks, "rows that --against has too"))
+        rows.append(("leaks", result.n_leaks, f"also in {against}"))
     table(rows, right=1)
+    leaks = [each for each in result.examples if each["why"] == "leak"]
+    for leak in leaks:
+        line(f"leak: {leak['key']}: {leak['reason']}")
+    if len(leaks) < result.n_leaks and leaks:
+        line(f"and {result.n_leaks - len(leaks):,} more: the decisions name every one")
     if result.n_conflicts:
         groups = counted(result.n_conflicts, "group carries", "groups carry")
         line(f"{groups} different labels, perhaps labelling errors; the groups table has all:")
@@ -272,7 +277,8 @@ def _report(result: "DedupResult", dry_run: bool) -> None:
             line(text)
     if dry_run:
         for example in result.examples:
-            line(f"would go: {example['key']}: {example['reason']}")
+            if example["why"] == "goes":
+                line(f"would go: {example['key']}: {example['reason']}")
         say("dry run: nothing was written")
     for name, path in result.paths().items():
         if path is not None:

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from curate.policies.result import Result
 
 Texts = list[str] | None
+# What a row is shown for -> what is said of it.
+WHY = {
+    "goes": "would go",
+    "worst": "would go, the worst",
+    "just dropped": "would go, nearest to the cut",
+    "just kept": "would stay, nearest to the cut",
+}
 
 
 def run(
@@ -70,6 +77,11 @@ def run(
         _report(result, dry_run)
 
 
+def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
+    rows, kept = counts
+    return name, rows, kept, f"{kept / rows:.0%}"
+
+
 def _report(result: "Result", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in result.notes:
@@ -80,8 +92,10 @@ def _report(result: "Result", dry_run: bool) -> None:
     rows += [("failed", n, status) for status, n in result.failed_by.items()]
     table(rows, right=1)
     if dry_run:
+        if result.classes:
+            table([_class_row(*each) for each in result.classes.items()], header=("class", "rows", "kept", "share"))
         for example in result.examples:
-            line(f"would go: {example['key']}: {example['reason']}")
+            line(f"{WHY.get(example['why'], example['why'])}: {example['key']}: {example['reason']}")
         say("dry run: nothing was written")
     for name, path in result.paths().items():
         if path is not None:

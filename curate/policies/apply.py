@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from curate.policies.contract import Policy
-from curate.policies.decided import second_look
+from curate.policies.decided import kept_by_class, second_look
 from curate.policies.outputs import outputs_for, write_outputs
 from curate.policies.receipts import state_of
 from curate.policies.result import Result
@@ -40,7 +40,7 @@ def apply(
     known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
     result = replace(decided.result, **known, input_digest=decided.digest)
     if outputs is None:
-        return result
+        return replace(result, classes=kept_by_class(decided))
     write_outputs(decided, outputs, result.facts(), states, overwrite=overwrite)
     paths: dict[str, Any] = outputs.paths
     return replace(result, **paths)

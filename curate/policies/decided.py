@@ -8,13 +8,14 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import ERROR, KEY, STATUS
-from curate.policies.outcomes import DROP, FAILED, UNDECIDED
+from curate.columns import ERROR, KEY, LABEL, STATUS
+from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.result import Result
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table
 
 N_EXAMPLES = 5
+GOES = "goes"
 R = TypeVar("R", bound=Result, covariant=True)
 
 # start row, keys (M,), status (M,) or None, error (M,) or None -> M rows of the decisions
@@ -60,6 +61,7 @@ class Decided(Generic[R]):
         schema: of the decisions.
         meanings: of the columns of the decisions.
         result: all that is known before the counts.
+        examples: why -> rows to show of the decisions; the first that go where there are none.
         more: further tables to write, by name.
         more_meanings: of their columns, by name of the table.
         texts: the content of further files by name, from the paths they will have; None for none.
@@ -76,6 +78,7 @@ class Decided(Generic[R]):
     schema: pa.Schema
     meanings: Mapping[str, str]
     result: R
+    examples: Mapping[str, np.ndarray] = field(default_factory=dict)
     more: Mapping[str, pa.Table] = field(default_factory=dict)
     more_meanings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     texts: Callable[[Mapping[str, Path]], Mapping[str, bytes]] | None = None
@@ -95,18 +98,20 @@ class Decided(Generic[R]):
 
 
 def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """Return a few decisions of rows that go (key and reason), and failures by status.
+    """Return a few decisions (why they are shown, key and reason), and failures by status.
 
     Reads no further than it must for both.
     """
     table, outcome = decided.table, decided.outcome
     gone = np.flatnonzero((outcome == DROP) | (outcome == UNDECIDED))[:N_EXAMPLES]
+    chosen = decided.examples or {GOES: gone}
+    shown = np.unique(np.concatenate(list(chosen.values())))
     failed = np.flatnonzero(outcome == FAILED)
-    examples: list[dict[str, str]] = []
+    seen: dict[int, dict[str, str]] = {}
     failed_by: dict[str, int] = {}
-    last = max(int(gone[-1]) if len(gone) else -1, int(failed[-1]) if len(failed) else -1)
+    last = max(int(shown[-1]) if len(shown) else -1, int(failed[-1]) if len(failed) else -1)
     if last < 0:
-        return examples, failed_by
+        return [], failed_by
     names = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
     for start, batch in numbered(table.batches(names)):
         keys, status, error = plain_words(batch)
@@ -114,13 +119,34 @@ def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[st
         if status is not None:
             for kind in status.filter(pa.array(outcome[here] == FAILED)).to_pylist():
                 failed_by[str(kind)] = failed_by.get(str(kind), 0) + 1
-        rows = gone[(gone >= start) & (gone < start + len(keys))] - start
+        rows = shown[(shown >= start) & (shown < start + len(keys))]
         if len(rows):
-            told = decided.words(start, keys, status, error).take(pa.array(rows))
-            examples += [{"key": row["key"], "reason": row["reason"]} for row in told.to_pylist()]
+            decisions = decided.words(start, keys, status, error).take(pa.array(rows - start)).to_pylist()
+            seen |= dict(zip(rows.tolist(), decisions, strict=True))
         if start + len(keys) > last:
             break
+    examples = [
+        {"why": why, "key": seen[row]["key"], "reason": seen[row]["reason"]}
+        for why, rows in chosen.items()
+        for row in rows.tolist()
+    ]
     return examples, failed_by
+
+
+def kept_by_class(decided: Decided[Result]) -> dict[str, tuple[int, int]]:
+    """Return rows in and rows kept of each class, the largest class first; {} without a text column ``label``."""
+    table = decided.table
+    if LABEL not in table.schema.names or not is_text(table.schema.field(LABEL).type):
+        return {}
+    codes = plain(table.read([LABEL]).column(0).combine_chunks()).cast(pa.string()).dictionary_encode()
+    known = codes.indices.is_valid().to_numpy(zero_copy_only=False)
+    numbers = codes.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    size, kept = (
+        np.bincount(numbers[rows], minlength=len(codes.dictionary))
+        for rows in (known, known & (decided.outcome == KEEP))
+    )
+    order = np.argsort(-size, kind="stable").tolist()
+    return {str(codes.dictionary[row]): (int(size[row]), int(kept[row])) for row in order}
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -16,7 +16,8 @@ class Result:
         undecided_by: rule as typed, or what is missing -> rows that could not be judged.
         failed_by: status -> rows.
         notes: notes for the user.
-        examples: a few decisions of rows that go (``key`` and ``reason``).
+        examples: a few decisions: ``why`` they are shown (such as ``worst``), ``key`` and ``reason``.
+        classes: class -> rows in, rows kept, where there is a column ``label``; in a dry run alone.
         input_digest: of the rows that were read, whatever their order.
         subset: path written; None in a dry run, as ``decisions`` and ``receipt``.
     """
@@ -31,6 +32,7 @@ class Result:
     failed_by: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     examples: list[dict[str, str]] = field(default_factory=list)
+    classes: dict[str, tuple[int, int]] = field(default_factory=dict)
     input_digest: str = ""
     subset: Path | None = None
     decisions: Path | None = None

@@ -8,10 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.policies.apply import apply
-from curate.policies.decided import Decided
+from curate.policies.decided import GOES, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Found, decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import parse_keep
@@ -31,6 +32,8 @@ from curate.tables.typed_json import read_value
 from scoring.errors import InputError
 
 N_CONFLICTS = 5
+N_LEAKS = 20
+LEAK = "leak"
 FILES = ("against", "graph")  # what a receipt names beside the request
 MOST_PICTURES = 2000  # that a page to judge pairs on may hold
 
@@ -118,10 +121,17 @@ class Dedup:
             schema=SCHEMA,
             meanings=MEANINGS,
             result=self._result(table, found, members, groups),
+            examples=self._examples(found),
             more={"groups": groups},
             more_meanings={"groups": GROUP_MEANINGS},
             texts=None if self.audit is None else partial(self._texts, table, found, self.audit),
         )
+
+    def _examples(self, found: Found) -> dict[str, NDArray[np.int64]]:
+        """Return rows to show: leaks where they are what was asked for, and rows that go."""
+        leaks = np.flatnonzero(found.leaks & (found.outcome != DROP))[:N_LEAKS]
+        gone = np.flatnonzero(found.outcome == DROP)[:N_EXAMPLES]
+        return {LEAK: leaks, GOES: gone} if len(leaks) else {}
 
     def _rule(self, found: Found) -> dict[str, Any]:
         rule = self.request.to_json()

@@ -58,13 +58,15 @@ class Filter:
         table_rows = read_rows(table, needs_of(self.rules))
         verdict = decide(self.rules, table_rows)
         undecided = self._by_rule(verdict, UNDECIDED)
+        words = DecisionWords(self.rules, table_rows, verdict)
         return Decided(
             table=table,
             policy=[rule_to_json(rule) for rule in self.rules],
             outcome=verdict.outcome,
             hashes=table_rows.hashes,
             digest=table_rows.digest,
-            words=DecisionWords(self.rules, table_rows, verdict).rows,
+            words=words.rows,
+            examples=words.examples(),
             schema=DECISION_SCHEMA,
             meanings=MEANINGS,
             result=Result(

@@ -6,10 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import is_less_certain
+from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.rows import Rows
 
+N_NEAREST = 3  # rows shown on either side of a cut
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
     "reason": "the decision in words",
@@ -88,13 +90,8 @@ class DecisionWords:
             return
         reason[here[unjudged]] = f"{rule.column} has no value (null or NaN)"
         score, threshold, margin = numbers
-        score[judged] = self.table_rows.exact[rule.column].values[start + judged]
-        codes = self.table_rows.groups[rule.per].codes[start + judged] if rule.per else np.zeros(len(judged), np.int32)
-        cuts = self.verdict.cuts[index]
-        threshold[judged] = cuts[codes] if cuts is not None else np.nan
-        with np.errstate(invalid="ignore"):
-            distance = score[judged] - threshold[judged]
-        margin[judged] = distance if keeps_high(rule) else -distance
+        codes, *found = self._numbers(index, start + judged)
+        score[judged], threshold[judged], margin[judged] = found
         tied = dropped & (margin[judged] == 0)
         texts = [f"{value:.6g}" for value in score[judged].tolist()]
         before, after = f"{rule.column} ", self._endings(index)
@@ -103,6 +100,33 @@ class DecisionWords:
             before + text + after[kind][code]
             for text, kind, code in zip(texts, kinds.tolist(), codes.tolist(), strict=True)
         ]
+
+    def _numbers(self, index: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return group, score, threshold and margin of some rows (M indices) by one rule with a column."""
+        rule, cuts = self.rules[index], self.verdict.cuts[index]
+        score = self.table_rows.exact[str(rule.column)].values[rows]
+        codes = self.table_rows.groups[rule.per].codes[rows] if rule.per else np.zeros(len(rows), np.int32)
+        threshold = cuts[codes] if cuts is not None else np.full(len(rows), np.nan)
+        with np.errstate(invalid="ignore"):
+            distance = score - threshold
+        return codes, score, threshold, distance if keeps_high(rule) else -distance
+
+    def examples(self) -> dict[str, np.ndarray]:
+        """Return rows to show: the worst, and those nearest to the cut on either side, by the last rule with a score.
+
+        Empty where that rule drops nothing; ties go to the earlier row.
+        """
+        dropped = np.flatnonzero((self.verdict.outcome == DROP) & (self.verdict.rule == self.last))
+        if self.rules[self.last].column is None or not len(dropped):
+            return {}
+        kept = np.flatnonzero(self.verdict.outcome == KEEP)
+        worst_first = dropped[np.argsort(self._numbers(self.last, dropped)[-1], kind="stable")]
+        nearest_first = kept[np.argsort(self._numbers(self.last, kept)[-1], kind="stable")]
+        return {
+            "worst": worst_first[:N_EXAMPLES],
+            "just dropped": worst_first[N_EXAMPLES:][::-1][:N_NEAREST],
+            "just kept": nearest_first[:N_NEAREST],
+        }
 
     def _endings(self, index: int) -> list[list[str]]:
         """What follows the score, by kind (kept, dropped, lost a tie) and by group."""

@@ -142,11 +142,18 @@ def test_what_the_other_table_has_goes_or_is_told(folder):
     args = ("dedup", "scores.parquet", "--finder", "bytes", "--against", "old.parquet", "-o", "unique.parquet")
     result = run(*args)
     assert result.exit_code == 0, result.output
-    assert "rows that --against has too" in result.stderr
+    assert ["leaks", "2", "also", "in", "old.parquet"] in [line.split() for line in result.stderr.splitlines()]
     decisions = pl.read_parquet("unique.decisions.parquet")
     assert decisions.filter(pl.col("reason").str.contains("old.parquet"))["key"].to_list() == ["k4", "k9"]
     assert decisions["decision"][9] == "drop"
-    assert run(*args, "--overwrite", "--report-only").exit_code == 0
+    said = run(*args, "--overwrite", "--report-only")
+    assert said.exit_code == 0
+    assert [line.split(":")[1].strip() for line in said.stderr.splitlines() if line.startswith("leak: ")] == [
+        "k4",
+        "k9",
+    ]
+    tried = run(*args[:-2], "--report-only", "--dry-run").stdout
+    assert [line.split(":")[1].strip() for line in tried.splitlines() if line.startswith("leak: ")] == ["k4", "k9"]
     decisions = pl.read_parquet("unique.decisions.parquet")
     assert decisions["decision"][9] == "keep"
     assert decisions["reason"][9].endswith("but stays")

@@ -142,7 +142,7 @@ def test_json_is_alone_on_stdout(folder):
 
 def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
     result = run("filter", "scores.parquet", "--min", "98", "--dry-run")
-    assert "would go: k0: kappa_a 0 is below the minimum 98" in result.stdout
+    assert "would go, the worst: k0: kappa_a 0 is below the minimum 98" in result.stdout
     assert "nothing was written" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
@@ -266,4 +266,31 @@ def test_info_shows_columns_with_their_meaning_and_rules_as_lines():
 def test_keys_with_control_characters_stay_on_their_line(folder):
     pq.write_table(pa.table({"key": ["a\x1b[2J\nb"], "kappa_a": [1.0]}), "odd.parquet")
     result = run("filter", "odd.parquet", "--min", "5", "--dry-run")
-    assert "would go: a\\x1b[2J\\nb: kappa_a 1 is below" in result.stdout
+    assert "would go, the worst: a\\x1b[2J\\nb: kappa_a 1 is below" in result.stdout
+
+
+def test_a_dry_run_shows_the_worst_the_nearest_to_the_cut_and_each_class(folder):
+    """kappa_a of k0 to k99 is 0 to 99; every fourth, from k0, is a dog."""
+    said = run("filter", "scores.parquet", "--keep-top", "60%", "--dry-run").stdout
+    shown = [line.split(": ")[:2] for line in said.splitlines() if line.startswith("would ")]
+    assert shown == [
+        *(["would go, the worst", f"k{i}"] for i in range(5)),
+        *(["would go, nearest to the cut", f"k{i}"] for i in (39, 38, 37)),
+        *(["would stay, nearest to the cut", f"k{i}"] for i in (40, 41, 42)),
+    ]
+    assert ["cat", "75", "45", "60%"] in [line.split() for line in said.splitlines()]
+    assert ["dog", "25", "15", "60%"] in [line.split() for line in said.splitlines()]
+
+
+def test_a_dry_run_by_an_uncertainty_has_the_most_uncertain_as_the_worst(folder):
+    said = run("filter", "scores.parquet", "--column", "unc_a", "--max", "96", "--dry-run").stdout
+    unc = {f"k{i}": float((i * 37) % N) for i in range(N)}
+    worst = sorted(unc, key=lambda key: -unc[key])
+    assert [line.split(": ")[1] for line in said.splitlines() if line.startswith("would go")] == worst[:3]
+    assert [line.split(": ")[1] for line in said.splitlines() if line.startswith("would stay")] == worst[3:6]
+
+
+def test_a_dry_run_of_a_condition_shows_the_first_that_go(folder):
+    said = run("filter", "scores.parquet", "--where", "width > 1", "--dry-run").stdout
+    shown = [line.split(": ")[:2] for line in said.splitlines() if line.startswith("would ")]
+    assert shown == [["would go", f"k{i}"] for i in (0, 1, 10, 11, 20)]
