@@ -18,6 +18,7 @@ from curate.commands import (
     convert,
     dedup,
     evaluate,
+    export,
     info,
     models,
     rounds,
@@ -112,6 +113,7 @@ app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_hel
 app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
 app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))
 app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
+app.command("export", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(export.run))
 app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))

@@ -180,12 +180,21 @@ def extras() -> str:
     )
 
 
+def formats() -> str:
+    """Return every format of `curate export` and `curate round`: what goes out, and what comes back."""
+    from curate.export.table import FORMATS
+
+    rows = [(f"`{name}`", kind.out, kind.back) for name, kind in FORMATS.items()]
+    return table(("format", "what goes out", "what comes back"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "sources": sources,
     "rules": rules,
     "finders": finders,
     "strategies": strategies,
+    "formats": formats,
     "methods": methods,
     "settings": settings,
     "columns": columns,

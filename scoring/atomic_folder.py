@@ -18,7 +18,8 @@ class AtomicFolder:
     it its name, leaving it by an exception removes it. What a dead process left behind is removed by the next one.
 
     Args:
-        path: the final name; nothing may be there, and its parent must exist.
+        path: the final name; its parent must exist.
+        overwrite: replace the folder that is there, once the new one is complete; else nothing may be there.
 
     Attributes:
         temporary: where the folder lies until it has its name.
@@ -27,9 +28,10 @@ class AtomicFolder:
         InputError: if something is there, or the place refuses; the text names the path.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         self.path = path
-        if os.path.lexists(path):
+        self.overwrite = overwrite and path.is_dir() and not path.is_symlink()
+        if os.path.lexists(path) and not self.overwrite:
             raise InputError(f"{path} exists already; choose another name (folders are never replaced)")
         stem = temporary_stem(path)
         sweep(path.parent, stem)
@@ -71,9 +73,14 @@ class AtomicFolder:
         try:
             for folder, _, _ in os.walk(self.temporary):
                 sync_folder(Path(folder))
-            if os.path.lexists(self.path):
+            old = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.old")
+            if self.overwrite:
+                self.path.rename(old)
+            elif os.path.lexists(self.path):
                 raise InputError(f"{self.path} appeared while it was being written; choose another name")
             self.temporary.rename(self.path)
             sync_folder(self.path.parent)
+            if self.overwrite:
+                shutil.rmtree(old)
         except OSError as failed:
             raise place_error(failed, self.path) from None

@@ -180,6 +180,7 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     tables = (
         "curate.engines.table.",
         "scoring.scorers.",
+        "curate.export.table.",
         "curate.selectors.table.",
         "trainers.methods.table.",
     )  # of names, which import on use

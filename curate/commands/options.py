@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from curate.export.table import FORMATS
+
 # What an option is, in every command that has it; a command may add what it does with it.
 MEANS: dict[str, str] = {
     "--against": "Another scored table",
@@ -16,7 +18,8 @@ MEANS: dict[str, str] = {
     "--dry-run": "Show what would be done; write nothing",
     "--dtype": "Of what is stored: float16 or float32",
     "--epochs": "Passes over the images",
-    "--format": "csv, label-studio, coco, imagefolder or fiftyone",
+    "--format": ", ".join(FORMATS),
+    "--link": "Link images, where the format copies them",
     "--gate": "Leave out this share of the lowest quality",
     "--graph": "Nearest neighbours: read from this file, or computed and written there",
     "--image-column": "Column that holds image bytes",
@@ -103,6 +106,7 @@ Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
 
 DryRun = Annotated[bool, shared("--dry-run")]
 Json = Annotated[bool, shared("--json")]
+Link = Annotated[bool, shared("--link")]
 Overwrite = Annotated[bool, shared("--overwrite")]
 Quiet = Annotated[bool, shared("--quiet")]
 

@@ -60,7 +60,6 @@ Label = Annotated[
 ]
 Labelled = Annotated[Path | None, options.shared("--labelled", ": classes of held-out images")]
 Format = Annotated[str, options.shared("--format", show_default=True)]
-Link = Annotated[bool, typer.Option("--link", help="Link images, where the format copies them.")]
 Probe = Annotated[str, typer.Option(help="Light model: linear or knn.")]
 Skip = Annotated[Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")]
 Budget = Annotated[int | None, options.shared("--budget", " to label in all; status says when it is reached")]
@@ -78,7 +77,7 @@ def init(
     label: Label = None,
     labelled: Labelled = None,
     format_: Format = "csv",
-    link: Link = False,
+    link: options.Link = False,
     probe: Probe = "linear",
     score: options.Score = None,
     quality: options.Quality = None,

@@ -1,4 +1,4 @@
-"""The rows that go to the annotators."""
+"""The rows that go out."""
 
 import math
 from collections.abc import Iterator
@@ -29,11 +29,13 @@ class Item:
         key: as in the table, unchanged.
         uri: where its bytes are; None where the table holds them.
         values: further columns by name; no nulls, NaNs, infinities or nested values.
+        label: the class that it is known to have; None where labels are what is asked for.
     """
 
     key: str
     uri: str | None
     values: dict[str, Value]
+    label: str | None = None
 
     @property
     def predicted(self) -> str | None:
@@ -107,12 +109,13 @@ class Batch:
         return iter(self.items)
 
 
-def batch_of(table: pa.Table) -> Batch:
+def batch_of(table: pa.Table, *, label: str | None = None) -> Batch:
     """Return the rows of a table as a batch.
 
     Args:
         table: B rows with `key` and, where known, `uri`, `rank`, `round`, `gain`, `predicted`, `probability` (of the
             predicted class, in [0, 1]) and any scores. Ordered by `rank` where there is one, else as it comes.
+        label: column of the classes that are known, text or numbers; None for none.
 
     Raises:
         InputError: without rows, without keys, with a key twice, or with a probability outside [0, 1].
@@ -123,14 +126,15 @@ def batch_of(table: pa.Table) -> Batch:
         raise InputError("expected at least one row in the batch, got none; choose a larger budget")
     keys = table[KEY].cast(pa.string()).combine_chunks()
     check_keys(keys, 0, KEY, "the batch")
-    names = [name for name in table.column_names if name not in (KEY, URI)]
-    kept = [name for name in names if _is_plain(table.schema.field(name).type)]
+    names = [name for name in table.column_names if name not in (KEY, URI, label)]
+    kept = [name for name in names if is_plain(table.schema.field(name).type)]
     texts = keys.to_pylist()
     uris = table[URI].to_pylist() if URI in table.column_names else [None] * len(texts)
+    labels = [_class(value) for value in table[label].to_pylist()] if label is not None else [None] * len(texts)
     columns = {name: [_plain(value) for value in table[name].to_pylist()] for name in kept}
     items = [
-        Item(key, uri, {name: value for name in kept if (value := columns[name][row]) is not None})
-        for row, (key, uri) in enumerate(zip(texts, uris, strict=True))
+        Item(key, uri, {name: value for name in kept if (value := columns[name][row]) is not None}, known)
+        for row, (key, uri, known) in enumerate(zip(texts, uris, labels, strict=True))
     ]
     _check(items)
     if "rank" in kept and table["rank"].null_count == 0:
@@ -138,7 +142,8 @@ def batch_of(table: pa.Table) -> Batch:
     return Batch(tuple(items), tuple(kept), tuple(name for name in names if name not in kept))
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether CSV and JSON can hold the values of a type: numbers and text."""
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return bool(numbers or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
 
@@ -148,6 +153,12 @@ def _plain(value: object) -> Value | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, str | int) else None
+
+
+def _class(value: object) -> str | None:
+    """Return a label as text; None where a row has none."""
+    plain = _plain(value)
+    return None if plain is None or plain == "" else str(plain)
 
 
 def _check(items: list[Item]) -> None:

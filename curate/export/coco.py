@@ -1,5 +1,6 @@
 """COCO JSON: images out; boxes or bare categories in. Tools renumber `image_id`, so nothing is found by it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,24 @@ SHARED_IMAGE = "image_id of several images"
 
 
 def write(batch: Batch, out: Path, how: Going) -> Written:
-    """Write `images` with `file_name`, size and `curate_*`, `categories`, and no annotations.
+    """Write `images` with `file_name`, size and `curate_*`, `categories`, and an annotation for each known label.
+
+    COCO has no class of an image: a label is a box around all of it, or a bare category where its size is unknown.
 
     Predictions stay out of `annotations`, where any tool, and we, would take them for labels: they are
     `curate_predicted` and `curate_probability` of the image.
     """
-    predicted = {item.predicted for item in batch} - {None}
-    names = how.classes or tuple(sorted(str(name) for name in predicted))
+    said = {name for item in batch for name in (item.label, item.predicted) if name is not None}
+    names = how.classes or tuple(sorted(said))
+    categories = {name: number for number, name in enumerate(names, 1)}
     images = [_image(number, item) for number, item in enumerate(batch, 1)]
+    labelled = [(number, item) for number, item in enumerate(batch, 1) if item.label is not None]
     whole = {
         "info": {"description": "images to label", "version": __version__, "contributor": "curate"},
         "licenses": [],
         "images": images,
-        "annotations": [],
-        "categories": [{"id": i, "name": name, "supercategory": ""} for i, name in enumerate(names, 1)],
+        "annotations": [_annotation(i, image, item, categories) for i, (image, item) in enumerate(labelled, 1)],
+        "categories": [{"id": number, "name": name, "supercategory": ""} for name, number in categories.items()],
     }
     with AtomicFile(out, overwrite=how.overwrite) as file:
         file.write(to_json(whole))
@@ -55,6 +60,14 @@ def _image(number: int, item: Item) -> dict[str, Any]:
     if item.url:
         image["coco_url"] = item.url
     return {**image, **item.prefixed}
+
+
+def _annotation(number: int, image: int, item: Item, categories: Mapping[str, int]) -> dict[str, Any]:
+    found: dict[str, Any] = {"id": number, "image_id": image, "category_id": categories[str(item.label)], "iscrowd": 0}
+    width, height = (item.values.get(name) for name in ("width", "height"))
+    if isinstance(width, int) and isinstance(height, int):
+        found |= {"bbox": [0, 0, width, height], "area": width * height, "segmentation": []}
+    return found
 
 
 def read(path: Path, rows: Round, name: str | None = None) -> Labels:
@@ -152,7 +165,7 @@ def _annotator(annotation: dict[str, Any]) -> str | None:
 COCO = Format(
     write,
     read,
-    out="`images` with `file_name`, size and `curate_*`, and `categories`; no annotations",
+    out="`images` with `file_name`, size and `curate_*`, `categories`, and annotations of known labels only",
     back="the category of each image, found by `curate_key`, else `file_name`; never by `image_id`",
     suffix=".json",
 )

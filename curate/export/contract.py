@@ -20,7 +20,7 @@ class Going:
             (bytes inside a table, members of a tar file); None reads nothing.
         link: symbolic links to local files where images would be copied.
         classes: the names that annotators may choose from; empty where they are not known.
-        overwrite: replace a file that is there; folders are never replaced.
+        overwrite: replace a file that is there, or a folder that holds an export of the same format.
     """
 
     images: ImageReader | None = None
@@ -76,6 +76,7 @@ class Format:
         out: what goes out, for people.
         back: what comes back, for people.
         folder: whether the output is a folder.
+        reads_images: whether images may be read, not only named.
         suffix: how the name of a file ends; empty for folders.
     """
 
@@ -84,6 +85,7 @@ class Format:
     out: str
     back: str
     folder: bool = False
+    reads_images: bool = False
     suffix: str = ""
 
     def describe(self) -> str:

@@ -22,7 +22,7 @@ _WHAT = "a CSV file"
 
 
 def write(batch: Batch, out: Path, how: Going) -> Written:
-    """Write `key`, `uri`, the batch's columns, and empty columns `label` and `annotator`.
+    """Write `key`, `uri`, the batch's columns, `label` (empty where it is asked for) and an empty `annotator`.
 
     UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
     """
@@ -32,7 +32,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow([guarded(name) for name in header])
     for item in batch:
-        cells = [item.key, item.uri or "", *(item.values.get(name, "") for name in theirs), "", ""]
+        cells = [item.key, item.uri or "", *(item.values.get(name, "") for name in theirs), item.label or "", ""]
         writer.writerow([guarded(cell) if isinstance(cell, str) else cell for cell in cells])
     whole = text.getvalue()
     with AtomicFile(out, overwrite=how.overwrite) as file:
@@ -109,7 +109,8 @@ def _key(cell: str, rows: Round) -> str:
 CSV = Format(
     write,
     read,
-    out="one row an image: key, uri, rank, round, gain, scores, and empty columns `label` and `annotator`",
+    out="one row an image: key, uri, rank, round, gain, scores, `label` (empty where it is asked for) and an empty "
+    "`annotator`",
     back="columns `key` and `label`; `annotator` and `at` where they are there",
     suffix=".csv",
 )

@@ -12,11 +12,10 @@ from typing import Any
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item, Value
 from curate.export.contract import Format, Going, Written
-from curate.export.folders import add_image
+from curate.export.folders import add_image, new_folder
 from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round
 from curate.export.names import KeyNames
 from curate.manifest.text import read_json, to_json, to_json_list
-from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
 VERSION = "1.0.0"  # of the layout; newer FiftyOne migrates it as it imports
@@ -41,7 +40,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
     wide = _wide(batch)
-    with AtomicFolder(out) as folder:
+    with new_folder(out, {DATA, SAMPLES, METADATA}, how) as folder:
         samples = [_sample(item, f"{DATA}/{add_image(folder, item, DATA, how)}", wide) for item in batch]
         folder.write(SAMPLES, b'{"samples": ' + to_json_list(samples) + b"}\n")
         folder.write(METADATA, to_json(_metadata(batch, out.name, how.classes, wide)))
@@ -74,14 +73,20 @@ def _sample(item: Item, path: str, wide: set[str]) -> dict[str, Any]:
         **_values(item, wide),
     }
     if item.predicted is not None:
-        sample[PREDICTION] = {
-            "_id": _object_id(item.key + "\0prediction"),
-            "_cls": "Classification",
-            "tags": [],
-            "label": item.predicted,
-            "confidence": item.probability,
-        }
+        sample[PREDICTION] = _classification(item.key + "\0prediction", item.predicted, item.probability)
+    if item.label is not None:
+        sample[LABEL_FIELD] = _classification(item.key + "\0label", item.label, None)
     return sample
+
+
+def _classification(identity: str, label: str, confidence: float | None) -> dict[str, Any]:
+    return {
+        "_id": _object_id(identity),
+        "_cls": "Classification",
+        "tags": [],
+        "label": label,
+        "confidence": confidence,
+    }
 
 
 def _object_id(text: str) -> dict[str, str]:
@@ -101,7 +106,11 @@ def _metadata(batch: Batch, name: str, classes: tuple[str, ...], wide: set[str])
         _field("metadata", "EmbeddedDocumentField", document="fiftyone.core.metadata.Metadata"),
         *(_field(column, kind) for column, kind in kinds.items()),
     ]
-    if any(item.predicted is not None for item in batch):
+    classified = {
+        PREDICTION: any(item.predicted is not None for item in batch),
+        LABEL_FIELD: any(item.label is not None for item in batch),
+    }
+    for name_of_field in (field for field, is_there in classified.items() if is_there):
         parts = [
             _field("id", "ObjectIdField", stored_as="_id"),
             _field("tags", "ListField", of="StringField"),
@@ -110,7 +119,7 @@ def _metadata(batch: Batch, name: str, classes: tuple[str, ...], wide: set[str])
             _field("logits", "VectorField"),
         ]
         document = f"{_LABELS}Classification"
-        fields.append({**_field(PREDICTION, "EmbeddedDocumentField", document=document), "fields": parts})
+        fields.append({**_field(name_of_field, "EmbeddedDocumentField", document=document), "fields": parts})
     return {
         "_id": _object_id(name),
         "name": name,
@@ -210,7 +219,9 @@ def _take(collector: Collector, key: Any, label: Any) -> None:
 FIFTYONE = Format(
     write,
     read,
-    out="a folder in the FiftyOneDataset layout: `data/`, `samples.json` with `curate_*` fields, `metadata.json`",
+    out="a folder in the FiftyOneDataset layout: `data/`, `samples.json` with `curate_*` fields and "
+    "known labels as `ground_truth`, `metadata.json`",
     back="a Classification field of the exported FiftyOneDataset, found by `curate_key`",
     folder=True,
+    reads_images=True,
 )

@@ -1,6 +1,8 @@
 """The images of a batch: their bytes, and as files of a folder that goes out."""
 
 import os
+from collections.abc import Set
+from pathlib import Path
 
 from curate.export.batch import Item
 from curate.export.contract import Going
@@ -13,6 +15,19 @@ from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
 _SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic", "netpbm": "pnm"}
+
+
+def new_folder(out: Path, names: Set[str], how: Going) -> AtomicFolder:
+    """Return a folder to fill; with ``how.overwrite`` in place of one that holds nothing but what has these names.
+
+    Raises:
+        InputError: if something else is there.
+    """
+    if how.overwrite and out.is_dir() and not out.is_symlink():
+        more = sorted({path.name for path in out.iterdir()} - names)
+        if more:
+            raise InputError(f"{out} holds more than an export ({more[0]}), and is left alone; choose another name")
+    return AtomicFolder(out, overwrite=how.overwrite)
 
 
 def add_image(folder: AtomicFolder, item: Item, sub_folder: str, how: Going) -> str:

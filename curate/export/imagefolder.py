@@ -9,12 +9,11 @@ from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch
 from curate.export.contract import Format, Going, Written
 from curate.export.csv_file import LABEL
-from curate.export.folders import add_image
+from curate.export.folders import add_image, new_folder
 from curate.export.labels import UNKNOWN_KEY, UNUSABLE, Collector, Labels, Round
 from curate.export.names import KeyNames
 from curate.manifest.names import is_image_name
 from curate.manifest.text import check_values, parse_json, read_text, to_json
-from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 
 SPLIT = "train"  # images lie in here: else a file called `test_1.jpg` would become a split of its own
@@ -34,11 +33,13 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
         InputError: also if an image cannot be had; names the key.
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
-    with AtomicFolder(out) as folder:
+    has_labels = any(item.label is not None for item in batch)
+    with new_folder(out, {SPLIT}, how) as folder:
         lines = []
         for item in batch:
             name = add_image(folder, item, SPLIT, how)
-            lines.append(to_json({"file_name": name, **item.record(batch.columns)}, indent=None))
+            known = {LABEL: item.label} if has_labels else {}
+            lines.append(to_json({"file_name": name, **known, **item.record(batch.columns)}, indent=None))
         folder.write(f"{SPLIT}/{METADATA}", b"".join(lines))
     return Written((out,), len(batch))
 
@@ -147,7 +148,9 @@ def _is_text(name: str) -> bool:
 IMAGEFOLDER = Format(
     write,
     read,
-    out="a folder for `load_dataset`: `train/` with the images, copied or linked, and `metadata.jsonl`",
+    out="a folder for `load_dataset`: `train/` with the images, copied or linked, and `metadata.jsonl` with "
+    "known labels as `label`",
     back="a `label` in `metadata.jsonl`, or the images sorted into folders named after classes",
     folder=True,
+    reads_images=True,
 )

@@ -1,6 +1,9 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH100, PTH120
 """Label Studio: tasks out; its JSON and JSON-MIN exports in."""
 
 import base64
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from scoring.atomic import AtomicFile, commit_together
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
+LOCAL = "/data/local-files/?d="
 CONTROL = "label"  # what the choice is called in the labelling configuration
 OBJECT = "image"
 CONFIG_SUFFIX = ".xml"
@@ -32,11 +36,15 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
         InputError: also if images that have to be embedded take more than 1 GiB.
     """
     tasks, embedded = [], 0
+    served = _served_folder(batch)
     for item in batch:
-        address = _address(item, how)
+        address = _address(item, how, served)
         embedded += len(address) if address.startswith("data:") else 0
         if embedded > MOST_BYTES:
-            raise InputError(f"expected at most 1 GiB of embedded images, got more by {item.key!r}; take fewer rows")
+            raise InputError(
+                f"expected at most 1 GiB of embedded images, got more by {item.key!r}; take fewer rows, or move the "
+                "images into a folder of their own, two below the root, which Label Studio can serve"
+            )
         tasks.append(_task(item, address))
     config = out.with_suffix(CONFIG_SUFFIX)
     files = [AtomicFile(out, overwrite=how.overwrite)]
@@ -51,10 +59,12 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
             file.discard()
         raise
     commit_together(files)
-    if any(task["data"][OBJECT].startswith("/data/local-files/") for task in tasks):
+    if any(task["data"][OBJECT].startswith(LOCAL) for task in tasks):
+        folder = os.fsdecode(served or b"")
         notes.append(
             "local files are shown if Label Studio runs with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
-            "LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT=/, and the project has their folder as a local storage"
+            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={os.path.dirname(folder)}, and the project has {folder} as a "
+            "local storage"
         )
     return Written(tuple(file.path for file in files), len(batch), tuple(notes))
 
@@ -69,12 +79,23 @@ def labelling_configuration(classes: tuple[str, ...]) -> str:
     )
 
 
-def _address(item: Item, how: Going) -> str:
-    """Return what Label Studio shows: a URL, a local file that it serves, or the bytes themselves."""
+def _served_folder(batch: Batch) -> bytes | None:
+    """Return the one folder that holds all local images, or None where serving it would serve the whole disk.
+
+    Label Studio serves what lies below its document root, and a local storage has to be a folder below that root: so
+    the root is the folder above the images', which must not be `/`.
+    """
+    folders = [os.path.dirname(os.path.abspath(item.path)) for item in batch if item.path is not None]
+    common = os.path.commonpath(folders) if folders else b"/"
+    return None if os.path.dirname(common) == b"/" else common
+
+
+def _address(item: Item, how: Going, served: bytes | None) -> str:
+    """Return what Label Studio shows: a URL, a file below the folder that it serves, or the bytes themselves."""
     if item.url is not None:
         return item.url
-    if item.path is not None:
-        return "/data/local-files/?d=" + quote(item.path.lstrip(b"/"), safe="/")
+    if item.path is not None and served is not None:
+        return LOCAL + quote(os.path.relpath(os.path.abspath(item.path), os.path.dirname(served)), safe="/")
     data = image_bytes(item, how)
     return f"data:{_MIME.get(sniff(data) or '', 'image/jpeg')};base64,{base64.b64encode(data).decode()}"
 
@@ -84,13 +105,18 @@ def _task(item: Item, address: str) -> dict[str, Any]:
     if "gain" in item.values:
         data[f"{PREFIX}score"] = item.values["gain"]
     task: dict[str, Any] = {"data": data}
+    if item.label is not None:
+        task["annotations"] = [{"result": [_choice(item.label)]}]
     if item.predicted is not None:
-        choice = {"from_name": CONTROL, "to_name": OBJECT, "type": "choices", "value": {"choices": [item.predicted]}}
-        prediction: dict[str, Any] = {"model_version": f"curate-{__version__}", "result": [choice]}
+        prediction: dict[str, Any] = {"model_version": f"curate-{__version__}", "result": [_choice(item.predicted)]}
         if item.probability is not None:
             prediction["score"] = item.probability
         task["predictions"] = [prediction]
     return task
+
+
+def _choice(name: str) -> dict[str, Any]:
+    return {"from_name": CONTROL, "to_name": OBJECT, "type": "choices", "value": {"choices": [name]}}
 
 
 def read(path: Path, rows: Round, name: str | None = None) -> Labels:
@@ -120,11 +146,17 @@ def _places(rows: Round) -> dict[str, str]:
     shared: set[str] = set()
     for key, uri in rows.uris.items():
         item = Item(key, uri, {})
-        served = None if item.path is None else _address(item, Going())
-        for place in {key, uri, served, item.path_text} - {None, ""}:
+        for place in {key, uri, item.path_text, *_served_places(item)} - {None, ""}:
             if place is not None and places.setdefault(place, key) != key:
                 shared.add(place)
     return {place: key for place, key in places.items() if place not in shared}
+
+
+def _served_places(item: Item) -> Iterator[str]:
+    """Yield every address that a local file may have: which folder was the document root is not known."""
+    parts = [] if item.path is None else os.path.abspath(item.path).lstrip(b"/").split(b"/")
+    for start in range(len(parts)):
+        yield LOCAL + quote(b"/".join(parts[start:]), safe="/")
 
 
 def _find(data: dict[str, Any], places: dict[str, str]) -> Any:
@@ -226,8 +258,9 @@ def _read_min(
 LABEL_STUDIO = Format(
     write,
     read,
-    out="a JSON list of tasks with `data.image`, `data.curate_*` and the predicted label, and the labelling "
+    out="a JSON list of tasks with `data.image`, `data.curate_*`, known and predicted labels, and the labelling "
     "configuration (XML) where the classes are known",
     back="the JSON or JSON-MIN export, found by `data.curate_key`",
+    reads_images=True,
     suffix=".json",
 )

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.counted import counted
-from curate.export import Label, Labels, Problem, read_labels
-from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, shown
+from curate.export.exchange import read_labels
+from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
 from curate.rounds.files.folder import Folder, held, label_paths
 from curate.rounds.files.label_files import LabelFile, write_labels
 from curate.rounds.files.votes import TIED, News, Vote, Votes, agree

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
-from curate.export import FORMATS, Going, ImageReader, write_batch
+from curate.export.contract import Going, ImageReader
+from curate.export.exchange import write_batch
+from curate.export.table import FORMATS
 from curate.policies.receipts import environment
 from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed

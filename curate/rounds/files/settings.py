@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from curate.export import FORMATS
+from curate.export.table import FORMATS
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup

@@ -6,7 +6,8 @@ import random
 import pytest
 from exporting import KEYS, batch, counts, pairs
 
-from curate.export import Going, read_labels, write_batch
+from curate.export.contract import Going
+from curate.export.exchange import read_labels, write_batch
 from scoring.errors import InputError
 
 

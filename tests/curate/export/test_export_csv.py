@@ -7,7 +7,8 @@ from exporting import KEYS, batch, counts, pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export import Going, read_labels, write_batch
+from curate.export.contract import Going
+from curate.export.exchange import read_labels, write_batch
 from curate.manifest.text import guarded, unguarded
 from scoring.errors import InputError
 

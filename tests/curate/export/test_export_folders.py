@@ -11,7 +11,8 @@ from exporting import KEYS, batch, counts, pairs, picture
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export import Going, read_labels, write_batch
+from curate.export.contract import Going
+from curate.export.exchange import read_labels, write_batch
 from curate.export.names import KeyNames, file_name
 from curate.manifest.contract import ReadError
 from curate.tables.images import images_by_key
@@ -199,10 +200,29 @@ def test_numbers_and_names_that_the_database_of_fiftyone_cannot_hold_are_made_fi
     assert (declared["curate_phash"], declared["curate_a_b_c"]) == ("StringField", "IntField")
 
 
-def test_a_folder_that_is_there_is_never_replaced(tmp_path):
-    (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match="folders are never replaced"):
-        write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "out", "imagefolder", Going(overwrite=True))
+@pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
+def test_only_an_export_of_the_same_format_is_replaced_and_only_when_that_is_asked_for(tmp_path, format):
+    one, two = (batch(tmp_path / "i", keys) for keys in (["a"], ["b", "c"]))
+    write_batch(one, tmp_path / "out", format)
+    with pytest.raises(InputError, match="exists already"):
+        write_batch(two, tmp_path / "out", format)
+    write_batch(two, tmp_path / "new", format)
+    broken = two.set_column(1, "uri", pa.array([two["uri"][0].as_py(), "/nowhere.png"]))
+    with pytest.raises(InputError, match=r"/nowhere|no such file"):
+        write_batch(broken, tmp_path / "out", format, Going(overwrite=True))
+    assert len(list((tmp_path / "out").rglob("a~*"))) == 1  # the old one is whole
+    write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+    files = {path.relative_to(tmp_path / "new"): path for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    again = {path.relative_to(tmp_path / "out"): path for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert files.keys() == again.keys()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["i", "new", "out"]
+    (tmp_path / "out" / "mine.txt").write_text("important")
+    with pytest.raises(InputError, match=r"holds more than an export \(mine.txt\), and is left alone"):
+        write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+    assert (tmp_path / "out" / "mine.txt").read_text() == "important"
+
+
+def test_a_folder_needs_a_place(tmp_path):
     with pytest.raises(InputError, match="does not exist; create it first"):
         write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "no" / "out", "imagefolder")
 

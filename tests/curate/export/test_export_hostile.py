@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 from exporting import batch
 
-from curate.export import FORMATS, batch_of, read_labels, write_batch
+from curate.export.batch import batch_of
+from curate.export.exchange import read_labels, write_batch
+from curate.export.table import FORMATS
 from curate.manifest import text as text_module
 from curate.manifest.text import read_json
 from scoring.errors import InputError

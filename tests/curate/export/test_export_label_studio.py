@@ -4,10 +4,12 @@ import base64
 import json
 import xml.etree.ElementTree as ET
 
+import pyarrow as pa
 import pytest
 from exporting import KEYS, batch, counts, pairs, picture
 
-from curate.export import Going, read_labels, write_batch
+from curate.export.contract import Going
+from curate.export.exchange import read_labels, write_batch
 from scoring.errors import InputError
 
 
@@ -46,9 +48,8 @@ def test_every_key_comes_back_exactly_from_annotated_tasks(tmp_path):
 def test_a_task_says_where_it_stands_and_what_is_predicted(tmp_path):
     write_batch(batch(tmp_path / "a b", ["x", "y"]), tmp_path / "t.json", "label-studio")
     first, second = json.loads((tmp_path / "t.json").read_text())
-    place = str(tmp_path).lstrip("/")
     assert second["data"] == {
-        "image": f"/data/local-files/?d={place}/a%20b/001.png",
+        "image": "/data/local-files/?d=a%20b/001.png",
         "curate_key": "y",
         "curate_rank": 1,
         "curate_round": 3,
@@ -67,6 +68,34 @@ def test_a_task_says_where_it_stands_and_what_is_predicted(tmp_path):
     assert prediction["result"] == [
         {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": ["cat"]}}
     ]
+
+
+def test_only_the_folder_of_the_images_is_served_and_never_the_whole_disk(tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    table = batch(photos / "cats", ["a", "b"])
+    table = pa.concat_tables([table, batch(photos / "dogs", ["c"])])
+    written = write_batch(table, tmp_path / "t.json", "label-studio")
+    links = [one["data"]["image"] for one in json.loads((tmp_path / "t.json").read_text())]
+    assert sorted(links) == [
+        f"/data/local-files/?d=photos/{p}" for p in ("cats/000.png", "cats/001.png", "dogs/000.png")
+    ]
+    (note,) = [note for note in written.notes if "DOCUMENT_ROOT" in note]
+    assert f"DOCUMENT_ROOT={tmp_path}, and the project has {photos} as a local storage" in note
+    for link in links:
+        assert (tmp_path / link.partition("?d=")[2]).is_file()
+
+
+@pytest.mark.parametrize(
+    "places", [("/a.png", "/b.png"), ("/photos/a.png", "/photos/b.png"), ("/x/a/a.png", "/y/b/b.png")]
+)
+def test_images_that_only_the_whole_disk_holds_are_embedded(tmp_path, places):
+    data = {"a": picture(1), "b": picture(2)}
+    table = batch(tmp_path / "i", ["a", "b"], uri=list(places))
+    written = write_batch(table, tmp_path / "t.json", "label-studio", Going(images=data.__getitem__))
+    images = [one["data"]["image"] for one in json.loads((tmp_path / "t.json").read_text())]
+    assert [base64.b64decode(image.split(",")[1]) for image in images] == [data["a"], data["b"]]
+    assert not any("DOCUMENT_ROOT" in note for note in written.notes)
 
 
 def test_predictions_never_count_as_labels(tmp_path):
@@ -134,9 +163,10 @@ def test_what_an_annotator_skipped_left_empty_or_chose_twice_is_set_aside_by_nam
     }
 
 
-def test_a_lost_key_is_found_by_the_place_of_exactly_one_image(tmp_path):
+@pytest.mark.parametrize("place", ["data/x%20y.jpg", "x%20y.jpg"])  # whichever folder was the document root
+def test_a_lost_key_is_found_by_the_place_of_exactly_one_image(tmp_path, place):
     uris = {"a": "/data/x y.jpg", "b": "https://host/b.jpg", "c": "/same.jpg", "d": "/same.jpg"}
-    images = ["/data/local-files/?d=data/x%20y.jpg", "https://host/b.jpg", "/same.jpg", "/data/upload/1/b.jpg"]
+    images = [f"/data/local-files/?d={place}", "https://host/b.jpg", "/same.jpg", "/data/upload/1/b.jpg"]
     tasks = [{"data": {"image": image}, "annotations": [annotation("cat")]} for image in images]
     labels = read(tmp_path, tasks, keys=uris)
     assert pairs(labels) == [("a", "cat"), ("b", "cat")]

@@ -10,10 +10,13 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from exporting import KEYS, batch, counts, pairs
 
-from curate.export import Going, read_labels, write_batch
+from curate.export.contract import Going
+from curate.export.exchange import read_labels, write_batch
+from curate.export.subset import export
 
 CLASSES = ("cat", "dog & co", "猫")
 
@@ -49,6 +52,34 @@ print(json.dumps([list(loaded), rows]))
     assert sorted(rows, key=lambda row: row[2]) == [
         [key, 8 + number, number, None if number == 0 else -0.5] for number, key in enumerate(KEYS)
     ]
+
+
+def test_labels_that_are_known_are_the_labels_of_datasets_and_of_pycocotools(tmp_path):
+    classes = [CLASSES[i % 3] for i in range(len(KEYS))]
+    table = batch(tmp_path / "i", species=classes)
+    pq.write_table(table, tmp_path / "t.parquet")
+    export(tmp_path / "t.parquet", tmp_path / "out", "imagefolder", label="species")
+    code = """
+import json, sys
+from datasets import load_dataset
+loaded = load_dataset("imagefolder", data_dir=sys.argv[1], cache_dir=sys.argv[2])["train"]
+print(json.dumps([[row["curate_key"], row["label"], row["image"].size[0]] for row in loaded]))
+"""
+    rows = run("datasets", code, tmp_path / "out", tmp_path / "cache")
+    assert sorted(rows, key=lambda row: row[2]) == [[key, classes[i], 8 + i] for i, key in enumerate(KEYS)]
+    export(tmp_path / "t.parquet", tmp_path / "coco.json", "coco", label="species")
+    code = """
+import contextlib, json, sys
+from pycocotools.coco import COCO
+with contextlib.redirect_stdout(sys.stderr):
+    coco = COCO(sys.argv[1])
+print(json.dumps([
+    [coco.imgs[one["image_id"]]["curate_key"], coco.cats[one["category_id"]]["name"], one["bbox"], one["area"]]
+    for one in coco.loadAnns(coco.getAnnIds(iscrowd=False))
+]))
+"""
+    found = run("pycocotools", code, tmp_path / "coco.json")
+    assert found == [[key, classes[i], [0, 0, 8 + i, 8], 8 * (8 + i)] for i, key in enumerate(KEYS)]
 
 
 def test_labels_written_by_datasets_come_back(tmp_path):

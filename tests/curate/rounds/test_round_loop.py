@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, annotate, answer, content, images, sheet, table
 
-from curate.export import FORMATS
+from curate.export.table import FORMATS
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.settings import Guard

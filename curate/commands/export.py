@@ -1,0 +1,65 @@
+"""``curate export``: a subset as another tool takes it."""
+
+from pathlib import Path
+from typing import Annotated
+
+from curate.commands import options
+from curate.commands.report import emit, printers
+from curate.counted import counted
+
+
+def run(
+    table: options.Table,
+    format_: Annotated[str, options.shared("--format", metavar="NAME")],
+    out: Annotated[Path | None, options.shared("--out", ": a folder, or for csv, coco and label-studio a file")] = None,
+    label: Annotated[str | None, options.shared("--label", "; by default label, where there is one")] = None,
+    link: options.Link = False,
+    source: options.Source = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    root: options.SourceRoot = None,
+    dry_run: options.DryRun = False,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a subset, or any scored table, for another tool: images, labels, scores.
+
+    Example:
+
+    \b
+        curate export subset.parquet --format imagefolder -o images
+        curate export subset.parquet --format imagefolder --source photos.parquet -o images
+        curate export scores.parquet --format fiftyone --link -o dataset
+        curate export subset.parquet --format coco --label species -o subset.json
+
+    Every row goes out under its own key; rows whose image could not be scored stay behind. imagefolder and fiftyone
+    hold the images, copied or linked; label-studio holds those that no browser can reach; csv and coco name them.
+    """
+    from curate.export.subset import export
+    from curate.manifest import SourceOptions
+
+    result = export(
+        table,
+        out,
+        format_,
+        label=label,
+        link=link,
+        source=source,
+        options=SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root),
+        overwrite=overwrite,
+        dry_run=dry_run,
+    )
+    if json_:
+        emit(result.to_json())
+    if json_ or quiet:
+        return
+    say, _ = printers(asked=dry_run)
+    for note in result.notes:
+        say(note)
+    say(f"{counted(result.rows, 'image')}, {result.labelled:,} with a label, as {result.format}")
+    if dry_run:
+        say("dry run: nothing was written")
+    for path in result.paths:
+        say(f"written: {path}")
