@@ -69,9 +69,9 @@ class Every(Selector):
 
 
 def test_a_selector_from_outside_is_one_file_and_one_line(scores, monkeypatch):
-    (scores.parent / "outside.py").write_text(OUTSIDE)
+    (scores.parent / "outside_selector.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(str(scores.parent))
-    monkeypatch.setitem(WHERE, "every", "outside:Every")
+    monkeypatch.setitem(WHERE, "every", "outside_selector:Every")
     result = run("s.parquet", "-b", 8, "--strategy", "every", "--set", "step=3", "-o", "b.parquet")
     assert result.exit_code == 0, result.output
     assert re.search(r"picked +8 +every", result.stderr)

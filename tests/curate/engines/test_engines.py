@@ -46,11 +46,11 @@ def forgets_one(run):
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    (tmp_path / "outside.py").write_text(OUTSIDE)
+    (tmp_path / "outside_engine.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(WHERE, "elsewhere", "outside:score_elsewhere")
-    monkeypatch.setitem(WHERE, "crossed", "outside:score_crossed_over")
-    monkeypatch.setitem(WHERE, "forgetful", "outside:forgets_one")
+    monkeypatch.setitem(WHERE, "elsewhere", "outside_engine:score_elsewhere")
+    monkeypatch.setitem(WHERE, "crossed", "outside_engine:score_crossed_over")
+    monkeypatch.setitem(WHERE, "forgetful", "outside_engine:forgets_one")
 
 
 def job_of(folder, checkpoint, work):

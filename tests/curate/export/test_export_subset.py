@@ -183,9 +183,9 @@ def test_tables_that_cannot_go_out_are_one_line_and_leave_nothing(tmp_path, monk
 
 
 def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
-    Path("outside.py").write_text(OUTSIDE)
+    Path("outside_format.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(str(table.parent))
-    monkeypatch.setitem(WHERE, "tsv", "outside:TSV")
+    monkeypatch.setitem(WHERE, "tsv", "outside_format:TSV")
     result = run("t.parquet", "--format", "tsv", "-o", "x.tsv")
     assert result.exit_code == 0, result.output
     assert Path("x.tsv").read_text().startswith("cats/a b.jpg\tcat\ntest_1.jpg\tdog & co\n")
