@@ -31,7 +31,8 @@ from study_junk import junk_report
 from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_table, curves_of, half_width
 
 from curate.policies.select.strategy import SAFE_GATE, guard
-from curate.report.chart import Curve, draw_chart, write_chart
+from curate.report.chart import Curve, Panel, draw_chart
+from curate.report.picture import save_picture
 from curate.selectors.contract import Selector
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.table import SELECTORS
@@ -271,8 +272,8 @@ def draw(curves: Mapping[str, Curves], folder: Path, kind: str) -> None:
             lines.append(Curve(name, one.budgets[some].tolist(), mean.tolist(), list(mean - half), list(mean + half)))
         if any(line.x for line in lines):
             title = f"CIFAR-10, {kind} pool: light model on frozen embeddings"
-            picture = draw_chart(lines, title=title, x="labels (bands: 95 % intervals)", y="accuracy", percent=True)
-            write_chart(folder / f"curves-{kind}-{regime}.png", picture, overwrite=True)
+            panel = Panel(lines, "labels (bands: 95 % intervals)", "accuracy", percent=True)
+            save_picture(draw_chart([panel], title=title), folder / f"curves-{kind}-{regime}.png", overwrite=True)
 
 
 if __name__ == "__main__":

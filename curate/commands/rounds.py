@@ -319,9 +319,14 @@ def plot_(
     \b
         curate round plot rounds -o curve.png
     """
-    from curate.rounds.plot import plot
+    if source.is_dir():
+        from curate.rounds.plot import plot_folder
 
-    plot(source, out, table=table, overwrite=overwrite)
+        plot_folder(source, out, table=table, overwrite=overwrite)
+    else:
+        from curate.simulation.plot import plot_replay
+
+        plot_replay(source, out, overwrite=overwrite)
     if json_:
         emit({"picture": str(out)})
     elif not quiet:

@@ -137,22 +137,20 @@ def run(
 
 def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
     """Mistakes about the picture, before the work."""
-    from scoring.atomic import refuse_existing
+    from curate.report.picture import check_picture
     from scoring.errors import InputError
 
     if dry_run:
         raise InputError("--plot writes a picture, and --dry-run writes nothing; leave one of them out")
-    if plot.suffix.lower() != ".png":
-        raise InputError(f"expected a picture name that ends in .png, got {plot}")
-    refuse_existing(plot, overwrite=overwrite)
+    check_picture(plot, overwrite=overwrite)
 
 
 def _draw(result: "SelectResult", plot: Path, overwrite: bool) -> None:
     from curate.report.gains import gain_picture
-    from curate.report.sheet import save_sheet
+    from curate.report.picture import save_picture
 
     title = f"{result.strategy}: {result.kept:,} picked of {counted(result.n_rows, 'row')}"
-    save_sheet(gain_picture(result.gains, title), plot, overwrite=overwrite)
+    save_picture(gain_picture(result.gains, title), plot, overwrite=overwrite)
 
 
 def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:

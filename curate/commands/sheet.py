@@ -36,16 +36,14 @@ def run(
         curate sheet scores.parquet --source images.parquet --top 50 --bottom 50 -o sheet.png
     """
     from curate.manifest import SourceOptions
+    from curate.report.picture import check_picture, save_picture
     from curate.report.rank import extremes
-    from curate.report.sheet import contact_sheet, refuse_too_many, save_sheet
+    from curate.report.sheet import contact_sheet, refuse_too_many
     from curate.report.tiles import tiles
     from curate.tables.table import open_table
-    from scoring.atomic import refuse_existing
     from scoring.errors import InputError
 
-    if out.suffix.lower() != ".png":
-        raise InputError(f"expected a picture name that ends in .png, got {out}")
-    refuse_existing(out, overwrite=overwrite)
+    check_picture(out, overwrite=overwrite)
     opened = open_table(table, require=["key"])
     found = extremes(opened, column, top=top, bottom=bottom)
     if not found.top and not found.bottom:
@@ -59,7 +57,7 @@ def run(
         (f"highest {found.column}", [pictures[row] for row in found.top]),
         (f"lowest {found.column}", [pictures[row] for row in found.bottom]),
     ]
-    save_sheet(
+    save_picture(
         contact_sheet([section for section in sections if section[1]], columns=columns), out, overwrite=overwrite
     )
     if json_:

@@ -47,13 +47,13 @@ def run(
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625).
     """
-    from curate.report.chart import check_picture
+    from curate.report.picture import check_picture
     from curate.simulation.run import check_outputs, simulate, typed_budgets, write_simulation
 
     line = (lambda text: None) if quiet else say
     check_outputs(out, overwrite=overwrite)
     if plot is not None:
-        check_picture(plot)
+        check_picture(plot, overwrite=overwrite)
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
@@ -77,7 +77,7 @@ def run(
         for path in write_simulation(found, out, overwrite=overwrite):
             line(f"results: {path}")
     if plot is not None:
-        from curate.rounds.plot import plot_simulation
+        from curate.simulation.plot import plot_simulation
 
         plot_simulation(found, plot, overwrite=overwrite)
         line(f"picture: {plot}")

@@ -1,20 +1,16 @@
-"""Curves with bands as a picture: axes, lines, a legend; drawn with Pillow alone."""
+"""Curves with bands as a picture: axes, lines, marks, a legend; one panel or several, drawn with Pillow alone."""
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from curate.report.axes import BOTTOM, LEFT, RIGHT, SCALE, TOP, WIDTH, Frame, ticks
 from curate.report.captions import plain_line
-from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
-WIDTH, HEIGHT = 960, 600
-LEFT, RIGHT, TOP, BOTTOM = 78, 24, 64, 66
-SCALE = 2  # drawn larger, then made smaller: smooth lines
+HEIGHT = 600  # of a panel
 COLOURS = (
     (31, 119, 180),
     (214, 99, 20),
@@ -28,7 +24,9 @@ COLOURS = (
     (20, 160, 175),
 )
 INK, GREY, PAPER = (30, 30, 30), (222, 222, 222), (255, 255, 255)
+MARK = COLOURS[1]
 LEGEND = 26  # letters of a name in the legend
+MOST_DOTS = 40  # points of a curve without a legend from which none is dotted
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
@@ -39,7 +37,7 @@ class Curve:
     Attributes:
         name: for the legend.
         x: finite, ascending.
-        y: of each; NaN leaves the point out.
+        y: of each; NaN leaves the point out, though not its place on the axis.
         low: lower end of the band at each x; empty for no band. A NaN ends the band there.
         high: upper end.
     """
@@ -51,124 +49,99 @@ class Curve:
     high: Sequence[float] = ()
 
 
-def ticks(low: float, high: float, most: int = 7) -> list[float]:
-    """Return round numbers from low to high, at most ``most`` of them.
+@dataclass(frozen=True)
+class Mark:
+    """A point of a curve with a word, led to both axes."""
 
-    >>> ticks(0, 100), ticks(0.62, 0.81)
-    ([0.0, 20.0, 40.0, 60.0, 80.0, 100.0], [0.65, 0.7, 0.75, 0.8])
-    """
-    if not high > low:
-        return [low]
-    rough = (high - low) / most
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [round(step * i, 12) for i in range(first, last + 1)]
-
-
-def draw_chart(curves: Sequence[Curve], *, title: str, x: str, y: str, percent: bool = False) -> Image.Image:
-    """Return a chart of curves, 960 x 600 pixels, RGB.
-
-    Args:
-        curves: at least one with a finite point.
-        title: above it.
-        x: name of the horizontal axis.
-        y: name of the vertical axis.
-        percent: whether values in [0, 1] are written as percentages.
-
-    Raises:
-        InputError: if no curve has a point.
-    """
-    frame = _Frame.around(curves)
-    whole = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), PAPER)
-    draw = ImageDraw.Draw(whole, "RGBA")
-    _axes(draw, frame, percent)
-    for number, curve in enumerate(curves):
-        _band(draw, frame, curve, COLOURS[number % len(COLOURS)])
-    for number, curve in enumerate(curves):
-        _line(draw, frame, curve, COLOURS[number % len(COLOURS)])
-    _legend(draw, [curve.name for curve in curves])
-    draw.text((LEFT * SCALE, 14 * SCALE), plain_line(title, 100), INK, _font(19))
-    centre = (LEFT + WIDTH - RIGHT) / 2 * SCALE
-    draw.text((centre, (HEIGHT - 14) * SCALE), plain_line(x, 80), INK, _font(14), anchor="ms")
-    draw.text((LEFT * SCALE, (TOP - 10) * SCALE), plain_line(y, 80), INK, _font(14), anchor="ls")
-    return whole.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
-
-
-def write_chart(path: Path, picture: Image.Image, *, overwrite: bool = False) -> None:
-    """Write a chart as PNG, whole or not at all.
-
-    Raises:
-        InputError: for a name that does not end in ``.png``, or a place that refuses.
-    """
-    check_picture(path)
-    data = io.BytesIO()
-    picture.save(data, "PNG")
-    with AtomicFile(path, overwrite=overwrite) as file:
-        file.write(data.getvalue())
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a name that is no PNG's.
-
-    Raises:
-        InputError: naming it.
-    """
-    if path.suffix.lower() != ".png":
-        raise InputError(f"the picture is a PNG file: expected a name like curve.png, got {path}")
+    x: float
+    y: float
+    text: str
 
 
 @dataclass(frozen=True)
-class _Frame:
-    """What part of the plane is shown."""
+class Panel:
+    """Curves over the same axes.
 
-    x0: float
-    x1: float
-    y0: float
-    y1: float
+    Attributes:
+        curves: at least one with a finite point.
+        x: name of the horizontal axis.
+        y: name of the vertical axis.
+        percent: whether values in [0, 1] are written as percentages.
+        log: whether the vertical axis is logarithmic; then all values are above zero.
+        zero: whether the vertical axis has zero on it in any case.
+        marks: points that are named.
+        legend: whether the curves are named.
+        height: in pixels, with names and numbers.
+    """
 
-    @classmethod
-    def around(cls, curves: Sequence[Curve]) -> "_Frame":
-        points = [(a, b) for curve in curves for a, b in zip(curve.x, curve.y, strict=True) if math.isfinite(b)]
-        if not points:
-            raise InputError("expected at least one point to draw, got none; label a first batch")
-        xs = [a for a, _ in points]
-        ys = [b for _, b in points]
-        ys += [b for curve in curves for b in (*curve.low, *curve.high) if math.isfinite(b)]
-        x0, x1, y0, y1 = min(xs), max(xs), min(ys), max(ys)
-        room = (y1 - y0) * 0.06 or 0.05
-        wide = (x1 - x0) * 0.03 or max(1.0, abs(x0) * 0.1)
-        return cls(x0 - wide, x1 + wide, y0 - room, y1 + room)
+    curves: Sequence[Curve]
+    x: str
+    y: str
+    percent: bool = False
+    log: bool = False
+    zero: bool = False
+    marks: Sequence[Mark] = ()
+    legend: bool = True
+    height: int = HEIGHT
 
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        across = (x - self.x0) / (self.x1 - self.x0)
-        up = (y - self.y0) / (self.y1 - self.y0)
-        return (
-            (LEFT + across * (WIDTH - LEFT - RIGHT)) * SCALE,
-            (HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)) * SCALE,
-        )
+
+def draw_chart(panels: Sequence[Panel], *, title: str) -> Image.Image:
+    """Return a chart, 960 pixels wide, RGB: the title, and the panels one under the other.
+
+    Raises:
+        InputError: if a panel has no point.
+    """
+    whole = Image.new("RGB", (WIDTH * SCALE, sum(panel.height for panel in panels) * SCALE), PAPER)
+    draw = ImageDraw.Draw(whole, "RGBA")
+    top = 0
+    for panel in panels:
+        _draw_panel(draw, panel, top)
+        top += panel.height
+    draw.text((LEFT * SCALE, 14 * SCALE), plain_line(title, 100), INK, _font(19))
+    return whole.resize((whole.width // SCALE, whole.height // SCALE), Image.Resampling.LANCZOS)
+
+
+def _draw_panel(draw: ImageDraw.ImageDraw, panel: Panel, top: int) -> None:
+    if not any(math.isfinite(value) for curve in panel.curves for value in curve.y):
+        raise InputError("expected at least one point to draw, got none; label a first batch")
+    xs = [value for curve in panel.curves for value in curve.x]
+    ys = [value for curve in panel.curves for value in (*curve.y, *curve.low, *curve.high) if math.isfinite(value)]
+    ys += [0.0] if panel.zero else []
+    frame = Frame.around(xs, ys, top=top + TOP, bottom=top + panel.height - BOTTOM, log=panel.log)
+    _axes(draw, frame, panel.percent)
+    for number, curve in enumerate(panel.curves):
+        _band(draw, frame, curve, COLOURS[number % len(COLOURS)])
+    _lead(draw, frame, panel.marks)
+    for number, curve in enumerate(panel.curves):
+        dots = panel.legend or len(curve.x) <= MOST_DOTS
+        _line(draw, frame, curve, COLOURS[number % len(COLOURS)], dots=dots)
+    _name_marks(draw, frame, panel.marks)
+    if panel.legend:
+        _legend(draw, frame, [curve.name for curve in panel.curves])
+    centre = (LEFT + WIDTH - RIGHT) / 2 * SCALE
+    draw.text((centre, (top + panel.height - 14) * SCALE), plain_line(panel.x, 80), INK, _font(14), anchor="ms")
+    draw.text((LEFT * SCALE, (top + TOP - 10) * SCALE), plain_line(panel.y, 80), INK, _font(14), anchor="ls")
 
 
 def _font(size: int) -> Font:
     return ImageFont.load_default(size * SCALE)
 
 
-def _axes(draw: ImageDraw.ImageDraw, frame: _Frame, percent: bool) -> None:
-    left, right, top, bottom = LEFT * SCALE, (WIDTH - RIGHT) * SCALE, TOP * SCALE, (HEIGHT - BOTTOM) * SCALE
-    for value in ticks(frame.y0, frame.y1):
+def _axes(draw: ImageDraw.ImageDraw, frame: Frame, percent: bool) -> None:
+    left, right, top, bottom = LEFT * SCALE, (WIDTH - RIGHT) * SCALE, frame.top * SCALE, frame.bottom * SCALE
+    for value in frame.y_ticks():
         _, at = frame.at(frame.x0, value)
         draw.line((left, at, right, at), GREY, SCALE)
         text = f"{value * 100:.6g} %" if percent else f"{value:.6g}"
         draw.text((left - 8 * SCALE, at), text, INK, _font(13), anchor="rm")
     for value in ticks(frame.x0, frame.x1, 9):
-        at, _ = frame.at(value, frame.y0)
+        at, _ = frame.at(value, 1)
         draw.line((at, bottom, at, bottom + 6 * SCALE), INK, SCALE)
         draw.text((at, bottom + 10 * SCALE), f"{value:,.6g}", INK, _font(13), anchor="mt")
     draw.line((left, top, left, bottom, right, bottom), INK, SCALE)
 
 
-def _band(draw: ImageDraw.ImageDraw, frame: _Frame, curve: Curve, colour: tuple[int, int, int]) -> None:
+def _band(draw: ImageDraw.ImageDraw, frame: Frame, curve: Curve, colour: tuple[int, int, int]) -> None:
     if not len(curve.low):
         return
     ends = [
@@ -182,22 +155,41 @@ def _band(draw: ImageDraw.ImageDraw, frame: _Frame, curve: Curve, colour: tuple[
         draw.polygon([low for low, _ in ends] + [high for _, high in reversed(ends)], (*colour, 46))
 
 
-def _line(draw: ImageDraw.ImageDraw, frame: _Frame, curve: Curve, colour: tuple[int, int, int]) -> None:
+def _line(draw: ImageDraw.ImageDraw, frame: Frame, curve: Curve, colour: tuple[int, int, int], *, dots: bool) -> None:
     points = [frame.at(a, b) for a, b in zip(curve.x, curve.y, strict=True) if math.isfinite(b)]
     if len(points) > 1:
         draw.line(points, colour, 2 * SCALE, joint="curve")
     r = 3.5 * SCALE
-    for a, b in points:
+    for a, b in points if dots else []:
         draw.ellipse((a - r, b - r, a + r, b + r), colour)
 
 
-def _legend(draw: ImageDraw.ImageDraw, names: Sequence[str]) -> None:
+def _lead(draw: ImageDraw.ImageDraw, frame: Frame, marks: Sequence[Mark]) -> None:
+    """Draw lines from marked points to both axes."""
+    for mark in marks:
+        x, y = frame.at(mark.x, mark.y)
+        draw.line((x, frame.bottom * SCALE, x, y, LEFT * SCALE, y), MARK, SCALE)
+
+
+def _name_marks(draw: ImageDraw.ImageDraw, frame: Frame, marks: Sequence[Mark]) -> None:
+    """Write the words of marks where a curve that rises leaves room: at the left above, or at the right below."""
+    font = _font(13)
+    for mark in marks:
+        x, y = frame.at(mark.x, mark.y)
+        right = x < (LEFT + WIDTH - RIGHT) / 2 * SCALE
+        place, anchor = ((x + 8 * SCALE, y + 12 * SCALE), "lt") if right else ((x - 8 * SCALE, y - 6 * SCALE), "rb")
+        left, top, end, bottom = draw.textbbox(place, mark.text, font, anchor=anchor)
+        draw.rectangle((left - 4, top - 4, end + 4, bottom + 4), PAPER)  # over a grid line or another mark
+        draw.text(place, mark.text, MARK, font, anchor=anchor)
+
+
+def _legend(draw: ImageDraw.ImageDraw, frame: Frame, names: Sequence[str]) -> None:
     """Write the names where curves that rise leave room: at the lower right."""
     font = _font(13)
     shown = [plain_line(name, LEGEND) for name in names]
     width = max(draw.textlength(name, font) for name in shown) + 44 * SCALE
     line = 20 * SCALE
-    right, bottom = (WIDTH - RIGHT - 8) * SCALE, (HEIGHT - BOTTOM - 8) * SCALE
+    right, bottom = (WIDTH - RIGHT - 8) * SCALE, (frame.bottom - 8) * SCALE
     top = bottom - line * len(names) - 10 * SCALE
     draw.rectangle((right - width, top, right, bottom), (255, 255, 255, 220), GREY, SCALE)
     for number, name in enumerate(shown):

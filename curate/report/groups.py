@@ -10,7 +10,8 @@ from curate.manifest import SourceOptions
 from curate.report.captions import number, plain_line
 from curate.report.doubtful import Group, Member, doubtful_groups
 from curate.report.page import group_facts, groups_page, save_page
-from curate.report.sheet import TILE, Tile, contact_sheet, refuse_too_many, save_sheet
+from curate.report.picture import save_picture
+from curate.report.sheet import TILE, Tile, contact_sheet, refuse_too_many
 from curate.report.tiles import Pictures, Shown
 from curate.tables.table import Table
 from scoring.atomic import refuse_existing
@@ -80,7 +81,7 @@ def group_sheet(
         read_other = Pictures(against, other, side=side, source=against_source, options=options, label=label)
     drawn = [(group, _shown(group, read, read_other)) for group in chosen]
     if kind == PNG:
-        save_sheet(_sheet(drawn), out, overwrite=overwrite)
+        save_picture(_sheet(drawn), out, overwrite=overwrite)
     else:
         title, note = f"Duplicates in {table.path.name}", _note(chosen, groups.n_rows)
         save_page(groups_page(drawn, title=title, note=note), out, overwrite=overwrite)

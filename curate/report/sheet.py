@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -107,19 +106,3 @@ def _fitted(draw: ImageDraw.ImageDraw, text: str, width: int, font: Font) -> str
         if length <= width or most == 3:
             return line
         most = max(3, min(most - 1, int(most * width / length) + 1))
-
-
-def save_sheet(sheet: Image.Image, path: Path, *, overwrite: bool = False) -> None:
-    """Write a sheet as PNG, whole or not at all.
-
-    Raises:
-        InputError: if there is a file of that name and it may not be replaced, or the place refuses.
-    """
-    import io
-
-    from scoring.atomic import AtomicFile
-
-    buffer = io.BytesIO()
-    sheet.save(buffer, "PNG")
-    with AtomicFile(path, overwrite=overwrite) as file:
-        file.write(buffer.getvalue())

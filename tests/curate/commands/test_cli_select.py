@@ -175,7 +175,7 @@ def test_the_picture_is_written_with_the_batch(scores):
     result = run("s.parquet", "-b", 20, "-o", "b.parquet", "--plot", "g.png")
     assert result.exit_code == 0, result.output
     with Image.open("g.png") as picture:
-        assert picture.size[0] == 900
+        assert picture.size[0] == 960
     again = run("s.parquet", "-b", 20, "-o", "c.parquet", "--plot", "g.png")
     assert again.exit_code == 1
     assert "g.png exists already" in again.stderr

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +9,13 @@ import pytest
 from PIL import Image
 from rounds_table import CLASSES, answer, table
 
-from curate.report.chart import COLOURS, Curve, draw_chart, ticks
+from curate.report.chart import COLOURS
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
-from curate.rounds.plot import plot, read_replay
+from curate.rounds.plot import plot_folder
 from curate.simulation.curves import lift
+from curate.simulation.plot import plot_replay, read_replay
 from curate.simulation.run import simulate, typed_budgets, write_simulation
 from scoring.errors import InputError
 
@@ -103,69 +103,23 @@ def test_budgets_that_are_no_numbers_are_refused():
         typed_budgets(["ten"])
 
 
-def colours(picture):
-    return {colour for _, colour in picture.getcolors(1 << 20)}
-
-
-def place_of(picture, colour):
-    """Mean place of the pixels of a colour, left of the legend."""
-    pixels = np.asarray(picture)[64:534, 79:700]
-    where = np.argwhere((pixels == colour).all(2))
-    return where.mean(0)
-
-
-def test_a_chart_has_a_line_of_each_colour_and_higher_values_are_higher():
-    x = [0, 1, 2]
-    picture = draw_chart([Curve("low", x, [0.1] * 3), Curve("high", x, [0.8] * 3)], title="t", x="x", y="y")
-    assert picture.size == (960, 600)
-    low, high = (place_of(picture, colour) for colour in COLOURS[:2])
-    assert high[0] < low[0] - 300
-
-
-def test_a_chart_draws_its_band_between_low_and_high():
-    plain = draw_chart([Curve("a", [0, 1], [0.5, 0.5])], title="", x="", y="")
-    banded = draw_chart([Curve("a", [0, 1], [0.5, 0.5], [0.2, 0.2], [0.8, 0.8])], title="", x="", y="")
-    tint = tuple(round(255 + (c - 255) * 46 / 255) for c in COLOURS[0])
-
-    def near(picture):
-        pixels = np.asarray(picture).astype(int)
-        return (np.abs(pixels - tint).max(2) <= 2).mean()
-
-    assert near(plain) < 0.001
-    assert 0.4 < near(banded) < 0.8
-
-
-def test_a_chart_of_one_point_or_of_gaps_can_be_drawn():
-    draw_chart([Curve("one", [5], [0.5], [0.4], [0.6])], title="", x="", y="")
-    draw_chart([Curve("gap", [1, 2, 3], [0.5, math.nan, 0.6], [math.nan] * 3, [math.nan] * 3)], title="", x="", y="")
-    with pytest.raises(InputError, match="at least one point"):
-        draw_chart([Curve("none", [1], [math.nan])], title="", x="", y="")
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 7), (1e-4, 3e-4), (0, 123456), (5, 5)])
-def test_ticks_are_round_numbers_inside(low, high):
-    found = ticks(low, high)
-    assert 1 <= len(found) <= 8
-    assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
-    steps = np.diff(found)
-    assert np.allclose(steps, steps[0]) if len(steps) else found == [low]
-
-
 def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
     write_simulation(simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=2), tmp_path / "r.json")
-    plot(tmp_path / "r.json", tmp_path / "r.png")
+    plot_replay(tmp_path / "r.json", tmp_path / "r.png")
     start(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=12, control=0.5, holdout="20")
     with pytest.raises(InputError, match="expected a round that was measured"):
-        plot(tmp_path / "f", tmp_path / "f.png")
+        plot_folder(tmp_path / "f", tmp_path / "f.png")
     for number in range(3):
         import_labels(tmp_path / "f", answer(next_round(tmp_path / "f"), truth, tmp_path / f"{number}.csv"))
-    plot(tmp_path / "f", tmp_path / "f.png")
+    plot_folder(tmp_path / "f", tmp_path / "f.png")
     with Image.open(tmp_path / "f.png") as picture:
-        assert {COLOURS[0], COLOURS[1], COLOURS[2]} <= colours(picture.convert("RGB"))
+        assert {COLOURS[0], COLOURS[1], COLOURS[2]} <= {
+            colour for _, colour in picture.convert("RGB").getcolors(1 << 20)
+        }
     with pytest.raises(InputError, match=r"f\.png exists already"):
-        plot(tmp_path / "f", tmp_path / "f.png")
-    with pytest.raises(InputError, match=r"a PNG file: expected a name like curve\.png"):
-        plot(tmp_path / "f", tmp_path / "f.jpg")
+        plot_folder(tmp_path / "f", tmp_path / "f.png")
+    with pytest.raises(InputError, match=r"a picture name that ends in \.png"):
+        plot_folder(tmp_path / "f", tmp_path / "f.jpg")
 
 
 @pytest.mark.parametrize(
