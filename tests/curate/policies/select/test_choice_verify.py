@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,15 +28,6 @@ def rewrite(path, change):
 
 def replaced(table, name, values):
     return table.set_column(table.schema.names.index(name), table.schema.field(name), pa.array(values))
-
-
-def test_an_untouched_choice_is_identical_also_from_a_shuffled_table(made):
-    columns, source, _, result = made
-    assert verify(result.receipt).identical
-    write(source, columns, np.random.default_rng(1).permutation(60))
-    found = verify(result.receipt)
-    assert found.identical
-    assert found.n_rows == 60
 
 
 def test_other_labels_are_another_choice(made):
