@@ -123,7 +123,7 @@ def draw(found: Set, size: int, features: int, seed: int) -> Drawn:
     turn = principal(scored.vectors, features)
     project = [(vectors @ turn).astype(np.float32) for vectors in (scored.vectors, found.test.vectors)]
     classes = int(max(found.given.max(), found.test_labels.max())) + 1
-    holdout = fit_linear_probe(found.rows.embedding[other] @ turn, found.given[other], classes, calibrate=False)
+    holdout = fit_linear_probe(found.rows.vectors[other] @ turn, found.given[other], classes, calibrate=False)
     chances = holdout.predict(project[0])
     pool = Pool(
         np.arange(size),
