@@ -99,7 +99,10 @@ def number_labels(labels: Sequence[object]) -> tuple[Tensor, list[str]]:
     """
     missing = sum(is_missing(label) for label in labels)
     if missing:
-        raise InputError(f"{missing} of {len(labels)} images have no label; drop them first")
+        raise InputError(
+            f"{missing} of {len(labels)} images have no label; drop them first (curate filter ... --where 'label is "
+            "not null')"
+        )
     classes = sorted(set(labels), key=lambda label: (str(type(label)), label))
     number = {label: at for at, label in enumerate(classes)}
     return torch.tensor([number[label] for label in labels]), [str(label) for label in classes]

@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.progress import CacheBar
-from curate.commands.report import say
+from curate.commands.report import emit, say
 
 if TYPE_CHECKING:
     from curate.manifest import Manifest
@@ -46,6 +46,7 @@ def run(
     limit: options.Limit = None,
     workers: options.Workers = None,
     quiet: options.Quiet = False,
+    json_: options.Json = False,
 ) -> None:
     """Cache the features of images, to train heads on.
 
@@ -97,7 +98,10 @@ def run(
         failures = make_cache(out, about, images, network, recipe, workers=workers, report=bar.update, announce=line)
     say_failures(failures, line)
     made = read_about(out) or about  # a folder that was there may hold more epochs than were asked for
-    line(f"{some(made['epochs'], 'epoch')} of {some(len(images.keys) - sum(failures.values()), 'image')}: {out}")
+    n = len(images.keys) - sum(failures.values())
+    line(f"{some(made['epochs'], 'epoch')} of {some(n, 'image')}: {out}")
+    if json_:
+        emit({"path": str(out), "epochs": made["epochs"], "images": n, "failures": failures})
 
 
 def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:

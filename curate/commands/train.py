@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.progress import TrainBar
-from curate.commands.report import say
+from curate.commands.report import emit, say
 from trainers.methods.table import METHODS
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def run(
     limit: options.Limit = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    json_: options.Json = False,
 ) -> None:
     """Train a model, or a head on a model that you trust.
 
@@ -106,11 +107,8 @@ def run(
     typed = dict(locals())
     if (data is None) == (cached is None):
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
-    import torch
-
     from curate.training.dataset import cached_inputs, image_inputs
     from curate.training.recipe import recipe_of, with_batch_that_fits
-    from scoring.checkpoint import save_checkpoint
     from scoring.runner import select_device, select_precision
     from trainers.build import build
     from trainers.loop import train
@@ -148,13 +146,23 @@ def run(
     made_of = {"data": inputs.description, "images": inputs.data.n, "recipe": config.to_json(), "note": note}
     made_of |= {"start": start.about, **({"cache": inputs.digest} if cache else {})}
     card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
-    exact = exact_parts(config, model) if half else []
-    if exact and not all(torch.equal(v.half().float(), v.float()) for v in model.backbone.parameters()):
-        line("the backbone is stored as float32: as float16 it would give other embeddings")
-    digest = save_checkpoint(out, model, card, dtype=torch.float16 if half else torch.float32, exact=exact)
+    digest = _save(out, model, card, exact=exact_parts(config, model) if half else None, line=line)
     state.unlink(missing_ok=True)
     line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
     line(f"model {digest[:12]}: {out}")
+    if json_:
+        emit({"path": str(out), "model": digest, "method": method, "images": inputs.data.n, "metrics": measures})
+
+
+def _save(out: Path, model: "ScoringModel", card: dict[str, Any], *, exact: list[str] | None, line: Line) -> str:
+    """Write the checkpoint, as float16 but for the weights that begin with ``exact`` where that is a list."""
+    import torch
+
+    from scoring.checkpoint import save_checkpoint
+
+    if exact and not all(torch.equal(v.half().float(), v.float()) for v in model.backbone.parameters()):
+        line("the backbone is stored as float32: as float16 it would give other embeddings")
+    return save_checkpoint(out, model, card, dtype=torch.float32 if exact is None else torch.float16, exact=exact or [])
 
 
 def _start(cached: Path | None, backbone: str | None, size: int | None) -> "tuple[CachedFeatures | None, Start]":

@@ -153,10 +153,11 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
 
 def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos, tmp_path):
     trunk = tmp_path / "trunk.safetensors"
-    result = run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TRUNK)
+    result = run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TRUNK, "--json")
     assert result.exit_code == 0, result.output
     assert "accuracy " in result.stderr
-    card = read_header(trunk)
+    card, said = read_header(trunk), json.loads(result.stdout)
+    assert (said["model"], said["images"], said["metrics"]) == (card["digest"], 16, card["metrics"])
     assert card["heads"] == {}
     pl.DataFrame({"path": [str(path) for path in sorted(photos.rglob("[0-9].png"))], "kind": [1, 2] * 8}).write_csv(
         tmp_path / "list.csv"
@@ -184,9 +185,9 @@ def test_a_table_of_labels_by_key_feeds_training(photos, tiny_checkpoint, tmp_pa
     lost = run(*words, tmp_path / "labels.parquet", *rest)
     assert lost.exit_code == 1
     assert "--path-column" in lost.stderr.splitlines()[-1]
-    result = run(*words, tmp_path / "labels.parquet", "--path-column", "key", "--root", photos, *rest)
+    result = run(*words, tmp_path / "labels.parquet", "--path-column", "key", "--root", photos, *rest, "--json")
     assert result.exit_code == 0, result.output
-    assert "16" in result.stderr
+    assert json.loads(result.stdout)["images"] == 16
 
 
 def test_a_checkpoint_as_backbone_is_where_a_run_starts_and_the_card_says_which(photos, tmp_path):
