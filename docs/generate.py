@@ -188,6 +188,18 @@ def formats() -> str:
     return table(("format", "what goes out", "what comes back"), rows)
 
 
+def engines() -> str:
+    """Return every engine of `curate score`: what scores the shards."""
+    from curate.engines.table import ENGINES
+
+    return table(("engine", "what it does"), [(f"`{name}`", first_line(one)) for name, one in ENGINES.items()])
+
+
+def first_line(documented: object) -> str:
+    """Return the first line of a docstring."""
+    return (documented.__doc__ or "").splitlines()[0]
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "sources": sources,
@@ -195,6 +207,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "finders": finders,
     "strategies": strategies,
     "formats": formats,
+    "engines": engines,
     "methods": methods,
     "settings": settings,
     "columns": columns,

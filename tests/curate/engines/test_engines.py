@@ -27,18 +27,21 @@ from curate.engines.job import score_span
 
 
 def score_elsewhere(run):
+    \"\"\"Score in another process.\"\"\"
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         for part in pool.imap_unordered(partial(score_span, run.job), reversed(run.todo())):
             run.commit(part)
 
 
 def score_crossed_over(run):
+    \"\"\"Score with a job that was pickled.\"\"\"
     job = pickle.loads(pickle.dumps(run.job)).open()
     for span in reversed(run.todo()):
         run.commit(score_span(job, span))
 
 
 def forgets_one(run):
+    \"\"\"Forget one.\"\"\"
     for span in run.todo()[1:]:
         run.commit(score_span(run.job, span))
 """
@@ -102,6 +105,8 @@ def test_an_engine_from_outside_is_in_the_command_and_its_help(folder, whole, ti
     anew = typer.Typer(rich_markup_mode=None)
     anew.command()(runpy.run_path(str(ROOT / "curate/commands/score.py"))["run"])
     assert "local, elsewhere, crossed, forgetful" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
+    assert "| `crossed` | Score with a job that was pickled. |" in tables["engines"]()
     wrong = CliRunner().invoke(app, [*args, "--engine", "crosed"])
     assert wrong.exit_code == 1
     assert wrong.stderr.count("\n") == 1
