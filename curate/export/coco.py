@@ -7,7 +7,7 @@ from typing import Any
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Format, Going, Written
-from curate.export.labels import EMPTY, Collector, Labels, Round, shown
+from curate.export.labels import EMPTY, Collector, ExpectedRows, Labels, shown
 from curate.manifest.text import read_json, to_json
 from curate.version import __version__
 from scoring.atomic import AtomicFile
@@ -70,7 +70,7 @@ def _annotation(number: int, image: int, item: Item, categories: Mapping[str, in
     return found
 
 
-def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read the category of every annotated image; several boxes of one category are one label.
 
     An image is found by `curate_key`, else by a `file_name` that is the key, or the place, of exactly one. Boxes of
@@ -130,7 +130,7 @@ def _unique(parts: list[dict[str, Any]], name: str) -> dict[int | str, Any]:
     return {number: value for number, value in found.items() if number not in shared}
 
 
-def _images(parts: list[dict[str, Any]], rows: Round) -> tuple[dict[int | str, str], set[int | str]]:
+def _images(parts: list[dict[str, Any]], rows: ExpectedRows) -> tuple[dict[int | str, str], set[int | str]]:
     """Return image id -> key, or what the file calls it; and the ids that several images have."""
     keys = _file_names(rows)
     images: dict[int | str, str] = {}
@@ -145,7 +145,7 @@ def _images(parts: list[dict[str, Any]], rows: Round) -> tuple[dict[int | str, s
     return images, shared
 
 
-def _file_names(rows: Round) -> dict[str, str]:
+def _file_names(rows: ExpectedRows) -> dict[str, str]:
     names: dict[str, str] = {}
     shared: set[str] = set()
     for key, uri in rows.uris.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from curate.export.batch import Batch
-from curate.export.labels import Labels, Round
+from curate.export.labels import ExpectedRows, Labels
 
 ImageReader = Callable[[str], bytes]  # key -> the encoded image; raises ReadError
 
@@ -62,7 +62,7 @@ class Read(Protocol):
         InputError: if the file is no such format, is damaged, too large or ambiguous, or nothing in it can be used.
     """
 
-    def __call__(self, path: Path, rows: Round, name: str | None = None) -> Labels:
+    def __call__(self, path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
         """Read."""
 
 

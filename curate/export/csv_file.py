@@ -7,7 +7,7 @@ from pathlib import Path
 from curate.columns import KEY, URI
 from curate.export.batch import Batch
 from curate.export.contract import Format, Going, Written
-from curate.export.labels import Collector, Labels, Round
+from curate.export.labels import Collector, ExpectedRows, Labels
 from curate.manifest.text import guarded, read_text, unguarded
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
@@ -40,7 +40,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     return Written((out,), len(batch))
 
 
-def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read `key` (or `id`), `label` and, where they are there, `annotator` and `at`.
 
     Comma, semicolon and tab separate, whichever the header shows. Cells are text: `007` stays `007`. Several rows of
@@ -100,7 +100,7 @@ def _header(text: str, path: Path, wanted: str) -> tuple[str, list[str]]:
     return delimiter, names
 
 
-def _key(cell: str, rows: Round) -> str:
+def _key(cell: str, rows: ExpectedRows) -> str:
     """Return the key that a cell means; a file that is not ours may hold keys that look guarded."""
     key = unguarded(cell)
     return cell if key not in rows.uris and cell in rows.uris else key

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from curate.export.batch import batch_of
 from curate.export.contract import Going, Written
-from curate.export.labels import Labels, Round
+from curate.export.labels import ExpectedRows, Labels
 from curate.export.table import FORMATS
 from scoring.atomic import require_folder
 from scoring.lookup import lookup
@@ -61,4 +61,4 @@ def read_labels(
         InputError: for an unknown format, a file of another format, or one in which nothing can be used.
     """
     reader = lookup(FORMATS, format, kind="format")
-    return reader.read(Path(path), Round.of(keys, classes), name)
+    return reader.read(Path(path), ExpectedRows.of(keys, classes), name)

@@ -13,7 +13,7 @@ from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item, Value
 from curate.export.contract import Format, Going, Written
 from curate.export.folders import add_image, new_folder
-from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round
+from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.export.names import KeyNames
 from curate.manifest.text import read_json, to_json, to_json_list
 from scoring.errors import InputError
@@ -154,7 +154,7 @@ def _field(
     }
 
 
-def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read one Classification a sample, found by `curate_key`, else by the name of the file.
 
     ``name`` is the field; without it `ground_truth`, else the only Classification that is not `curate_prediction`.

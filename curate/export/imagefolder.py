@@ -10,7 +10,7 @@ from curate.export.batch import PREFIX, Batch
 from curate.export.contract import Format, Going, Written
 from curate.export.csv_file import LABEL
 from curate.export.folders import add_image, new_folder
-from curate.export.labels import UNKNOWN_KEY, UNUSABLE, Collector, Labels, Round
+from curate.export.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.export.names import KeyNames
 from curate.manifest.names import is_image_name
 from curate.manifest.text import check_values, parse_json, read_text, to_json
@@ -44,7 +44,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     return Written((out,), len(batch))
 
 
-def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read labels from `metadata.jsonl` where it has a column ``name`` (`label`), else from folders of classes.
 
     `FOLDER/cat/0001.jpg` says that 0001.jpg is a cat: sort the exported images into such folders. Files are found by

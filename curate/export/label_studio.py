@@ -14,7 +14,7 @@ from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Format, Going, Written
 from curate.export.folders import image_bytes
-from curate.export.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, Labels, Round, text_of
+from curate.export.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels, text_of
 from curate.manifest.text import MOST_BYTES, read_json, to_json_list
 from curate.version import __version__
 from scoring.atomic import AtomicFile, commit_together
@@ -119,7 +119,7 @@ def _choice(name: str) -> dict[str, Any]:
     return {"from_name": CONTROL, "to_name": OBJECT, "type": "choices", "value": {"choices": [name]}}
 
 
-def read(path: Path, rows: Round, name: str | None = None) -> Labels:
+def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     """Read annotations; predictions never count as labels.
 
     A task is found by `data.curate_key`, else by `data.image` if that is the key or the place of exactly one.
@@ -140,7 +140,7 @@ def read(path: Path, rows: Round, name: str | None = None) -> Labels:
     return collector.finish()
 
 
-def _places(rows: Round) -> dict[str, str]:
+def _places(rows: ExpectedRows) -> dict[str, str]:
     """Return every address that stands for exactly one key."""
     places: dict[str, str] = {}
     shared: set[str] = set()

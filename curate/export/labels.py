@@ -101,8 +101,8 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Round:
-    """What was asked: the keys of a round, where their images are, and the classes that may come back.
+class ExpectedRows:
+    """Rows whose labels may come back: their keys, where their images are, and the classes that may come.
 
     Attributes:
         uris: key -> uri, or None where it has none.
@@ -113,8 +113,10 @@ class Round:
     classes: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, keys: Collection[str] | Mapping[str, str | None], classes: Iterable[str] | None = None) -> "Round":
-        """Return a round of keys, or of keys with their uris.
+    def of(
+        cls, keys: Collection[str] | Mapping[str, str | None], classes: Iterable[str] | None = None
+    ) -> "ExpectedRows":
+        """Return the rows of keys, or of keys with their uris.
 
         Raises:
             InputError: if there are no keys, or classes are given and there are none.
@@ -156,7 +158,7 @@ class Collector:
             contradict one another and are set aside.
     """
 
-    rows: Round
+    rows: ExpectedRows
     where: str
     votes: bool = True
     _kept: list[Label] = field(default_factory=list)

@@ -23,7 +23,7 @@ class ImportResult:
         labels: usable labels in the file.
         skipped: keys in it that were skipped.
         news: what was new of them.
-        problems: what was set aside, and what else a person should know.
+        problems: what was set aside, and other findings.
         missing: keys of the last round that have not come back.
         notes: in sentences.
     """

@@ -1,4 +1,4 @@
-"""The next round: what is labelled so far -> the light model -> the batch, written so that it can be annotated."""
+"""The next round: what is labelled so far -> the model -> the batch, written so that it can be annotated."""
 
 import resource
 import sys
@@ -19,12 +19,12 @@ from curate.policies.receipts import environment
 from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
-from curate.rounds.state.batch import Picked
+from curate.rounds.state.batch import BatchRows
 from curate.rounds.state.derived import derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.model import measure
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, Stand, progress_of, stand
+from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
 from curate.tables.images import images_by_key
 from curate.tables.writer import TableWriter
 from curate.version import __version__
@@ -45,7 +45,7 @@ class NextResult:
         folder: where its files lie.
         export: what goes to the annotators.
         state: what `state.json` says.
-        notes: what a person should know.
+        notes: for the user.
     """
 
     number: int
@@ -62,7 +62,7 @@ def next_round(
     table: str | Path | None = None,
     images: Callable[[pa.Table], ImageReader] | None = None,
 ) -> NextResult:
-    """Fit the light model on what is labelled so far, pick the next batch, and write it for the annotators.
+    """Fit the model on what is labelled so far, pick the next batch, and write it for the annotators.
 
     Args:
         folder: of `curate round init`.
@@ -78,9 +78,9 @@ def next_round(
     with held(folder) as opened:
         progress = progress_of(opened)
         _refuse_open(opened, progress, partial)
-        found = table_of(opened.settings, opened.path, table)
-        where = stand(opened, found, progress)
-        return _write(opened, found, progress, where, began, images)
+        scored = table_of(opened.settings, opened.path, table)
+        standing = standing_of(opened, scored, progress)
+        return _write(opened, scored, progress, standing, began, images)
 
 
 def _refuse_open(folder: Folder, progress: Progress, partial: bool) -> None:
@@ -98,15 +98,15 @@ def _refuse_open(folder: Folder, progress: Progress, partial: bool) -> None:
 
 def _write(
     folder: Folder,
-    found: TableRows,
+    scored: TableRows,
     progress: Progress,
-    where: Stand,
+    standing: Standing,
     began: float,
     images: Callable[[pa.Table], ImageReader] | None,
 ) -> NextResult:
     settings, number = folder.settings, len(folder.rounds) + 1
     graph = PoolGraph(folder.path, expected=folder.graph_sha256)
-    derived = derive(found, settings, where, number, graph)
+    derived = derive(scored, settings, standing, number, graph)
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
         _write_table(place / BATCH, batch, "batch", number)
@@ -114,11 +114,11 @@ def _write(
         model: dict[str, Any] = {}
         files = {BATCH: file_sha256(place / BATCH)}
         if probe is not None:
-            measured, sample = measure(folder, found, where, probe)
+            measured, sample = measure(folder, scored, standing, probe)
             model = asdict(measured)
             _write_table(place / STOP, sample, "stop set", number)
             files[STOP] = file_sha256(place / STOP)
-        state = _state(folder, found, progress, where, picked, number)
+        state = _state(folder, scored, progress, standing, picked, number)
         state |= {
             "model": model,
             "graph": {"file": GRAPH, "sha256": graph.digest} if graph.digest else None,
@@ -136,7 +136,7 @@ def _write(
 
 
 def _state(
-    folder: Folder, found: TableRows, progress: Progress, where: Stand, picked: Picked, number: int
+    folder: Folder, scored: TableRows, progress: Progress, standing: Standing, picked: BatchRows, number: int
 ) -> dict[str, Any]:
     counted = {arm: picked.count(arm) for arm in (STRATEGY, CONTROL, HELD_OUT)}
     gains = picked.gain[np.isfinite(picked.gain)]
@@ -147,9 +147,9 @@ def _state(
         "parent": folder.head,
         "strategy": {"asked": folder.settings.strategy, **picked.used},
         "pool": {
-            "rows": len(found.rows),
-            "usable": int(found.usable.sum()),
-            "held_out": len(where.standing.holdout),
+            "rows": len(scored.rows),
+            "usable": int(scored.usable.sum()),
+            "held_out": len(standing.holdout),
             "candidates": picked.candidates,
             **{state: progress.count(state) for state in (LABELLED, TIED, SKIPPED)},
             "pending": sum(key not in progress.consensus for key in progress.arms),

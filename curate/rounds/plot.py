@@ -6,7 +6,7 @@ from curate.report.chart import Curve, Panel, draw_chart
 from curate.report.picture import check_picture, save_picture
 from curate.rounds.files.folder import open_folder
 from curate.rounds.state.pool import table_of
-from curate.rounds.state.standing import progress_of, stand
+from curate.rounds.state.standing import progress_of, standing_of
 from curate.rounds.status import arms_of, status
 from curate.rounds.worth.lift import arm_accuracy
 from scoring.errors import InputError
@@ -55,13 +55,13 @@ def folder_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
 def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
     """Return the accuracy with equally many labels of the strategy and of the control arm, round by round."""
     opened = open_folder(folder)
-    found = table_of(opened.settings, opened.path, table)
-    where = stand(opened, found, progress_of(opened))
-    if not len(where.held_known):
+    scored = table_of(opened.settings, opened.path, table)
+    standing = standing_of(opened, scored, progress_of(opened))
+    if not len(standing.held_known):
         return []
     numbers: dict[int, tuple[float, float]] = {}
     for each in opened.rounds:
-        arms = arms_of(opened, found, where, each.number)
+        arms = arms_of(opened, scored, standing, each.number)
         if arms.n >= LEAST_ARM:
             numbers.setdefault(arms.n, arm_accuracy(arms, arms.n))
     if len(numbers) < 2:

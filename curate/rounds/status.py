@@ -1,4 +1,4 @@
-"""How far the rounds of a folder are, how good the light model is, and whether to stop."""
+"""How far the rounds of a folder are, how good the model is, and whether to stop."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ from curate.rounds.files.folder import CONTROL, STRATEGY, Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
 from curate.rounds.state.model import fit_probe, measure, pool_spread
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, Stand, progress_of, rows_of_arm, stand
+from curate.rounds.state.standing import Progress, Standing, progress_of, rows_of_arm, standing_of
 from curate.rounds.worth.lift import ArmLift, Arms, arm_lift
 from curate.rounds.worth.measured import Measured
 from curate.rounds.worth.stopping import Advice, advise
@@ -35,11 +35,11 @@ class Status:
         tied: some keys whose votes are tied.
         annotators: those whose names are known.
         agreement: of annotators: keys with several labels, share of pairs alike, Krippendorff's alpha.
-        curve: labels and accuracy of the light model, before each round and now.
+        curve: labels and accuracy of the model, before each round and now.
         advice: what each criterion for stopping says.
         lift: the strategy against random labels; None where it was not asked for.
         changed: files that are not as they were written.
-        notes: what a person should know.
+        notes: for the user.
     """
 
     path: Path
@@ -59,10 +59,8 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON; what cannot be told is null."""
-        found = asdict(self)
-        found["path"] = str(self.path)
-        found["held_out"] = {"rows": self.held_out[0], "with_class": self.held_out[1]}
-        return found
+        held_out = {"rows": self.held_out[0], "with_class": self.held_out[1]}
+        return {**asdict(self), "path": str(self.path), "held_out": held_out}
 
 
 def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = True) -> Status:
@@ -79,14 +77,14 @@ def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = 
     opened = open_folder(folder)
     changed = opened.changed()
     progress = progress_of(opened)
-    found = table_of(opened.settings, opened.path, table)
-    where = stand(opened, found, progress)
+    scored = table_of(opened.settings, opened.path, table)
+    standing = standing_of(opened, scored, progress)
     models = {each.number - 1: each.state.model for each in opened.rounds if each.state.model}
-    now = _current(opened, found, where)
+    now = _current(opened, scored, standing)
     if now is not None:
         models[len(opened.rounds)] = now
-    n_left = int(found.usable.sum()) - len(np.union1d(where.standing.holdout, where.standing.asked))
-    known = where.standing.known
+    n_left = int(scored.usable.sum()) - len(np.union1d(standing.holdout, standing.asked))
+    known = standing.known
     return Status(
         path=opened.path,
         rounds=len(opened.rounds),
@@ -95,38 +93,38 @@ def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = 
             **{state: progress.count(state) for state in (LABELLED, TIED, SKIPPED)},
             "pending": sum(key not in progress.consensus for key in progress.arms),
         },
-        held_out=(len(where.standing.holdout), len(where.held_known)),
+        held_out=(len(standing.holdout), len(standing.held_known)),
         classes=known.counts(),
         tied=[key for key, one in progress.consensus.items() if one.state == TIED][:N_NAMED],
         annotators=progress.votes.annotators(),
         agreement=_agreement(progress),
         curve=[{"round": number, "n_labels": one.n_labels, **asdict(one.holdout)} for number, one in models.items()],
         advice=advise([*models.values()], len(known), opened.settings.budget, n_left),
-        lift=_lift(opened, found, where) if lift and opened.settings.n_control else None,
+        lift=_lift(opened, scored, standing) if lift and opened.settings.n_control else None,
         changed=changed,
-        notes=_notes(opened, where, known),
+        notes=_notes(opened, standing, known),
     )
 
 
-def _current(folder: Folder, found: TableRows, where: Stand) -> Measured | None:
+def _current(folder: Folder, scored: TableRows, standing: Standing) -> Measured | None:
     """Return what the model of all labels is worth, unless the last round's model had them all."""
     if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
         return None
-    probe = fit_probe(found, folder.settings, where.standing.known)
-    return None if probe is None else measure(folder, found, where, probe)[0]
+    probe = fit_probe(scored, folder.settings, standing.known)
+    return None if probe is None else measure(folder, scored, standing, probe)[0]
 
 
-def arms_of(folder: Folder, found: TableRows, where: Stand, up_to: int | None = None) -> Arms:
+def arms_of(folder: Folder, scored: TableRows, standing: Standing, up_to: int | None = None) -> Arms:
     """Return the labelled rows of both arms, of all rounds or those up to one."""
     keys = [key for key, number in folder.asked.items() if up_to is None or number <= up_to]
-    known = where.standing.known.among(found.find(keys))
-    strategy, control = (rows_of_arm(folder, found, known, arm) for arm in (STRATEGY, CONTROL))
-    spread = pool_spread(found, folder.settings)
-    return Arms(found.vectors, strategy, control, where.held_known, folder.settings.probe, spread)
+    known = standing.known.among(scored.find(keys))
+    strategy, control = (rows_of_arm(folder, scored, known, arm) for arm in (STRATEGY, CONTROL))
+    spread = pool_spread(scored, folder.settings)
+    return Arms(scored.vectors, strategy, control, standing.held_known, folder.settings.probe, spread)
 
 
-def _lift(folder: Folder, found: TableRows, where: Stand) -> ArmLift:
-    return arm_lift(arms_of(folder, found, where), folder.settings.seed)
+def _lift(folder: Folder, scored: TableRows, standing: Standing) -> ArmLift:
+    return arm_lift(arms_of(folder, scored, standing), folder.settings.seed)
 
 
 def _agreement(progress: Progress) -> dict[str, float | int | None]:
@@ -138,11 +136,11 @@ def _agreement(progress: Progress) -> dict[str, float | int | None]:
     }
 
 
-def _notes(folder: Folder, where: Stand, known: KnownClasses) -> list[str]:
+def _notes(folder: Folder, standing: Standing, known: KnownClasses) -> list[str]:
     notes = []
     if not folder.rounds:
         notes.append(f"nothing was asked yet; make a batch with `curate round next {folder.path}`")
-    held_out, labelled = len(where.standing.holdout), len(where.held_known)
+    held_out, labelled = len(standing.holdout), len(standing.held_known)
     if not held_out:
         notes.append("no rows are held out, so nothing can be said of accuracy")
     elif not labelled:

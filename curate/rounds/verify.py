@@ -31,7 +31,7 @@ from curate.rounds.init import held_out_rows
 from curate.rounds.state.derived import Derived, derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, held_out_keys, stand
+from curate.rounds.state.standing import Progress, held_out_keys, standing_of
 from curate.tables.graph_file import AGAIN
 from curate.version import __version__
 from scoring.errors import InputError
@@ -141,9 +141,9 @@ def verify_rounds(
     """
     path = Path(folder)
     settings = Settings.from_json(read_sealed(path / CONFIG, KIND))
-    found = table_of(settings, path, table)
+    scored = table_of(settings, path, table)
     result = RoundsCheck(path)
-    past = _Past(path, settings, found)
+    past = _Past(path, settings, scored)
     result.problems += past.check_holdout()
     names = numbered_folders(path)
     last = int(names[-1]) if names else 0
@@ -170,8 +170,8 @@ def verify_rounds(
 class _Past:
     """What was known before a round, from the first one on."""
 
-    def __init__(self, path: Path, settings: Settings, found: TableRows) -> None:
-        self.folder, self.found = Folder(path, settings, ()), found
+    def __init__(self, path: Path, settings: Settings, scored: TableRows) -> None:
+        self.folder, self.scored = Folder(path, settings, ()), scored
         self.graph_sha256 = file_sha256(path / GRAPH)
         self.graph_of_file, self.graph_computed = PoolGraph(path), PoolGraph(path, use_file=False)
         self.noted_graphs: set[str] = set()  # digests that a round named
@@ -191,7 +191,7 @@ class _Past:
             self.lacking = f"{HOLDOUT} is not what {CONFIG} says"
             return []
         self.held_out, self.given = held_out_keys(self.folder)
-        drawn = self.found.keys(held_out_rows(self.found, settings))
+        drawn = self.scored.keys(held_out_rows(self.scored, settings))
         other = sorted(set(drawn) ^ set(self.held_out))
         if other:
             named = ", ".join(shown(key) for key in other[:N_SHOWN])
@@ -281,8 +281,8 @@ class _Past:
             return None
         progress = Progress(votes, votes.consensus(), self.given, self.held_out, self.arms)
         try:
-            where = stand(self.folder, self.found, progress)
-            return derive(self.found, self.folder.settings, where, number, graph)
+            standing = standing_of(self.folder, self.scored, progress)
+            return derive(self.scored, self.folder.settings, standing, number, graph)
         except InputError as error:
             check.problems.append(f"cannot be chosen again: {error}")
             return None

@@ -17,30 +17,14 @@ from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
 from curate.rounds.files.settings import Settings
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import Places, TableRows, signals_of
+from curate.rounds.state.standing import Standing
 from curate.selectors.graphs import computes_graph
 
 FIRST = "auto"  # what picks before there are labels, where the strategy needs some
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where the rounds of a folder stand: rows of the table, each ascending.
-
-    Attributes:
-        holdout: held out.
-        asked: in a batch of any round.
-        away: asked and not held out, that are labelled or may still be: they shape diversity.
-        known: class agreed on, not held out.
-    """
-
-    holdout: Places
-    asked: Places
-    away: Places
-    known: KnownClasses
-
-
-@dataclass(frozen=True)
-class Picked:
+class BatchRows:
     """Rows of a batch, in the order in which they are shown.
 
     Attributes:
@@ -51,7 +35,7 @@ class Picked:
         parts: what made up the gains, by name, NaN for the others.
         used: the strategy that picked, with its parameters.
         candidates: rows that could be picked.
-        notes: what a person should know.
+        notes: for the user.
     """
 
     rows: Places
@@ -69,35 +53,34 @@ class Picked:
 
 
 def pick_batch(
-    found: TableRows,
+    scored: TableRows,
     settings: Settings,
     standing: Standing,
     number: int,
-    ask: Places,
     probe: Probe | None,
     graph: PoolGraph | None = None,
-) -> Picked:
+) -> BatchRows:
     """Pick the batch of a round; the same folder and table give the same batch.
 
     The control arm is drawn first, from all candidates, so that it is a fair sample of what is left; the strategy then
     sees it as labelled. Arms are mixed in the order shown, so that a batch that is labelled half has half of each.
 
     Args:
-        found: the table.
+        scored: the table.
         settings: of the folder.
         standing: where the rounds stand.
         number: of the round, from 1.
-        ask: rows held out that are to be asked now.
-        probe: the light model, for other kinds than the linear one.
+        probe: the model, for other kinds than the linear one.
         graph: of the rows that can be asked, for strategies that look at one; None to compute it.
     """
-    taken = np.zeros(len(found.rows), bool)
+    ask = standing.to_ask if number == 1 else np.zeros(0, np.int64)
+    taken = np.zeros(len(scored.rows), bool)
     taken[standing.holdout] = taken[standing.asked] = True
-    free = np.flatnonzero(found.usable & ~taken)
+    free = np.flatnonzero(scored.usable & ~taken)
     size = min(settings.batch, len(free))
     generator = np.random.default_rng([settings.seed, 2, number])
     control = generator.permutation(free)[: min(settings.n_control, size - 1 if size > 1 else 0)]
-    chosen, at, used = _by_strategy(found, settings, standing, number, control, size - len(control), probe, graph)
+    chosen, at, used = _by_strategy(scored, settings, standing, number, control, size - len(control), probe, graph)
     rows = np.concatenate([at, control, ask])
     arms = [*[STRATEGY] * len(at), *[CONTROL] * len(control), *[HELD_OUT] * len(ask)]
     picks = [*range(len(at)), *range(len(control)), *range(len(ask))]
@@ -105,7 +88,7 @@ def pick_batch(
     when = np.array([(pick + 0.5) / sizes[arm] for pick, arm in zip(picks, arms, strict=True)])
     order = np.lexsort((generator.random(len(rows)), when))
     fill = np.full(len(rows) - len(at), np.nan)
-    return Picked(
+    return BatchRows(
         rows[order],
         [arms[i] for i in order],
         [picks[i] for i in order],
@@ -118,7 +101,7 @@ def pick_batch(
 
 
 def _by_strategy(
-    found: TableRows,
+    scored: TableRows,
     settings: Settings,
     standing: Standing,
     number: int,
@@ -142,21 +125,21 @@ def _by_strategy(
     if not len(standing.known) and ({"labels", *CHANCES} & set(plan.selector().needs)):
         plan = replace(plan, strategy=FIRST, settings={})
         notes = (f"{settings.strategy} needs labels, and there are none yet: {FIRST} picks this batch",)
-    excluded = np.zeros(len(found.rows), bool)
+    excluded = np.zeros(len(scored.rows), bool)
     excluded[standing.holdout] = excluded[standing.asked] = True
     ready = prepare(
-        found.rows,
+        scored.rows,
         plan,
         _labelled(standing, control),
         excluded=excluded,
-        signals=signals_of(settings.guard, found.table),
+        signals=signals_of(settings.guard, scored.table),
     )
     pool = ready.pool
     if settings.probe != "linear" and probe is not None and pool.probabilities is not None and pool.vectors is not None:
         pool = replace(pool, probabilities=probe.predict(pool.vectors))
     if graph is not None and computes_graph(plan.selector(), len(pool.candidates) + len(pool.labelled)):
         inside = ~np.isin(ready.at, standing.holdout)
-        pool, of_graph = graph.add_to(pool, found.rows.hashes[ready.at], inside, found.rows.model)
+        pool, of_graph = graph.add_to(pool, scored.rows.hashes[ready.at], inside, scored.rows.model)
         notes += of_graph
     chosen = choose(pool, plan)
     used = {"name": plan.strategy, "parameters": dict(plan.settings), "seed": plan.seed}
@@ -171,16 +154,18 @@ def _labelled(standing: Standing, control: Places) -> Labelled:
     return Labelled(rows, codes, standing.known.classes)
 
 
-def batch_table(found: TableRows, picked: Picked, number: int, probe: Probe | None, known: KnownClasses) -> pa.Table:
+def batch_table(
+    scored: TableRows, picked: BatchRows, number: int, probe: Probe | None, known: KnownClasses
+) -> pa.Table:
     """Return a batch as a table, in the order shown.
 
     Returns:
         `key`, `uri`, `width` and `height` where the table has them, `round`, `rank`, `arm`, `pick`, `gain`,
         `predicted`, `probability`, and the parts of the gain.
     """
-    plain_columns = found.take(picked.rows, [URI, "width", "height"])
+    plain_columns = scored.take(picked.rows, [URI, "width", "height"])
     n = len(picked.rows)
-    columns: dict[str, Any] = {KEY: pa.array(found.keys(picked.rows), pa.string())}
+    columns: dict[str, Any] = {KEY: pa.array(scored.keys(picked.rows), pa.string())}
     columns[URI] = plain_columns[URI] if URI in plain_columns.column_names else pa.nulls(n, pa.string())
     columns |= {name: plain_columns[name] for name in ("width", "height") if name in plain_columns.column_names}
     columns["round"] = pa.array([number] * n, pa.int32())
@@ -191,7 +176,7 @@ def batch_table(found: TableRows, picked: Picked, number: int, probe: Probe | No
     if probe is None or not n:
         columns["predicted"], columns["probability"] = pa.nulls(n, pa.string()), pa.nulls(n, pa.float32())
     else:
-        chances = probe.predict(found.vectors[picked.rows])
+        chances = probe.predict(scored.vectors[picked.rows])
         columns["predicted"] = pa.array([known.classes[i] for i in chances.argmax(1)], pa.string())
         columns["probability"] = pa.array(np.minimum(chances.max(1), 1), pa.float32())
     for name, values in picked.parts.items():

@@ -8,7 +8,6 @@ import numpy as np
 from curate.probes.accuracy import KnownClasses
 from curate.rounds.files.folder import Folder, Round
 from curate.rounds.files.votes import LABELLED, SKIPPED, Consensus, Votes
-from curate.rounds.state.batch import Standing
 from curate.rounds.state.pool import Places, TableRows
 from scoring.errors import InputError
 
@@ -55,55 +54,71 @@ def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Stand:
-    """Rows of the table: who may be picked is everyone else who is usable.
+class Standing:
+    """Where the rounds of a folder stand, as rows of its table, each ascending; other usable rows may be picked.
 
     Attributes:
-        standing: of the pool.
+        holdout: held out.
+        asked: in a batch of any round.
+        away: asked and not held out, that are labelled or may still be: they shape diversity.
+        known: class agreed on, not held out.
         held_known: rows held out whose class is known.
-        ask: rows held out whose class is to be asked: not known from the start, and never asked.
+        to_ask: rows held out whose class is to be asked: not known from the start, and never asked.
     """
 
-    standing: Standing
+    holdout: Places
+    asked: Places
+    away: Places
+    known: KnownClasses
     held_known: KnownClasses
-    ask: Places
+    to_ask: Places
 
 
-def stand(folder: Folder, found: TableRows, progress: Progress) -> Stand:
-    """Return where the rounds stand, as rows of the table.
+def standing_of(folder: Folder, scored: TableRows, progress: Progress) -> Standing:
+    """Return where the rounds of a folder stand.
+
+    Args:
+        folder: of the rounds.
+        scored: its table.
+        progress: what came back so far.
 
     Raises:
         InputError: if the table lacks a key of the folder.
     """
-    holdout = np.sort(found.find(progress.held_out))
-    asked = np.sort(found.find(progress.arms))
-    skipped = found.find(key for key, one in progress.consensus.items() if one.state == SKIPPED)
+    holdout = np.sort(scored.find(progress.held_out))
+    asked = np.sort(scored.find(progress.arms))
+    skipped = scored.find(key for key, one in progress.consensus.items() if one.state == SKIPPED)
     away = np.setdiff1d(np.setdiff1d(asked, holdout), skipped)
-    everything = known_rows(found, progress.consensus, progress.given, folder.settings.classes)
-    ask = [key for key in progress.held_out if key not in progress.given and key not in progress.arms]
-    pool_known = everything.among(np.setdiff1d(everything.rows, holdout))
-    standing = Standing(holdout, asked, away, pool_known)
-    return Stand(standing, everything.among(holdout), np.sort(found.find(ask)))
+    known = known_rows(scored, progress.consensus, progress.given, folder.settings.classes)
+    to_ask = [key for key in progress.held_out if key not in progress.given and key not in progress.arms]
+    return Standing(
+        holdout,
+        asked,
+        away,
+        known.among(np.setdiff1d(known.rows, holdout)),
+        known.among(holdout),
+        np.sort(scored.find(to_ask)),
+    )
 
 
-def rows_of_arm(folder: Folder, found: TableRows, known: KnownClasses, arm: str) -> KnownClasses:
+def rows_of_arm(folder: Folder, scored: TableRows, known: KnownClasses, arm: str) -> KnownClasses:
     """Return the rows of an arm whose class is known, in the order in which they were asked."""
     asked = []
     for each in folder.rounds:
         picks = zip(each.batch["pick"].to_pylist(), each.keys, each.batch["arm"].to_pylist(), strict=True)
         asked += [key for _, key, one in sorted(picks) if one == arm]
-    rows = found.find(asked)
+    rows = scored.find(asked)
     rows = rows[np.isin(rows, known.rows)]
     return KnownClasses(rows, known.labels[np.searchsorted(known.rows, rows)], known.classes)
 
 
 def known_rows(
-    found: TableRows, consensus: Mapping[str, Consensus], given: Mapping[str, str], classes: Sequence[str] | None
+    scored: TableRows, consensus: Mapping[str, Consensus], given: Mapping[str, str], classes: Sequence[str] | None
 ) -> KnownClasses:
     """Return the rows whose class is known, by annotators or from the start; annotators come first.
 
     Args:
-        found: the table.
+        scored: the table.
         consensus: of every key that came back.
         given: key -> class, known from the start.
         classes: all of them; None for those that are seen.
@@ -111,14 +126,14 @@ def known_rows(
     Raises:
         InputError: for a class that is not among them.
     """
-    said = {**given, **{key: one.label for key, one in consensus.items() if one.state == LABELLED and one.label}}
-    said = {key: label for key, label in said.items() if key not in consensus or consensus[key].state == LABELLED}
-    names = tuple(sorted(set(said.values()))) if classes is None else tuple(classes)
+    class_of = {key: label for key, label in given.items() if key not in consensus}
+    class_of |= {key: one.label for key, one in consensus.items() if one.state == LABELLED and one.label}
+    names = tuple(sorted(set(class_of.values()))) if classes is None else tuple(classes)
     place = {name: number for number, name in enumerate(names)}
-    strange = [label for label in said.values() if label not in place]
-    if strange:
-        raise InputError(f"expected the classes {', '.join(names)} in the labels of these rounds, got {strange[0]!r}")
-    rows = found.find(said)
-    labels = np.array([place[label] for label in said.values()], np.int64)
+    unknown = [label for label in class_of.values() if label not in place]
+    if unknown:
+        raise InputError(f"expected the classes {', '.join(names)} in the labels of these rounds, got {unknown[0]!r}")
+    rows = scored.find(class_of)
+    labels = np.array([place[label] for label in class_of.values()], np.int64)
     order = np.argsort(rows)
     return KnownClasses(rows[order], labels[order], names)

@@ -19,7 +19,7 @@ HALVES = 40  # of both arms, for the interval
 
 @dataclass(frozen=True)
 class ArmLift:
-    """Accuracy of light models fitted on equally many labels of either arm: the first ones of each.
+    """Accuracy of probes fitted on equally many labels of either arm: the first ones of each.
 
     Attributes:
         n: labels of each arm.
@@ -58,7 +58,7 @@ class Arms:
         strategy: rows that the strategy picked, the first pick of the first round first.
         control: rows drawn at random.
         held_out: rows to measure on.
-        kind: of the light model.
+        kind: of the probe.
         spread: of the pool.
     """
 

@@ -18,7 +18,7 @@ from curate.rounds.init import start
 from curate.rounds.next import next_round
 from curate.rounds.state.batch import pick_batch
 from curate.rounds.state.pool import read_table
-from curate.rounds.state.standing import progress_of, stand
+from curate.rounds.state.standing import progress_of, standing_of
 from curate.rounds.status import status
 from scoring.errors import InputError
 
@@ -79,10 +79,10 @@ def test_the_control_arm_is_a_fair_draw_from_what_was_left(tmp_path, truth):
     """Over many seeds every row that is not held out comes up about equally often."""
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=40, control=0.5, holdout="0")
     opened, found = open_folder(tmp_path / "r"), read_table(tmp_path / "t.parquet")
-    where = stand(opened, found, progress_of(opened))
+    standing = standing_of(opened, found, progress_of(opened))
     counts, n = np.zeros(120), 60
     for seed in range(n):
-        picked = pick_batch(found, replace(opened.settings, seed=seed), where.standing, 1, where.ask, None)
+        picked = pick_batch(found, replace(opened.settings, seed=seed), standing, 1, None)
         drawn = picked.rows[np.array(picked.arm) == "control"]
         assert len(set(drawn.tolist())) == 20
         counts[drawn] += 1
