@@ -16,14 +16,14 @@ from curate.policies.apply import apply
 from curate.policies.contract import POLICIES
 from curate.policies.decided import Decided
 from curate.policies.dedup.policy import Dedup
-from curate.policies.dedup.request import Request as DedupRequest
+from curate.policies.dedup.request import DedupRequest
 from curate.policies.filter.policy import Filter
 from curate.policies.filter.rules import KeepTop, Where
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES
 from curate.policies.outputs import Files
 from curate.policies.result import Result
 from curate.policies.select.policy import Select
-from curate.policies.select.request import Request as SelectRequest
+from curate.policies.select.request import SelectRequest
 from curate.policies.verify import verify
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows

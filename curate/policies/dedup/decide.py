@@ -15,7 +15,7 @@ from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import Criterion, keep_order
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import Stars, find_stars
-from curate.policies.dedup.request import CHAIN, Request, refuse_graph
+from curate.policies.dedup.request import CHAIN, DedupRequest, refuse_graph
 from curate.policies.outcomes import DROP, FAILED, KEEP
 from curate.tables.graph import Stored, stored_graph
 from curate.tables.provenance import same_model, same_signature
@@ -55,7 +55,7 @@ class Found:
 
 def decide_duplicates(
     table: Table,
-    request: Request,
+    request: DedupRequest,
     criteria: Sequence[Criterion],
     other: Table | None = None,
     *,
@@ -122,7 +122,7 @@ def decide_duplicates(
     return Found(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
 
 
-def _graph(rows: Rows, request: Request, path: str | Path, *, write: bool) -> Stored:
+def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) -> Stored:
     refuse_graph(request)
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")

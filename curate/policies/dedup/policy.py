@@ -20,7 +20,7 @@ from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, group_rows
 from curate.policies.dedup.quality.examine import ANSWERS, PAGE, audit_pairs, pages, planted_recall, refuse_answers
 from curate.policies.dedup.quality.recall import RecallSettings
-from curate.policies.dedup.request import COSINE, STAR, Request, refuse_graph, resolved
+from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
 from curate.policies.dedup.words import MEANINGS, SCHEMA, Told, rule_text
 from curate.policies.outcomes import DROP
@@ -58,7 +58,7 @@ class Dedup:
         InputError: for parameters that do not go together, or out of range.
     """
 
-    request: Request
+    request: DedupRequest
     other: Table | None = None
     graph: str | None = None
     plant: RecallSettings | None = None
@@ -92,7 +92,7 @@ class Dedup:
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
         """Return the deduplication that a receipt holds; InputError if it holds something else."""
-        request = Request.from_json(rules[0])
+        request = DedupRequest.from_json(rules[0])
         against, graph = (
             read_value(rules[0].get(name), str | None, what=f"{name} of the rule of the receipt") for name in FILES
         )
@@ -271,7 +271,7 @@ def dedup(
     """
     opened = open_table(table, require=[KEY])
     other = open_table(against, require=[KEY]) if against is not None else None
-    request = Request(
+    request = DedupRequest(
         {},
         mirrored=mirrored,
         rotated=rotated,

@@ -30,7 +30,7 @@ WHERE = ("root", "key", "path_column", "image_column")  # of the options with wh
 
 
 @dataclass(frozen=True)
-class Request:
+class DedupRequest:
     """A deduplication, ready to run on a table; also what the receipt records.
 
     Attributes:
@@ -75,7 +75,7 @@ class Request:
         return {"rule": "dedup", **{name: getattr(self, name) for name in self.__dataclass_fields__}}
 
     @classmethod
-    def from_json(cls, rule: Mapping[str, Any]) -> "Request":
+    def from_json(cls, rule: Mapping[str, Any]) -> "DedupRequest":
         """Read what ``to_json`` wrote; ``against`` and ``graph`` may stand beside it.
 
         Raises:
@@ -125,8 +125,8 @@ class Request:
 
 
 def resolved(
-    asked: Request, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
-) -> tuple[Request, list[str]]:
+    asked: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
+) -> tuple[DedupRequest, list[str]]:
     """Return what is asked with the thresholds and columns that it means in a table, and notes for the user.
 
     Args:
@@ -164,7 +164,7 @@ def resolved(
     return replace(asked, thresholds=thresholds, label=label, kappa=_kappa(asked, table)), notes
 
 
-def refuse_graph(request: Request) -> None:
+def refuse_graph(request: DedupRequest) -> None:
     """Refuse a graph of nearest neighbours where nothing is compared that it could know.
 
     Raises:
@@ -217,7 +217,7 @@ def _has(table: Table, name: str) -> None:
         )
 
 
-def _kappa(asked: Request, table: Table) -> str | None:
+def _kappa(asked: DedupRequest, table: Table) -> str | None:
     """The column of the kappas for ``elk``: as asked, or the table's own; None for another similarity."""
     if asked.similarity != ELK:
         if asked.kappa is not None:

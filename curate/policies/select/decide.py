@@ -10,8 +10,17 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import Ready, prepare
-from curate.policies.select.request import Request
-from curate.policies.select.words import EXCLUDED, GATED, LABELLED, MISSING, NOT_PICKED, NOT_SCORED, PICKED, Verdict
+from curate.policies.select.request import SelectRequest
+from curate.policies.select.words import (
+    EXCLUDED,
+    GATED,
+    LABELLED,
+    MISSING,
+    NOT_PICKED,
+    NOT_SCORED,
+    PICKED,
+    ChoiceVerdict,
+)
 from curate.probes.chances import Labelled, codes_of
 from curate.selectors.graphs import with_graph
 from curate.selectors.table import SELECTORS
@@ -49,7 +58,7 @@ class Picked:
     ready: Ready
     rows: Rows
     picks: NDArray[np.int64]
-    verdict: Verdict
+    verdict: ChoiceVerdict
     others: dict[str, Known | Stored]
     notes: list[str]
 
@@ -74,7 +83,7 @@ class Picked:
         return pa.table(columns), meanings
 
 
-def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked:
+def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> Picked:
     """Choose rows of a table.
 
     Args:
@@ -121,13 +130,13 @@ def pick(table: Table, request: Request, *, write_graph: bool = False) -> Picked
     return Picked(chosen, ready, rows, picks, verdict, others, [*notes, *ready.notes, *chosen.notes])
 
 
-def _graph(request: Request, rows: Rows, ready: Ready, *, write: bool) -> Stored:
+def _graph(request: SelectRequest, rows: Rows, ready: Ready, *, write: bool) -> Stored:
     if ready.pool.vectors is None:
         raise ValueError("a strategy that uses a graph goes by vectors")
     return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool.vectors, rows.model, write=write)
 
 
-def _nothing_labelled(request: Request, known: Known | None, rows: Rows) -> list[str]:
+def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -> list[str]:
     """Say that what should name labelled rows names none: right before the first batch, a slip of the pen after it."""
     notes = []
     if known is not None and not len(known.keys):
@@ -138,7 +147,7 @@ def _nothing_labelled(request: Request, known: Known | None, rows: Rows) -> list
     return notes
 
 
-def _labelled(table: Table, request: Request, rows: Rows, known: Known | None) -> Labelled:
+def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | None) -> Labelled:
     """Return which rows are labelled, and their classes: of the file where it has them, else of the table."""
     label: dict[int, str | None] = {}
     own = rows.names.get(request.label_column(table) or "") if rows.names else None
@@ -157,7 +166,9 @@ def _labelled(table: Table, request: Request, rows: Rows, known: Known | None) -
     return Labelled(places, codes, classes)
 
 
-def _refuse_budget(request: Request, rows: Rows, ready: Ready, labelled: Labelled, excluded: NDArray[np.bool_]) -> None:
+def _refuse_budget(
+    request: SelectRequest, rows: Rows, ready: Ready, labelled: Labelled, excluded: NDArray[np.bool_]
+) -> None:
     """Say why there are not enough candidates, where there are not."""
     amount, n = Amount.parse(request.budget, "--budget"), len(ready.pool.candidates)
     if n and (amount.count is None or amount.count <= n or request.per):
@@ -190,8 +201,8 @@ def table_words(n: int, why: str) -> str:
 
 
 def _verdict(
-    request: Request, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: NDArray[np.bool_]
-) -> Verdict:
+    request: SelectRequest, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: NDArray[np.bool_]
+) -> ChoiceVerdict:
     """Return what became of every row, in the order of the table."""
     why = np.full(len(rows), NOT_PICKED, np.int8)
     why[ready.why >= 0] = MISSING + ready.why[ready.why >= 0]
@@ -220,5 +231,5 @@ def _verdict(
         GATED: gate,
         **{MISSING + number: by_strategy for number in range(len(ready.reasons))},
     }
-    verdict = Verdict(why, rank, gain, ready.reasons, request.strategy, rules)
+    verdict = ChoiceVerdict(why, rank, gain, ready.reasons, request.strategy, rules)
     return replace(verdict, why=why[inverse], rank=rank[inverse], gain=gain[inverse])

@@ -16,7 +16,7 @@ from curate.policies.result import Result
 from curate.policies.select.batch import Ranked
 from curate.policies.select.compare import compare_batch
 from curate.policies.select.decide import Picked, pick
-from curate.policies.select.request import Request
+from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.tables.keys import named
@@ -71,7 +71,7 @@ class Select:
         InputError: for an unknown strategy, or parameters that it does not have.
     """
 
-    request: Request
+    request: SelectRequest
 
     def __post_init__(self) -> None:
         self.request.plan.selector()
@@ -85,7 +85,7 @@ class Select:
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
         """Return the choice that a receipt holds; InputError if it holds something else."""
-        return cls(Request.from_json(rules[0]))
+        return cls(SelectRequest.from_json(rules[0]))
 
     def decide(self, table: Table, *, write: bool) -> Decided[SelectResult]:
         """Decide every row of a table; InputError for a column, key, label or budget that cannot be used."""
@@ -193,7 +193,7 @@ def select(
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    request = Request(
+    request = SelectRequest(
         strategy,
         str(budget),
         dict(set or {}),

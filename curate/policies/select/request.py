@@ -18,7 +18,7 @@ RULE = "select"
 
 
 @dataclass(frozen=True)
-class Request:
+class SelectRequest:
     """A choice, as asked.
 
     Attributes:
@@ -91,7 +91,7 @@ class Request:
         return {"rule": RULE, **{each.name: getattr(self, each.name) for each in fields(self)}}
 
     @classmethod
-    def from_json(cls, rule: Mapping[str, Any]) -> "Request":
+    def from_json(cls, rule: Mapping[str, Any]) -> "SelectRequest":
         """Read what ``to_json`` wrote.
 
         Raises:

@@ -19,12 +19,12 @@ MEANINGS: dict[str, str] = {
     "gain": "what the pick added, in the strategy's own unit",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("rank", pa.int64()), pa.field("gain", pa.float64())])
-# Why a row of the table is what it is; codes of ``Verdict.why`` beyond those of the missing values.
+# Why a row of the table is what it is; codes of ``ChoiceVerdict.why`` beyond those of the missing values.
 NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChoiceVerdict:
     """What became of N rows of a table, in its order.
 
     Attributes:

@@ -17,7 +17,7 @@ from curate.policies.dedup.quality.answers import read_answers
 from curate.policies.dedup.quality.audit import Drawn, Limit, audit_text, draw_pairs, one_a_row
 from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
 from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
-from curate.policies.dedup.request import CHAIN, Request
+from curate.policies.dedup.request import CHAIN, DedupRequest
 from curate.report.audit_page import PAIR_SIDE, pair_page
 from curate.report.tiles import Pictures
 from curate.tables.keys import keys_at
@@ -36,7 +36,7 @@ MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the thresh
 
 def planted_recall(
     table: Table,
-    request: Request,
+    request: DedupRequest,
     rows: Rows,
     searches: Mapping[str, Search],
     stars: Stars,
@@ -92,7 +92,7 @@ def planted_recall(
 
 def audit_pairs(
     table: Table,
-    request: Request,
+    request: DedupRequest,
     rows: Rows,
     order: NDArray[np.int64],
     stars: Stars,
@@ -162,7 +162,7 @@ def _nearly(
     order: NDArray[np.int64],
     stay: NDArray[np.int64],
     asked: NDArray[np.int64],
-    request: Request,
+    request: DedupRequest,
     judged: Mapping[str, float],
 ) -> Iterator[Part]:
     among = np.zeros(len(rows), bool)
@@ -183,7 +183,7 @@ def _nearly(
             yield np.full(len(found), name, object), found.query, found.row, found.similarity
 
 
-def pages(table: Table, request: Request, pairs: Sequence[Drawn], name: str) -> dict[str, bytes]:
+def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str) -> dict[str, bytes]:
     """Return the pairs to judge, as CSV and as a page with the pictures.
 
     Args:
