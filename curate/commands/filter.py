@@ -8,11 +8,16 @@ import typer
 from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.report import emit, printers, say
+from curate.counted import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from curate.policies.filter.rules import Rule
     from curate.policies.result import Result
 
 Texts = list[str] | None
+MOST_PER_CENT = 100
 # What a row is shown for -> what is said of it.
 WHY = {
     "goes": "would go",
@@ -74,7 +79,17 @@ def run(
     if json_:
         emit(result.to_json())
     elif dry_run or not quiet:
-        _report(result, dry_run)
+        _report(result, rules, dry_run)
+
+
+def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
+    """Notes on amounts that are counts of rows and could have been meant as per cent."""
+    amounts = [(rule.name, str(getattr(rule, "amount", ""))) for rule in rules]
+    return [
+        f"--{name} {amount} is {counted(int(amount), 'row')}; {amount}% is a share"
+        for name, amount in dict.fromkeys(amounts)
+        if amount.isdecimal() and 1 < int(amount) <= MOST_PER_CENT
+    ]
 
 
 def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
@@ -82,9 +97,9 @@ def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
     return name, rows, kept, f"{kept / rows:.0%}"
 
 
-def _report(result: "Result", dry_run: bool) -> None:
+def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
-    for note in result.notes:
+    for note in [*result.notes, *_meant_shares(rules)]:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
     rows += [("dropped", n, rule) for rule, n in result.dropped_by.items()]

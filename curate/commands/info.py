@@ -28,26 +28,62 @@ def run(
         curate info kept.receipt.json
     """
     from curate.info import info
+    from curate.rounds.files.settings import CONFIG
 
-    description = info(file)
+    description = _rounds(file) if (file / CONFIG).is_file() else info(file)
     if json_:
         emit(description.__dict__)
     else:
         _report(description)
 
 
+def _rounds(folder: Path) -> "Description":
+    """What a folder of rounds holds, without its table."""
+    from curate.info import Description
+    from curate.rounds.files.folder import open_folder
+
+    opened = open_folder(folder)
+    fixed = opened.settings
+    facts = {
+        "table": fixed.table,
+        "rows": fixed.n_rows,
+        "rounds": len(opened.rounds),
+        "images asked": len(opened.asked),
+        "images labelled": len(opened.votes.consensus()),
+        "batch": fixed.batch,
+        "held out": fixed.holdout,
+        "strategy": fixed.strategy,
+        "classes": ", ".join(fixed.classes or ()) or "any name",
+        "how good it is": f"curate round status {folder}",
+        "digest": fixed.digest,
+    }
+    return Description(str(folder), "rounds", facts)
+
+
 def _report(description: "Description") -> None:
+    """First what a person asks, then the columns, and what only a program compares at the end."""
     from curate.info import rule_lines
 
+    facts = dict(description.facts)
+    rules = {f"rule {number}": line for number, line in enumerate(rule_lines(facts.pop("policy", [])), 1)}
+    lines = _lines({**{name: facts.pop(name) for name in ("rows",) if name in facts}, **rules, **facts})
     show(f"{description.path}: {description.kind}")
-    for number, line in enumerate(rule_lines(description.facts.pop("policy", [])), 1):
-        description.facts[f"rule {number}"] = line
-    show_table(_lines(description.facts))
     if description.counts:
         show_table(list(description.counts.items()), right=1)
+    show_table([line for line in lines if not _is_fingerprint(*line)])
     if description.columns:
         rows = [[c["name"], c["type"], _meaning(c)] for c in description.columns]
         show_table(rows, header=("column", "type", "meaning"))
+    last = [line for line in lines if _is_fingerprint(*line)]
+    if last:
+        show_table(last, header=("digests and environment", ""))
+
+
+def _is_fingerprint(name: str, value: object) -> bool:
+    """Whether a fact is for comparing runs: a digest, or a version of the machinery."""
+    first, _, last = name.rpartition(".")
+    named = last in ("digest", "digest_of", "head", "preprocessing", "sha256") and isinstance(value, str)
+    return named or first.split(".")[0] in ("environment", "versions", "settings", "preprocessing", "outputs")
 
 
 def _meaning(column: dict[str, str]) -> str:

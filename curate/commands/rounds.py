@@ -129,6 +129,14 @@ def init(
     say(f"{folder}: rounds of {fixed.batch:,} of the {counted(fixed.n_rows, 'row')} of {table}, by {fixed.strategy}")
     held_out = counted(fixed.holdout, "image is held out", "images are held out")
     say(f"{held_out}, {counted(fixed.n_control, 'of each batch is', 'of each batch are')} drawn at random")
+    asked_too = opened.holdout["label"].null_count
+    if asked_too:
+        first = min(fixed.batch, fixed.n_rows - fixed.holdout)
+        say(
+            f"round 1 asks {counted(first + asked_too, 'image')}: {first:,} of the batch, and {asked_too:,} held out, "
+            f"on which every round is measured; later rounds ask {fixed.batch:,}"
+            f"{'; labels of held-out images count in --budget' if fixed.budget else ''}"
+        )
     say(f"go on with: curate round next {folder}")
 
 

@@ -9,6 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.progress import ScoreBar
 from curate.commands.report import emit, say, say_table
+from curate.counted import counted
 from curate.engines.table import ENGINES
 from scoring.scorers import free_scorers
 
@@ -127,7 +128,7 @@ def _report(result: Any) -> None:
     fresh = result.rows - result.resumed
     speed = f" in {result.seconds:.1f} s ({fresh / max(result.seconds, 1e-9):,.0f} images/s)" if fresh else ""
     before = f", {result.resumed:,} of them by an earlier run" if result.resumed else ""
-    say(f"{result.rows:,} rows{before}{speed} on {result.device} in {result.precision}")
+    say(f"{counted(result.rows, 'row')}{before}{speed} on {result.device} in {result.precision}")
     by_count = sorted(result.statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0]))
     say_table(by_count, header=("status", "rows"), right=1)
     for note in result.notes:

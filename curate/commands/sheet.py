@@ -1,12 +1,20 @@
 """``curate sheet``: a picture of the most and the least certain images."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curate.commands import options
 from curate.commands.report import emit, say
+from curate.counted import counted
+
+if TYPE_CHECKING:
+    from curate.report.rank import Cut, Extremes
+
+ENDS = {"less certain": "least certain, ", "more certain": "most certain, "}
+OPPOSITE = {"less certain": "more certain", "more certain": "less certain"}
+FRAMES = {"keep": "green", "drop": "red", "undecided": "orange", "failed": "gray"}
 
 
 def run(
@@ -23,6 +31,13 @@ def run(
     top: Annotated[int, typer.Option(min=0, help="Pictures with the highest values.")] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Pictures a row.")] = 10,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also both sides of the cut, by NAME.decisions.parquet of curate filter: green stays, red goes.",
+            show_default=False,
+        ),
+    ] = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -34,10 +49,13 @@ def run(
     \b
         curate sheet scores.parquet -o sheet.png
         curate sheet scores.parquet --source images.parquet --top 50 --bottom 50 -o sheet.png
+        curate sheet scores.parquet --decisions kept.decisions.parquet -o cut.png
+
+    A table with ranks and no score, such as the batch of a round, is drawn in the order of its ranks.
     """
     from curate.manifest import SourceOptions
     from curate.report.picture import check_picture, save_picture
-    from curate.report.rank import extremes
+    from curate.report.rank import around_cut, extremes
     from curate.report.sheet import contact_sheet, refuse_too_many
     from curate.report.tiles import tiles
     from curate.tables.table import open_table
@@ -50,17 +68,40 @@ def run(
         raise InputError(
             f"expected rows with a value in {found.column} and --top or --bottom above 0, got none to draw"
         )
-    refuse_too_many(len(found.top) + len(found.bottom))
+    cut = None if decisions is None else around_cut(opened, open_table(decisions), found.top + found.bottom)
+    sections = [*_ends(found), *([] if cut is None else _sides(cut))]
+    rows = [row for _, each in sections for row in each]
+    refuse_too_many(len(rows))
     where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
-    pictures = tiles(opened, [*found.top, *found.bottom], found.column, source=source, options=where)
-    sections = [
-        (f"highest {found.column}", [pictures[row] for row in found.top]),
-        (f"lowest {found.column}", [pictures[row] for row in found.bottom]),
-    ]
-    save_picture(
-        contact_sheet([section for section in sections if section[1]], columns=columns), out, overwrite=overwrite
+    frames = {} if cut is None else {row: FRAMES[decision] for row, decision in cut.decision.items()}
+    pictures = tiles(opened, rows, found.column, source=source, options=where, frames=frames)
+    drawn = contact_sheet(
+        [(title, [pictures[row] for row in each]) for title, each in sections if each], columns=columns
     )
+    save_picture(drawn, out, overwrite=overwrite)
     if json_:
-        emit({"picture": str(out), "column": found.column, "highest": len(found.top), "lowest": len(found.bottom)})
+        emit({"picture": str(out), "column": found.column, "sections": {name: len(each) for name, each in sections}})
     elif not quiet:
         say(f"{len(found.top)} highest and {len(found.bottom)} lowest of {found.column}: {out}")
+
+
+def _ends(found: "Extremes") -> list[tuple[str, list[int]]]:
+    """Headings with their rows: both ends of a column, in words where it says how certain a row is."""
+    from curate.columns import describe
+    from curate.report.rank import RANK
+
+    if found.column == RANK:
+        return [(f"the first {len(found.bottom):,} of {counted(found.n, 'row')} by rank", found.bottom)]
+    high = describe(found.column).higher
+    sides = (("highest", found.top, high), ("lowest", found.bottom, OPPOSITE.get(high, "")))
+    return [
+        (f"{ENDS.get(word, '')}{side} {found.column}: {len(rows):,} of {counted(found.n, 'row')}", rows)
+        for side, rows, word in sides
+    ]
+
+
+def _sides(cut: "Cut") -> list[tuple[str, list[int]]]:
+    return [
+        (f"just dropped: the nearest to the cut of {counted(cut.n_dropped, 'dropped row')}", cut.dropped),
+        (f"just kept: the nearest to the cut of {counted(cut.n_kept, 'kept row')}", cut.kept),
+    ]

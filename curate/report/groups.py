@@ -19,7 +19,8 @@ from scoring.errors import InputError
 
 PNG, HTML = ".png", ".html"
 PAGE_SIDE = 160
-FEWEST_COLUMNS = 6  # a heading must fit above a pair
+FEWEST_COLUMNS = 4  # a heading must fit above a pair
+MOST_COLUMNS = 12  # that small groups share
 KEPT_FRAME = "green"
 LETTERS = 21  # that fit beneath a tile
 REASON_LINES = 3
@@ -94,14 +95,14 @@ def _shown(group: Group, read: Pictures, read_other: Pictures) -> Iterator[Shown
 
 
 def _sheet(groups: Sequence[tuple[Group, Iterator[Shown]]]) -> Image.Image:
-    """Each group under its heading, in one row."""
+    """Each group under its heading, in one row; small ones side by side."""
     sections = [
         (_heading(group), [_tile(*pair, group.members[0].key) for pair in zip(group.members, shown, strict=True)])
         for group, shown in groups
     ]
-    widest = max((len(tiles) for _, tiles in sections), default=0)
-    columns = max(FEWEST_COLUMNS, widest)
-    return contact_sheet(sections or [("no duplicates", [])], columns=columns)
+    sizes = [max(FEWEST_COLUMNS, len(tiles)) for _, tiles in sections]
+    columns = min(max([*sizes, MOST_COLUMNS]), sum(sizes) or FEWEST_COLUMNS)
+    return contact_sheet(sections or [("no duplicates", [])], columns=columns, fewest=FEWEST_COLUMNS)
 
 
 def _note(groups: Sequence[Group], n_groups: int) -> str:

@@ -1,22 +1,51 @@
-"""The rows with the highest and the lowest values of a column."""
+"""The rows with the highest and the lowest values of a column, and those on both sides of a filter's cut."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from curate.columns import KEY
+from curate.policies.outcomes import DROP, KEEP, OUTCOMES
+from curate.tables.keys import rows_with_keys
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.signals import default_column
 from curate.tables.table import Table
+from scoring.errors import InputError
+
+RANK = "rank"  # of a batch: place among the picks, from 1
+N_SIDE = 20
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """Row numbers of a table: the highest values first, and the lowest first."""
+    """Row numbers of a table: the highest values first, and the lowest first; of ``n`` rows with a value."""
 
     column: str
     top: list[int]
     bottom: list[int]
+    n: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Rows of a table on both sides of a filter's cut.
+
+    Attributes:
+        dropped: row numbers of dropped rows, the nearest to the cut first.
+        kept: of kept rows, the nearest to the cut first.
+        n_dropped: dropped rows in all.
+        n_kept: kept rows in all.
+        decision: row number -> decision, of these rows and of those asked for.
+    """
+
+    dropped: list[int]
+    kept: list[int]
+    n_dropped: int
+    n_kept: int
+    decision: dict[int, str]
 
 
 def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extremes:
@@ -24,17 +53,60 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
 
     Args:
         table: any table.
-        column: of numbers; None for the model's own score.
+        column: of numbers; None for the model's own score, or for the rank in a table that has no score.
         top: rows at the high end, >= 0; fewer where the table has fewer.
         bottom: rows at the low end, >= 0.
 
     Raises:
         InputError: if there is no such column of numbers.
     """
-    name = column or default_column(table)
+    name = column or (RANK if _has_rank_alone(table) else default_column(table))
     needs = Needs(numbers=(name,), keys=False, advice="choose another --column")
     values = read_rows(table, needs).numbers[name]
     rows = np.flatnonzero(~np.isnan(values))
     order = rows[np.argsort(values[rows], kind="stable")]
     descending = rows[np.argsort(-values[rows], kind="stable")]
-    return Extremes(name, descending[:top].tolist(), order[:bottom].tolist())
+    top = 0 if name == RANK and column is None else top
+    return Extremes(name, descending[:top].tolist(), order[:bottom].tolist(), len(rows))
+
+
+def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_SIDE) -> Cut:
+    """Find the rows nearest to the cut of a filter on either side.
+
+    Args:
+        table: that was filtered.
+        decisions: of that filter.
+        rows: row numbers whose decision is wanted too.
+        n: rows of each side.
+
+    Raises:
+        InputError: if the decisions are of another table, or of no filter.
+    """
+    decisions.require([KEY, "decision", "margin"])
+    read = decisions.read([KEY, "decision", "margin"])
+    keys, decision = read[KEY].to_pylist(), np.asarray(read["decision"].to_pylist(), object)
+    margin = read["margin"].to_numpy().astype(np.float64)
+    sides = {}
+    for name, sign in ((DROP, -1), (KEEP, 1)):
+        judged = np.flatnonzero((decision == OUTCOMES[name]) & ~np.isnan(margin))
+        sides[name] = judged[np.argsort(sign * margin[judged], kind="stable")][:n].tolist()
+    near = [*sides[DROP], *sides[KEEP]]
+    row_of = rows_with_keys(table, [keys[at] for at in near])
+    by_key = dict(zip(keys, decision.tolist(), strict=True))
+    wanted = [*rows, *row_of.values()]
+    named = dict(zip(wanted, table.take(wanted, [KEY]).column(0).to_pylist(), strict=True)) if wanted else {}
+    if len(row_of) < len(near) or any(key not in by_key for key in named.values()):
+        raise InputError(f"expected the decisions of {table.path}, got those of other rows in {decisions.path}")
+    counts = Counter(decision.tolist())
+    return Cut(
+        dropped=[row_of[keys[at]] for at in sides[DROP]],
+        kept=[row_of[keys[at]] for at in sides[KEEP]],
+        n_dropped=counts[OUTCOMES[DROP]],
+        n_kept=counts[OUTCOMES[KEEP]],
+        decision={row: by_key[key] for row, key in named.items()},
+    )
+
+
+def _has_rank_alone(table: Table) -> bool:
+    names = table.schema.names
+    return RANK in names and not any(name.startswith(("kappa_", "unc_")) for name in names)

@@ -15,6 +15,7 @@ TILE = 128
 CAPTION = 30  # two lines
 LINE = 14
 GAP = 8
+HEADING = 36
 MOST_TILES = 2000
 
 
@@ -37,12 +38,16 @@ class Tile:
         return (self.first, self.second, *self.more)
 
 
-def contact_sheet(sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: int = 10) -> Image.Image:
+def contact_sheet(
+    sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: int = 10, fewest: int | None = None
+) -> Image.Image:
     """Return one picture with a heading for each section and its tiles beneath, row by row.
 
     Args:
         sections: heading and tiles.
         columns: tiles a row, >= 1.
+        fewest: tiles whose width a section takes at least, where small sections stand side by side; None for each
+            section on rows of its own.
 
     Raises:
         InputError: if there are more than 2,000 tiles, which no one could look at.
@@ -52,19 +57,31 @@ def contact_sheet(sections: Sequence[tuple[str, Sequence[Tile]]], *, columns: in
     heading = ImageFont.load_default(18)
     n_lines = max((len(tile.lines) for _, tiles in sections for tile in tiles), default=2)
     row_height = TILE + CAPTION + LINE * (n_lines - 2) + GAP
-    rows = sum(-(-len(tiles) // columns) for _, tiles in sections)
-    height = GAP + rows * row_height + len(sections) * 36
+    places, height = _places([len(tiles) for _, tiles in sections], columns, fewest or columns, row_height)
     sheet = Image.new("RGB", (GAP + columns * (TILE + GAP), height), "white")
     draw = ImageDraw.Draw(sheet)
-    y = GAP
-    for title, tiles in sections:
-        draw.text((GAP, y + 4), _fitted(draw, title, sheet.width - 2 * GAP, heading), fill="black", font=heading)
-        y += 36
+    for (title, tiles), (left, y) in zip(sections, places, strict=True):
+        width = columns if fewest is None else max(fewest, min(len(tiles), columns))
+        x = GAP + left * (TILE + GAP)
+        draw.text((x, y + 4), _fitted(draw, title, width * (TILE + GAP) - GAP, heading), fill="black", font=heading)
         for at, tile in enumerate(tiles):
-            x = GAP + at % columns * (TILE + GAP)
-            _draw_tile(sheet, draw, tile, (x, y + at // columns * row_height), font)
-        y += -(-len(tiles) // columns) * row_height
+            place = (x + at % columns * (TILE + GAP), y + HEADING + at // columns * row_height)
+            _draw_tile(sheet, draw, tile, place, font)
     return sheet
+
+
+def _places(sizes: Sequence[int], columns: int, fewest: int, row_height: int) -> tuple[list[tuple[int, int]], int]:
+    """Return the column and the y of each section of so many tiles, and the height of all."""
+    places: list[tuple[int, int]] = []
+    left, y, tallest = 0, GAP, 0
+    for size in sizes:
+        width = max(fewest, min(size, columns))
+        if left and left + width > columns:
+            left, y, tallest = 0, y + tallest, 0
+        places.append((left, y))
+        left += width
+        tallest = max(tallest, HEADING + -(-size // columns) * row_height)
+    return places, y + tallest
 
 
 def refuse_too_many(n: int) -> None:

@@ -1,12 +1,13 @@
 """Rows of a table -> the pictures of a contact sheet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from curate.columns import LABEL
 from curate.manifest import ReadError, SourceOptions
 from curate.report.captions import plain_line
 from curate.report.sheet import TILE, Tile
@@ -18,9 +19,15 @@ from scoring.images import DecodeError, decode_rgb
 
 
 def tiles(
-    table: Table, rows: Sequence[int], column: str, *, source: str | None = None, options: SourceOptions | None = None
+    table: Table,
+    rows: Sequence[int],
+    column: str,
+    *,
+    source: str | None = None,
+    options: SourceOptions | None = None,
+    frames: Mapping[int, str] | None = None,
 ) -> dict[int, Tile]:
-    """Return the picture of each row, captioned with its value and key.
+    """Return the picture of each row, captioned with its value, its key, and its class where there is ``label``.
 
     Args:
         table: with `key`, and `uri` unless a source is given.
@@ -28,6 +35,7 @@ def tiles(
         column: the value in the caption.
         source: what was scored, for tables whose images lie in a Parquet file; rows are found by key.
         options: how to read the source; the same as when it was scored.
+        frames: row number -> colour of its frame.
 
     Returns:
         Row number -> tile; one whose image cannot be read says so.
@@ -37,8 +45,12 @@ def tiles(
     """
     wanted = np.unique(np.asarray(rows, np.int64))
     images = Images.of(table, wanted, source=source, options=options)
-    values = table.take(wanted, [column]).column(0).to_pylist()
-    return {row: _tile(images, row, value) for row, value in zip(wanted.tolist(), values, strict=True)}
+    taken = table.take(wanted, [column, *([LABEL] if LABEL in table.schema.names and column != LABEL else [])])
+    labels = taken[LABEL].to_pylist() if LABEL in taken.column_names else [None] * len(wanted)
+    return {
+        row: _tile(images, row, value, label, (frames or {}).get(row))
+        for row, value, label in zip(wanted.tolist(), taken.column(0).to_pylist(), labels, strict=True)
+    }
 
 
 @dataclass(frozen=True)
@@ -105,10 +117,10 @@ def _word(label: object) -> str:
     return "" if label is None else str(label)
 
 
-def _tile(images: Images, row: int, value: object) -> Tile:
+def _tile(images: Images, row: int, value: object, label: object, frame: str | None) -> Tile:
     caption = f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
     try:
         pixels = decode_rgb(images.data(row), short_side=TILE)
     except (ReadError, DecodeError):
         pixels = None
-    return Tile(pixels, caption, images.key[row])
+    return Tile(pixels, caption, images.key[row], () if label is None else (str(label),), frame)

@@ -169,7 +169,7 @@ def batch_table(
     columns[URI] = plain_columns[URI] if URI in plain_columns.column_names else pa.nulls(n, pa.string())
     columns |= {name: plain_columns[name] for name in ("width", "height") if name in plain_columns.column_names}
     columns["round"] = pa.array([number] * n, pa.int32())
-    columns["rank"] = pa.array(range(n), pa.int32())
+    columns["rank"] = pa.array(range(1, n + 1), pa.int32())
     columns["arm"] = pa.array(picked.arm, pa.string())
     columns["pick"] = pa.array(picked.pick, pa.int32())
     columns["gain"] = pa.array(picked.gain, pa.float64(), from_pandas=True)

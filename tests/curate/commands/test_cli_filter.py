@@ -294,3 +294,19 @@ def test_a_dry_run_of_a_condition_shows_the_first_that_go(folder):
     said = run("filter", "scores.parquet", "--where", "width > 1", "--dry-run").stdout
     shown = [line.split(": ")[:2] for line in said.splitlines() if line.startswith("would ")]
     assert shown == [["would go", f"k{i}"] for i in (0, 1, 10, 11, 20)]
+
+
+def test_a_count_that_could_be_per_cent_is_told_apart_from_a_share(folder):
+    for amount, note in (("70", True), ("70%", False), ("0.7", False), ("101", False)):
+        said = run("filter", "scores.parquet", "--keep-top", amount, "--dry-run").stdout
+        assert (f"--keep-top {amount} is {amount} rows; {amount}% is a share" in said) == note
+
+
+def test_info_says_what_matters_before_digests(folder):
+    run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
+    for name in ("kept.parquet", "kept.receipt.json"):
+        said = run("info", name).stdout
+        first, _, last = said.partition("digests and environment")
+        assert "keep-top 80%" in first
+        assert not [word for word in first.split() if len(word) == 64]
+        assert name == "kept.parquet" or [word for word in last.split() if len(word.strip('",}')) == 64]

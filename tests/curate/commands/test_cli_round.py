@@ -162,3 +162,17 @@ def test_every_line_of_the_document_parses():
     for line in lines:
         words = shlex.split(line)
         group.commands[words[2]].make_context(words[2], words[3:])
+
+
+def test_init_says_what_round_one_asks_and_info_describes_the_folder(truth):
+    made = run("init r t.parquet --batch 20 --holdout 30 --budget 90").stderr
+    assert "round 1 asks 50 images: 20 of the batch, and 30 held out" in made
+    assert "later rounds ask 20" in made
+    assert "count in --budget" in made
+    known = run("init k t.parquet --batch 20 --holdout 30 --label truth").stderr
+    assert "round 1 asks" not in known
+    said = CliRunner().invoke(app, ["info", "r", "--json"])
+    assert json.loads(said.stdout)["kind"] == "rounds"
+    facts = json.loads(said.stdout)["facts"]
+    assert (facts["batch"], facts["held out"], facts["rounds"]) == (20, 30, 0)
+    assert "curate round status r" in CliRunner().invoke(app, ["info", "r"]).stdout

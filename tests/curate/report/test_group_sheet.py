@@ -21,6 +21,7 @@ from curate.report.captions import number, plain_line
 from curate.report.doubtful import MOST_MEMBERS, doubt, doubtful_groups
 from curate.report.groups import _short, group_sheet
 from curate.report.page import page
+from curate.report.sheet import Tile, contact_sheet
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -189,27 +190,38 @@ def test_a_leak_that_was_reported_and_not_dropped_is_shown_as_kept(folder):
 # PNG
 
 
-def tile(sheet, group, index, heights):
-    """The 128 x 128 pixels of a tile, below 36 px of heading for each group."""
-    x, y = 8 + index * 136, 8 + 36 * (group + 1) + sum(heights[:group])
+def place(group, index):
+    """Where a tile is: small groups stand side by side, each four tiles wide, below 36 px of heading."""
+    return 8 + (4 * group + index) * 136, 8 + 36
+
+
+def tile(sheet, group, index):
+    """The 128 x 128 pixels of a tile."""
+    x, y = place(group, index)
     return sheet.crop((x, y, x + 128, y + 128))
 
 
-def row_height(sheet, n_groups):
-    return (sheet.height - 8 - 36 * n_groups) // n_groups
-
-
-def test_each_group_is_a_row_of_the_sheet_with_the_kept_one_first_in_a_green_frame(folder):
+def test_groups_stand_side_by_side_on_the_sheet_with_the_kept_one_first_in_a_green_frame(folder):
     n, sheet = draw(folder, TWO_GROUPS, "sheet.png")
     assert n == 2
-    heights = [row_height(sheet, 2)] * 2
-    shown = [[colour_of(tile(sheet, group, at, heights)) for at in range(size)] for group, size in ((0, 3), (1, 2))]
+    shown = [[colour_of(tile(sheet, group, at)) for at in range(size)] for group, size in ((0, 3), (1, 2))]
     assert shown == [["blue", "cyan", "yellow"], ["red", "green"]]
     for group in range(2):
-        x, y = 8, 8 + 36 * (group + 1) + sum(heights[:group])
+        x, y = place(group, 0)
         edge = [sheet.getpixel((x - 2, y + 60)), sheet.getpixel((x + 129, y + 60)), sheet.getpixel((x + 60, y + 129))]
         assert edge == [FRAME] * 3
         assert sheet.getpixel((x + 136 + 129, y + 60)) == WHITE
+    assert sheet.size[0] == 8 + 8 * 136
+
+
+def test_a_hundred_pairs_fill_a_sheet_and_leave_it_not_mostly_white():
+    from curate.report.groups import FEWEST_COLUMNS, MOST_COLUMNS
+
+    pair = [Tile(np.zeros((128, 128, 3), np.uint8), "kept", "a")] * 2
+    sheet = contact_sheet([("a pair", pair)] * 100, columns=MOST_COLUMNS, fewest=FEWEST_COLUMNS)
+    assert sheet.size == (8 + 12 * 136, 8 + 34 * (36 + 166))  # three pairs beside one another
+    black = (np.asarray(sheet.convert("L")) < 10).mean()
+    assert black > 0.25
 
 
 def test_an_image_that_cannot_be_read_gets_a_tile_that_says_so(folder):
@@ -217,9 +229,8 @@ def test_an_image_that_cannot_be_read_gets_a_tile_that_says_so(folder):
     (folder / "green.png").unlink()
     n, sheet = draw(folder, TWO_GROUPS, "sheet.png")
     assert n == 2
-    heights = [row_height(sheet, 2)] * 2
     for group, at in ((0, 1), (1, 1)):
-        pixels = np.asarray(tile(sheet, group, at, heights))
+        pixels = np.asarray(tile(sheet, group, at))
         assert (pixels[0] == GREY).all()
         assert (pixels[50:80] < 200).any()
     _, text = draw(folder, TWO_GROUPS, "page.html")

@@ -234,3 +234,42 @@ def test_a_caption_that_is_too_long_is_cut_inside_its_tile():
     dark = np.flatnonzero((caption < 128).any(0))
     assert dark.min() >= 8
     assert dark.max() < 8 + 128 + 2
+
+
+def test_both_sides_of_a_cut_are_drawn_in_the_colours_of_what_becomes_of_them(folder):
+    run_filter = CliRunner().invoke(app, ["filter", "scores.parquet", "--keep-top", "2", "-o", "kept.parquet"])
+    assert run_filter.exit_code == 0, run_filter.output
+    args = ("scores.parquet", "-o", "sheet.png", "--top", 1, "--bottom", 1, "--decisions", "kept.decisions.parquet")
+    assert run(*args).exit_code == 0
+    with Image.open("sheet.png") as sheet:
+        tiles = [colour_of(tile_at(sheet, i + 1, 0, above=i)) for i in range(4)]
+        frames = [sheet.getpixel((8 - 2, 8 + 36 * (i + 1) + i * 166 - 2)) for i in range(4)]
+    assert tiles == [COLOURS[5.0], COLOURS[1.0], COLOURS[3.0], COLOURS[4.0]]  # highest, lowest, just dropped, just kept
+    green, red = (0, 128, 0), (255, 0, 0)
+    assert frames == [green, red, red, green]
+    (folder / "other.parquet").write_bytes((folder / "kept.decisions.parquet").read_bytes())
+    data = pq.read_table("scores.parquet").set_column(0, "key", pa.array([f"x{i}" for i in range(5)]))
+    pq.write_table(data, "strangers.parquet")
+    refused = run("strangers.parquet", "-o", "s.png", "--decisions", "kept.decisions.parquet")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert "expected the decisions of strangers.parquet" in refused.stderr
+
+
+def test_a_batch_without_scores_is_drawn_in_the_order_of_its_ranks(folder):
+    data = pq.read_table("scores.parquet").drop_columns(["kappa_a"]).append_column("rank", pa.array([3, 1, 5, 2, 4]))
+    pq.write_table(data, "batch.parquet")
+    assert run("batch.parquet", "-o", "sheet.png").exit_code == 0
+    with Image.open("sheet.png") as sheet:
+        shown = [colour_of(tile_at(sheet, 1, i)) for i in range(5)]
+    assert shown == list(COLOURS.values())
+
+
+def test_headings_say_which_end_is_the_least_certain():
+    from curate.commands.sheet import _ends
+    from curate.report.rank import Extremes
+
+    titles = [title for title, _ in _ends(Extremes("unc_a", [0], [1, 2], 3000))]
+    assert titles == ["least certain, highest unc_a: 1 of 3,000 rows", "most certain, lowest unc_a: 2 of 3,000 rows"]
+    titles = [title for title, _ in _ends(Extremes("kappa_a", [0], [], 1))]
+    assert titles == ["most certain, highest kappa_a: 1 of 1 row", "least certain, lowest kappa_a: 0 of 1 row"]
+    assert _ends(Extremes("width", [0], [], 2))[0][0] == "highest width: 1 of 2 rows"

@@ -96,7 +96,7 @@ def test_a_half_labelled_batch_has_about_half_of_each_arm(tmp_path, truth):
     rows = batch_of(next_round(tmp_path / "r"))
     first = [row["arm"] for row in rows[:30]]
     assert [first.count(arm) for arm in ("strategy", "control", "holdout")] == [10, 10, 10]
-    assert [row["rank"] for row in rows] == list(range(60))
+    assert [row["rank"] for row in rows] == list(range(1, 61))
 
 
 def test_nothing_in_the_export_says_why_an_image_is_asked(tmp_path, truth):
