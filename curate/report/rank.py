@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from curate.columns import KEY
-from curate.policies.outcomes import DROP, KEEP, OUTCOMES
 from curate.tables.keys import rows_with_keys
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -17,6 +16,7 @@ from scoring.errors import InputError
 
 RANK = "rank"  # of a batch: place among the picks, from 1
 N_SIDE = 20
+KEEP, DROP = "keep", "drop"  # as they stand in decisions
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_S
     margin = read["margin"].to_numpy().astype(np.float64)
     sides = {}
     for name, sign in ((DROP, -1), (KEEP, 1)):
-        judged = np.flatnonzero((decision == OUTCOMES[name]) & ~np.isnan(margin))
+        judged = np.flatnonzero((decision == name) & ~np.isnan(margin))
         sides[name] = judged[np.argsort(sign * margin[judged], kind="stable")][:n].tolist()
     near = [*sides[DROP], *sides[KEEP]]
     row_of = rows_with_keys(table, [keys[at] for at in near])
@@ -101,8 +101,8 @@ def around_cut(table: Table, decisions: Table, rows: Sequence[int], n: int = N_S
     return Cut(
         dropped=[row_of[keys[at]] for at in sides[DROP]],
         kept=[row_of[keys[at]] for at in sides[KEEP]],
-        n_dropped=counts[OUTCOMES[DROP]],
-        n_kept=counts[OUTCOMES[KEEP]],
+        n_dropped=counts[DROP],
+        n_kept=counts[KEEP],
         decision={row: by_key[key] for row, key in named.items()},
     )
 
