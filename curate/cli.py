@@ -113,12 +113,12 @@ app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_hel
 app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
 app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))
 app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
-app.command("export", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(export.run))
 app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
+app.command("export", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(export.run))
 app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))
 app.command("cache", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(cache.run))
 app.command("models", rich_help_panel=TRAIN, cls=with_subcommand("convert", user_errors(convert.run)))(

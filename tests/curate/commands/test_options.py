@@ -111,7 +111,7 @@ def test_help_groups_the_commands_in_the_order_of_work():
               for heading, part in sections.items()}  # fmt: skip
     assert listed["Score:"] == ["score"]
     assert listed["Curate:"][:5] == ["filter", "dedup", "audit", "select", "round"]
-    assert {"info", "sheet", "evaluate", "verify"} <= set(listed["Look:"])
+    assert {"info", "sheet", "evaluate", "verify", "export"} <= set(listed["Look:"])
     assert listed["Train:"] == ["train", "cache", "models"]
     assert sorted(name for names in listed.values() for name in names) == sorted(GROUP.commands)
     assert "\x1b" not in text
