@@ -51,18 +51,19 @@ def quality_signal(text: str | None, table: Table) -> Signal:
     Raises:
         InputError: as ``signal``; also if none is named and the table has none, or several.
     """
-    try:
-        named = text or default_column(table)
-    except InputError as error:
-        raise InputError(str(error).replace("--column", "--quality")) from None
+    named = text or default_column(table, flag="--quality")
     return signal(named, table, certain_first=True, flag="--quality")
 
 
-def default_column(table: Table) -> str:
+def default_column(table: Table, *, flag: str = "--column") -> str:
     """Return the score of a table: its model's own method's, else the only one.
 
     A table may hold several scores, from a model with several heads: then the method that the model was trained for
     last, which its card names, decides. Kappa goes before the uncertainty of the same method, and before others.
+
+    Args:
+        table: scored.
+        flag: of the option that names another, for messages.
 
     Raises:
         InputError: if there is none, or several and none is the model's own; the text lists the candidates.
@@ -77,11 +78,11 @@ def default_column(table: Table) -> str:
         if len(found) == 1:
             return found[0]
         if found:
-            raise InputError(f"{table.path} has several {kind} columns; choose one with --column: {', '.join(found)}")
+            raise InputError(f"{table.path} has several {kind} columns; choose one with {flag}: {', '.join(found)}")
     numbers = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     raise InputError(
         f"{table.path} has no kappa column and no unc column; score it first, or name a column of numbers with "
-        f"--column (such as: {', '.join(numbers) or 'none here'})"
+        f"{flag} (such as: {', '.join(numbers) or 'none here'})"
     )
 
 
