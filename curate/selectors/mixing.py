@@ -14,8 +14,6 @@ from curate.selectors.scores import SCORES, of
 from scoring.errors import InputError
 from scoring.metrics.ranking import ranks
 
-FORMS = ("product", "difference")
-
 
 def rank_share(values: NDArray) -> NDArray[np.float64]:
     """Return the place of each value among all, in (0, 1); higher values have higher places, ties share their mean.
@@ -59,32 +57,25 @@ def gate(pool: Pool, least: float) -> Pool:
     return replace(pool, candidates=kept)
 
 
-def discount(pool: Pool, score: str, *, form: str = "product", weight: float = 1.0) -> Pool:
-    """Return the pool with ``uncertainty`` a mix of a score's rank and quality's rank, for ``HighestScore`` to rank by.
+def discount(pool: Pool, score: str) -> Pool:
+    """Return the pool with ``uncertainty`` a score's rank times quality's, in (0, 1), for ``HighestScore`` to rank by.
 
-    With e the score, a = -quality and rank the place of a candidate among the candidates: "product" is
-    rank(e) * (1 - rank(a)), in (0, 1); "difference" is rank(e) - weight * rank(a), in (-weight, 1). Ranks are used
-    because the scales of scores differ from model to model.
+    With e the score, a = -quality and rank the place of a candidate among the candidates: rank(e) * (1 - rank(a)).
+    Ranks are used because the scales of scores differ from model to model.
 
     Args:
         pool: has quality and what the score needs.
         score: a name of ``SCORES``.
-        form: "product" or "difference".
-        weight: how much quality counts in the difference, >= 0; 0 is the score alone.
 
     Raises:
         InputError: if the pool lacks what is needed.
-        ValueError: if the form or weight is out of range.
     """
     _check_quality(pool)
-    if form not in FORMS or not 0 <= weight < np.inf:
-        raise ValueError(f"form must be one of {', '.join(FORMS)} and weight at least 0, got {form!r} and {weight}")
     check(pool, 1, SCORES[score].needs)
     learnt_last = rank_share(SCORES[score].compute(pool)[pool.candidates])
     bad = rank_share(-of(pool, "quality")[pool.candidates].astype(np.float64))
-    mixed = learnt_last * (1 - bad) if form == "product" else learnt_last - weight * bad
     uncertainty = np.zeros(pool.n_rows, np.float64)
-    uncertainty[pool.candidates] = mixed
+    uncertainty[pool.candidates] = learnt_last * (1 - bad)
     return replace(pool, uncertainty=uncertainty)
 
 
@@ -101,13 +92,9 @@ class Discounted(Selector):
 
     Args:
         selector: one with a score, such as ``Margin()`` or ``PowerSampling("entropy")``.
-        form: as in ``discount``.
-        weight: as in ``discount``.
     """
 
     selector: Selector
-    form: str = "product"
-    weight: float = 1.0
 
     needs: ClassVar[tuple[str, ...]] = ("quality",)
     prefix: ClassVar[bool] = False
@@ -126,7 +113,7 @@ class Discounted(Selector):
         """Pick rows, as every ``Selector`` does."""
         check(pool, budget, self.needs)
         score: str = self.selector.score  # type: ignore[attr-defined]
-        mixed = discount(pool, score, form=self.form, weight=self.weight)
+        mixed = discount(pool, score)
         chooser: Any = HighestScore()
         if isinstance(self.selector, PowerSampling):
             chooser = replace(self.selector, score="score")

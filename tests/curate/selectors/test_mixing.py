@@ -59,22 +59,19 @@ def test_equal_qualities_pass_or_fail_together():
         gate(pool, 0.6)
 
 
-@pytest.mark.parametrize("form", ["product", "difference"])
-def test_the_discount_is_its_definition_row_by_row(form):
+def test_the_discount_is_its_definition_row_by_row():
     pool = pool_of()
     e = {row: margin_of(pool.probabilities[row]) for row in pool.candidates}
-    found = discount(pool, "margin", form=form, weight=0.7).uncertainty
+    found = discount(pool, "margin").uncertainty
     for row in pool.candidates:
         rank_e = place_of(e[row], list(e.values()))
         rank_a = place_of(-pool.quality[row], -pool.quality[pool.candidates])
-        expected = rank_e * (1 - rank_a) if form == "product" else rank_e - 0.7 * rank_a
-        assert found[row] == pytest.approx(expected, abs=1e-12)
+        assert found[row] == pytest.approx(rank_e * (1 - rank_a), abs=1e-12)
 
 
 def test_a_discount_of_equal_qualities_changes_no_pick():
     pool = pool_of(quality=np.full(40, 0.3, np.float32))
-    for form in ("product", "difference"):
-        assert Discounted(Margin(), form)(pool, 20).rows.tolist() == Margin()(pool, 20).rows.tolist()
+    assert Discounted(Margin())(pool, 20).rows.tolist() == Margin()(pool, 20).rows.tolist()
 
 
 def test_a_discounted_selector_ranks_by_the_mix_and_says_what_it_cost():
@@ -122,11 +119,6 @@ def test_what_cannot_be_mixed_is_one_line(call, said):
         call(pool_of())
 
 
-def test_a_form_that_does_not_exist_is_the_callers_bug():
-    with pytest.raises(ValueError, match="one of product, difference"):
-        discount(pool_of(), "margin", form="sum")
-
-
 class BetterHalf(Margin):
     """Margin among the half of better quality."""
 
@@ -170,8 +162,6 @@ def test_discount_and_gate_keep_ambiguous_rows_out_as_the_published_study_says()
     product, product_bad = study(Discounted(Margin()), 0.77)
     assert product_bad == pytest.approx(27, abs=5)
     assert product > plain + 1
-    _, difference_bad = study(Discounted(Margin(), "difference"), 0.77)
-    assert difference_bad == pytest.approx(27, abs=5)
     gated, gated_bad = study(BetterHalf(), 1.0)
     assert gated_bad == pytest.approx(3, abs=2)
     assert gated > plain + 3
