@@ -197,9 +197,9 @@ def sweep(folder: Path, stem: str) -> None:
     """Remove temporaries of the same output that no living process holds; younger ones may not be held yet."""
     with suppress(OSError):  # a folder that cannot be listed or written says so when the output is made
         for leftover in folder.glob(f"{glob.escape(stem)}*"):
-            found = leftover.lstat()
-            ours = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-            if ours and time.time() - found.st_mtime >= SETTLED:
+            status = leftover.lstat()
+            removable = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+            if removable and time.time() - status.st_mtime >= SETTLED:
                 _remove_if_free(leftover)
 
 

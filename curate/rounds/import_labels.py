@@ -137,10 +137,10 @@ def _nothing_new(folder: Folder, earlier: LabelFile) -> ImportResult:
 
 def _votes(folder: Folder, labels: Labels, annotator: str | None) -> list[Vote]:
     skip = set(folder.settings.skip)
-    found = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.at) for row in labels.rows]
-    said = {vote.key for vote in found}
+    votes = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.at) for row in labels.rows]
+    labelled = {vote.key for vote in votes}
     skipped = [one.key for one in labels.ignored if one.reason == CANCELLED and one.key is not None]
-    return found + [Vote(key, None, annotator) for key in dict.fromkeys(skipped) if key not in said]
+    return votes + [Vote(key, None, annotator) for key in dict.fromkeys(skipped) if key not in labelled]
 
 
 def _class(row: Label, skip: set[str]) -> str | None:
@@ -176,13 +176,13 @@ def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labe
 
 def _problems(votes: Votes, labels: Labels, missing: list[str], came: list[str]) -> tuple[Problem, ...]:
     """Return the reader's findings; what is missing counts for the last round alone, ties over all imports."""
-    found = [one for one in labels.problems if one.kind != MISSING]
+    problems = [one for one in labels.problems if one.kind != MISSING]
     tied = [key for key in dict.fromkeys(came) if agree(votes.labels_of(key)).state == TIED]
     if tied:
-        found.append(_problem("votes are tied, and the image does not count", tied))
+        problems.append(_problem("votes are tied, and the image does not count", tied))
     if missing:
-        found.append(replace(_problem(MISSING, missing), kind="without a label"))
-    return tuple(found)
+        problems.append(replace(_problem(MISSING, missing), kind="without a label"))
+    return tuple(problems)
 
 
 def _problem(kind: str, keys: list[str]) -> Problem:

@@ -78,23 +78,23 @@ def start(
     _check_strategy(options.get("strategy", "auto"), options.get("parameters", {}), guard)
     if path.is_dir() and (path / CONFIG).is_file():
         _refuse_taken(path, table)
-    found = read_table(table, signals_of(guard, opened).columns)
+    scored = read_table(table, signals_of(guard, opened).columns)
     _check_keys(opened)
     settings = Settings(
         table=str(Path(table).resolve()),
-        digest=found.rows.digest,
-        model=found.rows.model,
-        n_rows=len(found.rows),
+        digest=scored.rows.digest,
+        model=scored.rows.model,
+        n_rows=len(scored.rows),
         classes=classes,
-        holdout=_n_holdout(holdout, int(found.usable.sum())),
+        holdout=_n_holdout(holdout, int(scored.usable.sum())),
         holdout_sha256="",
         **options,
     )
-    held_out = held_out_rows(found, settings)
-    labels = _labels(found, held_out, label, labelled, settings)
+    held_out = held_out_rows(scored, settings)
+    labels = _labels(scored, held_out, label, labelled, settings)
     _refuse_foreign(path)
     with HeldFolder(path):
-        _write_holdout(path / HOLDOUT, found.keys(held_out), labels)
+        _write_holdout(path / HOLDOUT, scored.keys(held_out), labels)
         values = {**settings.to_json(), "holdout_sha256": file_sha256(path / HOLDOUT), "curate": __version__}
         write_sealed(path / CONFIG, values)
     return open_folder(path)
@@ -106,10 +106,10 @@ def _check_keys(table: Table) -> None:
     for batch in table.batches([KEY]):
         keys = plain(batch.column(KEY)).cast(pa.string())
         check_text(keys, start, KEY, str(table.path))
-        odd = first_true(pc.or_(pc.equal(pc.binary_length(keys), 0), pc.match_substring(keys, "\0")))
-        if odd is not None:
+        bad = first_true(pc.or_(pc.equal(pc.binary_length(keys), 0), pc.match_substring(keys, "\0")))
+        if bad is not None:
             raise InputError(
-                f"expected keys that a sheet can hold in {table.path}, got {keys[odd].as_py()!r} in row {start + odd} "
+                f"expected keys that a sheet can hold in {table.path}, got {keys[bad].as_py()!r} in row {start + bad} "
                 "(from 0); give it another, or take the row out"
             )
         start += batch.num_rows
@@ -129,8 +129,8 @@ def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> 
 
 def _refuse_taken(path: Path, table: str | Path) -> None:
     settings = open_folder(path).settings
-    found = read_table(table, signals_of(settings.guard, open_table(table, require=[KEY])).columns)
-    refuse_another(settings, path, found)
+    scored = read_table(table, signals_of(settings.guard, open_table(table, require=[KEY])).columns)
+    refuse_another(settings, path, scored)
     raise InputError(f"{path} holds rounds of {settings.table} already; go on with `curate round next {path}`")
 
 
@@ -163,20 +163,20 @@ def _n_holdout(text: str | None, n: int) -> int:
     return wanted.of(n, up=False)
 
 
-def held_out_rows(found: TableRows, settings: Settings) -> NDArray[np.int64]:
+def held_out_rows(scored: TableRows, settings: Settings) -> NDArray[np.int64]:
     """Return the rows that are held out: random, and the same for the same seed whatever the order of the table."""
     generator = np.random.default_rng([settings.seed, 0])
-    usable = np.flatnonzero(found.usable)
+    usable = np.flatnonzero(scored.usable)
     if len(usable) - settings.holdout < 1:
         raise InputError(
-            f"expected rows with an image that was scored, got {len(usable):,} in {found.table.path} of which "
+            f"expected rows with an image that was scored, got {len(usable):,} in {scored.table.path} of which "
             f"{settings.holdout:,} are held out; score more images, or hold out fewer"
         )
     return np.sort(generator.permutation(usable)[: settings.holdout])
 
 
 def _labels(
-    found: TableRows, rows: NDArray[np.int64], label: str | None, labelled: str | Path | None, settings: Settings
+    scored: TableRows, rows: NDArray[np.int64], label: str | None, labelled: str | Path | None, settings: Settings
 ) -> list[str | None]:
     """Return the class of each row held out, None where it is not known from the start."""
     if label is None and labelled is None:
@@ -186,8 +186,8 @@ def _labels(
         raise InputError(f"{option} gives classes of rows that are held out, and --holdout 0 holds out none")
     if labelled is None:
         source = str(label)
-        found.table.require([source])
-        column = plain(found.take(rows, [source])[source].combine_chunks())
+        scored.table.require([source])
+        column = plain(scored.take(rows, [source])[source].combine_chunks())
         labels = [value or None for value in column.cast(pa.string()).to_pylist()]
     else:
         source = str(labelled)
@@ -196,8 +196,8 @@ def _labels(
             raise InputError(
                 f"expected a column {label or LABEL!r} in {labelled}, got none; name the column of classes with --label"
             )
-        at = known.rows(found.rows)
-        refuse_strangers(known, at, str(found.table.path))
+        at = known.rows(scored.rows)
+        refuse_strangers(known, at, str(scored.table.path))
         of_row = dict(zip(at.tolist(), known.labels, strict=True))
         labels = [of_row.get(row) for row in rows.tolist()]
     unknown = sorted({label for label in labels if label and settings.classes and label not in settings.classes})

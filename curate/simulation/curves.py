@@ -128,29 +128,30 @@ def sign_flip_p(differences: NDArray[np.float64], *, seed: int = 0) -> float:
 
 
 def labels_saved(
-    budgets: NDArray[np.int64], ours: NDArray[np.float64], theirs: NDArray[np.float64]
+    budgets: NDArray[np.int64], accuracy: NDArray[np.float64], other: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return 1 - (labels with which we reach their accuracy) / (labels with which they do), at each of their budgets.
+    """Return 1 - (labels with which a strategy reaches another's accuracy) / (labels with which that one does).
 
     Curves are straight between budgets and made to never fall, so noise does not take back what was reached. Where
-    theirs is flat, what counts is where they first got there: labels that taught them nothing are not saved.
+    the other's is flat, what counts is where it first got there: labels that taught it nothing are not saved.
 
     Args:
         budgets: shape (B,), ascending.
-        ours: mean accuracy, shape (B,).
-        theirs: the same of the other strategy.
+        accuracy: mean, of the strategy, shape (B,).
+        other: the same of the other.
 
     Returns:
-        Shape (B,); NaN where we never get there. What our first budget already reaches counts as that budget.
+        Shape (B,); NaN where the strategy never gets there. What its first budget
+        already reaches counts as that budget.
 
     >>> labels_saved(np.array([10, 20, 40]), np.array([0.5, 0.8, 0.9]), np.array([0.5, 0.65, 0.8])).tolist()
     [0.0, 0.25, 0.5]
     """
-    ours, theirs = np.maximum.accumulate(ours), np.maximum.accumulate(theirs)
+    accuracy, other = np.maximum.accumulate(accuracy), np.maximum.accumulate(other)
     saved = np.full(len(budgets), np.nan)
-    for at, wanted in enumerate(theirs):
-        if wanted <= ours[-1]:
-            saved[at] = 1 - _labels_to_reach(wanted, budgets, ours) / _labels_to_reach(wanted, budgets, theirs)
+    for at, wanted in enumerate(other):
+        if wanted <= accuracy[-1]:
+            saved[at] = 1 - _labels_to_reach(wanted, budgets, accuracy) / _labels_to_reach(wanted, budgets, other)
     return saved
 
 

@@ -73,9 +73,9 @@ def plot_replay(path: Path, out: Path, *, overwrite: bool = False) -> None:
     _draw(read_replay(path), out, path.name, overwrite)
 
 
-def plot_simulation(found: Simulation, out: Path, *, overwrite: bool = False) -> None:
+def plot_simulation(simulation: Simulation, out: Path, *, overwrite: bool = False) -> None:
     """Draw the curves of a replay; arguments and errors as for ``plot_replay``."""
-    _draw(ReplayCurves.of_json(found.to_json()), out, Path(found.facts["table"]).name, overwrite)
+    _draw(ReplayCurves.of_json(simulation.to_json()), out, Path(simulation.facts["table"]).name, overwrite)
 
 
 def read_replay(path: Path) -> ReplayCurves:

@@ -116,8 +116,8 @@ class _Run:
             pool = with_graph(pool, self.data.graph)
         # every round draws anew, but two strategies with the same rows so far draw alike
         seed = int(np.random.SeedSequence([self.seed, len(self.picked)]).generate_state(1)[0])
-        found = chooser(pool, budget - len(self.picked), seed=seed)
-        self.picked = np.concatenate([self.picked, found.rows])
+        selection = chooser(pool, budget - len(self.picked), seed=seed)
+        self.picked = np.concatenate([self.picked, selection.rows])
         data = self.data
         probe = fit_linear_probe(
             data.features[self.picked],
@@ -189,11 +189,11 @@ def compare(
         observe: called after every round with the strategy's name, seed, labels so far and accuracy.
     """
 
-    def told(name: str) -> Observer | None:
+    def observer_of(name: str) -> Observer | None:
         return (lambda seed, labels, score: observe(name, seed, labels, score)) if observe else None
 
     data = _prepared(data, [*strategies.values(), *([first] if first else [])])
     return {
-        name: replay(data, selector, budgets=budgets, seeds=seeds, first=first, observe=told(name))
+        name: replay(data, selector, budgets=budgets, seeds=seeds, first=first, observe=observer_of(name))
         for name, selector in strategies.items()
     }

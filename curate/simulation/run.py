@@ -45,12 +45,12 @@ class Simulation:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON; what one seed cannot tell is null."""
         strategies = {}
-        for name, found in self.curves.items():
+        for name, curves in self.curves.items():
             strategies[name] = {
-                "mean": _numbers(found.mean),
-                "error": _numbers(found.error),
-                "area": float(found.area.mean()),
-                "accuracy": [_numbers(row) for row in found.accuracy],
+                "mean": _numbers(curves.mean),
+                "error": _numbers(curves.error),
+                "area": float(curves.area.mean()),
+                "accuracy": [_numbers(row) for row in curves.accuracy],
             }
         lifts = {
             name: {
@@ -123,14 +123,14 @@ def simulate(
 def _selectors(names: Sequence[str]) -> dict[str, Selector]:
     if not names:
         raise InputError("expected at least one strategy to replay, got none; --strategy auto is the default one")
-    found: dict[str, Selector] = {}
+    selectors: dict[str, Selector] = {}
     for name in dict.fromkeys((*names, BASELINE)):
         selector = make_selector(name)
-        odd = KNOWN_LATER & set(selector.needs)
-        if odd:
+        late = KNOWN_LATER & set(selector.needs)
+        if late:
             raise InputError(f"the strategy {name} goes by a column, which a replay has not; replay another one")
-        found[name] = selector
-    return found
+        selectors[name] = selector
+    return selectors
 
 
 def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: bool) -> tuple[Replay, dict[str, Any]]:
@@ -186,12 +186,12 @@ def typed_budgets(given: Sequence[str]) -> list[int]:
     >>> typed_budgets(["10,20", "50"])
     [10, 20, 50]
     """
-    found = []
+    budgets = []
     for text in ",".join(given).split(","):
         if not text.strip().isdecimal() or len(text.strip()) > 12:
             raise InputError(f"--budget takes numbers of labels such as 10,20,50, got {text.strip()[:40]!r}")
-        found.append(int(text))
-    return found
+        budgets.append(int(text))
+    return budgets
 
 
 def check_outputs(out: Path | None, *, overwrite: bool) -> None:
@@ -209,11 +209,11 @@ def check_outputs(out: Path | None, *, overwrite: bool) -> None:
         refuse_existing(path, overwrite=overwrite)
 
 
-def write_simulation(found: Simulation, out: str | Path, *, overwrite: bool = False) -> list[Path]:
+def write_simulation(simulation: Simulation, out: str | Path, *, overwrite: bool = False) -> list[Path]:
     """Write a replay as JSON, and its curves as CSV beside it.
 
     Args:
-        found: the replay.
+        simulation: the replay.
         out: a name ending in ``.json``.
         overwrite: replace files that are there.
 
@@ -225,8 +225,8 @@ def write_simulation(found: Simulation, out: str | Path, *, overwrite: bool = Fa
     whole, sheet = AtomicFile(path, overwrite=overwrite), None
     try:
         sheet = AtomicFile(path.with_suffix(".csv"), overwrite=overwrite)
-        whole.write((json.dumps(found.to_json(), indent=1, allow_nan=False) + "\n").encode())
-        sheet.write(_csv(found).encode())
+        whole.write((json.dumps(simulation.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        sheet.write(_csv(simulation).encode())
         commit_together([whole, sheet])
     finally:
         whole.discard()
@@ -235,11 +235,11 @@ def write_simulation(found: Simulation, out: str | Path, *, overwrite: bool = Fa
     return [whole.path, sheet.path]
 
 
-def _csv(found: Simulation) -> str:
+def _csv(simulation: Simulation) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(["strategy", "seed", "labels", "accuracy"])
-    for name, curves in found.curves.items():
+    for name, curves in simulation.curves.items():
         for seed, row in zip(curves.seeds, curves.accuracy, strict=True):
             for budget, value in zip(curves.budgets.tolist(), row.tolist(), strict=True):
                 writer.writerow([name, seed, budget, repr(value)])

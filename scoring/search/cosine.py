@@ -135,13 +135,13 @@ class CosineIndex:
             stored = self._layout.vectors[chosen]
             units = unit_table(stored, str(self._device))
             probed, spans = lists.probed(units.units, most), lists.everything(np.arange(len(chosen)))
-            found = ProbeCounts(probed, lists.n_lists)
+            pairs = ProbeCounts(probed, lists.n_lists)
             for query, place, _ in self._layout.scan(stored, units, spans, self.threshold):
                 row = lists.order[place]
                 other = row != chosen[query]
-                found.add(query[other], lists.home[row[other]])
-            counts.append(found.counts)
-            n_pairs += int(found.counts.sum())
+                pairs.add(query[other], lists.home[row[other]])
+            counts.append(pairs.counts)
+            n_pairs += int(pairs.counts.sum())
             if n_pairs >= ENOUGH:
                 break
         return np.concatenate(counts)

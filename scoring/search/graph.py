@@ -105,6 +105,6 @@ def _sampled_counts(search: NearestSearch, k: int, seed: int) -> NDArray[np.int6
     rows = np.random.default_rng([seed, 2]).permutation(search.lists.rows)[:SAMPLE]
     index = search.neighbours(rows, k, None)[0]
     query, place = np.nonzero(index >= 0)
-    found = ProbeCounts(search.probed(rows, min(MOST_PROBES, search.lists.n_lists)), search.lists.n_lists)
-    found.add(query, search.lists.home[index[query, place]])
-    return found.counts
+    pairs = ProbeCounts(search.probed(rows, min(MOST_PROBES, search.lists.n_lists)), search.lists.n_lists)
+    pairs.add(query, search.lists.home[index[query, place]])
+    return pairs.counts

@@ -20,7 +20,7 @@ BANDS = 4
 VALUES = 1 << 16  # of a band
 FARTHEST = 20  # bits; random codes are 32 apart
 AT_ONCE = 2_097_152  # codes compared at once, in a row: 16 MB of them
-MET = 131_072  # codes compared at once, looked up: 1 MB of them, which stays in the cache
+LOOKED_UP = 131_072  # codes compared at once, looked up: 1 MB of them, which stays in the cache
 SLOWER = 3  # a code looked up costs as much as this many in a row
 
 Codes = NDArray[np.uint64]
@@ -83,8 +83,8 @@ class HammingIndex:
         n_members = np.bincount(self._of_row[members], minlength=len(self._codes)) if len(members) else None
         if n_members is None or not len(queries):
             return sorted_links([])
-        asked, lowest, of_query = np.unique(queries, return_index=True, return_inverse=True)
-        parts = (part for part in self._code_pairs(asked, n_members > 0) if len(part[0]))
+        codes, lowest, of_query = np.unique(queries, return_index=True, return_inverse=True)
+        parts = (part for part in self._code_pairs(codes, n_members > 0) if len(part[0]))
         if first:
             query, code, bits = self._first_pairs(parts, lowest)
         else:
@@ -107,34 +107,36 @@ class HammingIndex:
         """
         nobody = np.iinfo(np.int64).max
         query, bits = np.full(len(self._codes), nobody), np.zeros(len(self._codes), np.uint8)
-        for asked, code, apart in parts:
-            order = np.lexsort((lowest[asked], code))
+        for number, code, apart in parts:
+            order = np.lexsort((lowest[number], code))
             at = order[np.unique(code[order], return_index=True)[1]]
-            better = at[lowest[asked[at]] < query[code[at]]]
-            query[code[better]], bits[code[better]] = lowest[asked[better]], apart[better]
-        found = np.flatnonzero(query != nobody)
-        return query[found], found, bits[found]
+            better = at[lowest[number[at]] < query[code[at]]]
+            query[code[better]], bits[code[better]] = lowest[number[better]], apart[better]
+        reached = np.flatnonzero(query != nobody)
+        return query[reached], reached, bits[reached]
 
-    def _code_pairs(self, asked: Codes, alive: NDArray[np.bool_]) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
+    def _code_pairs(
+        self, queries: Codes, alive: NDArray[np.bool_]
+    ) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
         """Yield the pairs of different queries and different codes, each once, that are close enough."""
         if self._in_a_row:
-            yield from self._all_pairs(asked, np.flatnonzero(alive))
+            yield from self._all_pairs(queries, np.flatnonzero(alive))
             return
         for number, band in enumerate(self._bands):
-            for query, code, apart in band.close_pairs(asked, self.radius):
+            for query, code, apart in band.close_pairs(queries, self.radius):
                 new = alive[code]
                 for before in self._bands[:number]:  # found there already
                     new &= ~before.holds(apart)
                 yield query[new], code[new], np.bitwise_count(apart[new])
 
-    def _all_pairs(self, asked: Codes, codes: Places) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
+    def _all_pairs(self, queries: Codes, codes: Places) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
         """Yield the same by comparing all with all."""
         step = max(1, AT_ONCE // max(1, min(len(codes), AT_ONCE)))
         for start in range(0, len(codes), AT_ONCE):
             some = codes[start : start + AT_ONCE]
             stored = self._codes[some]
-            for low in range(0, len(asked), step):
-                bits = np.bitwise_count(asked[low : low + step, None] ^ stored)
+            for low in range(0, len(queries), step):
+                bits = np.bitwise_count(queries[low : low + step, None] ^ stored)
                 query, code = np.nonzero(bits <= self.radius)
                 yield query + low, some[code], bits[query, code]
 
@@ -143,7 +145,7 @@ class _Band:
     """Sixteen bits of the codes, and the codes sorted by them."""
 
     def __init__(self, codes: Codes, number: int, reach: int) -> None:
-        """Sort by band ``number``; ``reach`` is the bits in which two codes that meet here may differ."""
+        """Sort by band ``number``; ``reach`` is the bits in which this band of two codes may differ."""
         self.shift, self.reach = np.uint64(16 * number), reach
         value = self.value(codes)
         self.order = np.argsort(value, kind="stable").astype(np.int32)
@@ -159,14 +161,14 @@ class _Band:
         return (codes >> self.shift).astype(np.uint16)
 
     def holds(self, apart: Codes) -> NDArray[np.bool_]:
-        """Return which pairs, of whose codes this is the difference, meet in this band."""
+        """Return which pairs, of whose codes this is the difference, this band looks up."""
         return np.bitwise_count((apart >> self.shift) & np.uint64(VALUES - 1)) <= self.reach
 
-    def close_pairs(self, asked: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:
-        """Yield the pairs of a query and a code that meet here and are close enough, and what their codes differ in."""
-        value = self.value(asked)
-        by_value = np.argsort(value, kind="stable")  # so that the codes that they meet are side by side too
-        value, asked = value[by_value], asked[by_value]
+    def close_pairs(self, queries: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:
+        """Yield the pairs of a query and a code that this band looks up and that are close, and in what they differ."""
+        value = self.value(queries)
+        by_value = np.argsort(value, kind="stable")  # so that the codes that are compared lie side by side too
+        value, queries = value[by_value], queries[by_value]
         for flip in self.flips:
             near = value ^ flip
             start, size = self.starts[near], self.counts[near]
@@ -177,7 +179,7 @@ class _Band:
                 begins = (start[low:high] - ends + some).astype(np.int32)
                 at = np.repeat(begins, some)
                 at += np.arange(len(at), dtype=np.int32)
-                apart = np.repeat(asked[low:high], some)
+                apart = np.repeat(queries[low:high], some)
                 apart ^= self.codes[at]
                 close = np.flatnonzero(np.bitwise_count(apart) <= radius)
                 query = low + np.searchsorted(ends, close, side="right")
@@ -185,11 +187,15 @@ class _Band:
 
 
 def _portions(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of queries that have some ``MET`` codes to meet, by how many they and those before them have."""
+    """Yield ranges of queries with some ``LOOKED_UP`` codes to compare.
+
+    Args:
+        total: codes that each query and those before it are compared with, shape (Q,).
+    """
     low = 0
     while low < len(total):
         before = int(total[low - 1]) if low else 0
-        high = max(low + 1, int(np.searchsorted(total, before + MET, side="right")))
+        high = max(low + 1, int(np.searchsorted(total, before + LOOKED_UP, side="right")))
         yield low, high
         low = high
 

@@ -121,7 +121,7 @@ def nearest_centroids(units: Tensor, centroids: Tensor, probes: int = 1) -> tupl
         here = slice(start, start + len(some))
         best, at = cosine.max(1, keepdim=True)
         value[here, :1], index[here, :1] = best, at
-        if probes > 1:  # the first is the same however many are asked for, where several tie: equal rows meet
+        if probes > 1:  # the first is the same however many are asked for, where several tie: equal rows share a list
             further = cosine.scatter_(1, at, torch.inf).topk(probes, dim=1)
             value[here, 1:], index[here] = further.values[:, 1:], further.indices
     return index, value

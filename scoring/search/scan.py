@@ -126,26 +126,26 @@ def _first_pairs(
     query, row = query[order], row[order]
     count = np.bincount(row, minlength=len(rows.numbers))
     turn = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)  # (P,): which pair of its row it is
-    found: list[Pairs] = []
+    parts: list[Pairs] = []
     step, limit = 1, 1
     while len(row):
         now = turn < limit
         cosine = _cosines(queries, rows, query[now], row[now])
         close = cosine >= threshold - TIE
         hit, at = np.unique(row[now][close], return_index=True)
-        found.append((query[now][close][at], hit, cosine[close][at]))
+        parts.append((query[now][close][at], hit, cosine[close][at]))
         done = np.zeros(len(rows.numbers), bool)
         done[hit] = True
         rest = ~now & ~done[row]
         query, row, turn = query[rest], row[rest], turn[rest]
         step *= 2
         limit += step
-    if not found:
+    if not parts:
         return query, row, np.zeros(0)
     return (
-        np.concatenate([f[0] for f in found]),
-        np.concatenate([f[1] for f in found]),
-        np.concatenate([f[2] for f in found]),
+        np.concatenate([f[0] for f in parts]),
+        np.concatenate([f[1] for f in parts]),
+        np.concatenate([f[2] for f in parts]),
     )
 
 

@@ -191,30 +191,30 @@ class Folder:
 
     def changed(self) -> list[str]:
         """Return what is not as it was written: one sentence a file, none where all is well."""
-        found = []
+        findings = []
         if file_sha256(self.path / HOLDOUT) != self.settings.holdout_sha256:
-            found.append(f"{HOLDOUT} is not what {CONFIG} says")
+            findings.append(f"{HOLDOUT} is not what {CONFIG} says")
         before = file_sha256(self.path / CONFIG)
         contents: dict[str, str] = {}
         for each in self.rounds:
             name = self.name(each.folder)
             if each.state.parent != before:
-                found.append(f"what was before {name}/{STATE} is not what it was")
-            found += [f"{name}/{file} is not what {name}/{STATE} says" for file in each.changed()]
+                findings.append(f"what was before {name}/{STATE} is not what it was")
+            findings += [f"{name}/{file} is not what {name}/{STATE} says" for file in each.changed()]
             for file, content in each.state.labels.items():
                 if contents.get(file) != content:
-                    found.append(f"{file} is not what {name}/{STATE} says")
+                    findings.append(f"{file} is not what {name}/{STATE} says")
             before = file_sha256(each.folder / STATE)
             for path in label_paths(each.folder):
                 try:
                     labels = read_label_file(path)
                 except InputError as error:
-                    found.append(str(error))
+                    findings.append(str(error))
                     continue
                 if labels.parent != before:
-                    found.append(f"what was before {self.name(path)} is not what it was")
+                    findings.append(f"what was before {self.name(path)} is not what it was")
                 before = contents[self.name(path)] = labels.content
-        return found
+        return findings
 
     def check(self) -> None:
         """Refuse a folder that is not as it was written.
@@ -222,10 +222,10 @@ class Folder:
         Raises:
             InputError: naming the first file that changed, and how many did.
         """
-        found = self.changed()
-        if found:
-            more = f" ({len(found):,} such findings)" if len(found) > 1 else ""
-            raise ChangedError(f"{self.path} was changed: {found[0]}{more}; take the file from a copy")
+        findings = self.changed()
+        if findings:
+            more = f" ({len(findings):,} such findings)" if len(findings) > 1 else ""
+            raise ChangedError(f"{self.path} was changed: {findings[0]}{more}; take the file from a copy")
 
 
 def open_folder(path: str | Path) -> Folder:

@@ -174,15 +174,15 @@ def label_table(votes: Votes, rounds: dict[str, int], arms: dict[str, str]) -> p
     Returns:
         `key`, `label` (null where tied or skipped), `state`, `n_labels`, `entropy` (nats), `round`, `arm`.
     """
-    found = votes.consensus()
+    consensus = votes.consensus()
     return pa.table(
         {
-            "key": pa.array(list(found), pa.string()),
-            "label": pa.array([one.label for one in found.values()], pa.string()),
-            "state": pa.array([one.state for one in found.values()], pa.string()),
-            "n_labels": pa.array([one.n_labels for one in found.values()], pa.int32()),
-            "entropy": pa.array([one.entropy for one in found.values()], pa.float32()),
-            "round": pa.array([rounds.get(key) for key in found], pa.int32()),
-            "arm": pa.array([arms.get(key) for key in found], pa.string()),
+            "key": pa.array(list(consensus), pa.string()),
+            "label": pa.array([one.label for one in consensus.values()], pa.string()),
+            "state": pa.array([one.state for one in consensus.values()], pa.string()),
+            "n_labels": pa.array([one.n_labels for one in consensus.values()], pa.int32()),
+            "entropy": pa.array([one.entropy for one in consensus.values()], pa.float32()),
+            "round": pa.array([rounds.get(key) for key in consensus], pa.int32()),
+            "arm": pa.array([arms.get(key) for key in consensus], pa.string()),
         }
     )

@@ -48,14 +48,14 @@ class TableRows:
             InputError: for a key that the table has not.
         """
         wanted = list(keys)
-        found = self.rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in wanted]))
-        if (found < 0).any():
-            lost = wanted[int(np.flatnonzero(found < 0)[0])]
+        rows = self.rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in wanted]))
+        if (rows < 0).any():
+            lost = wanted[int(np.flatnonzero(rows < 0)[0])]
             raise InputError(
                 f"expected the rows of these rounds in {self.table.path}, got no key {lost!r} "
-                f"({int((found < 0).sum()):,} are missing); give the table that the folder was made of"
+                f"({int((rows < 0).sum()):,} are missing); give the table that the folder was made of"
             )
-        return found
+        return rows
 
     def take(self, rows: Places, names: Iterable[str]) -> pa.Table:
         """Return columns of some rows, in the order given; those that the table has not are left out."""
@@ -64,8 +64,8 @@ class TableRows:
     def keys(self, rows: Places) -> list[str]:
         """Return the keys of some rows, as text."""
         column = plain(self.take(rows, [KEY])[KEY].combine_chunks())
-        found: list[str] = column.cast(pa.string()).to_pylist()
-        return found
+        keys: list[str] = column.cast(pa.string()).to_pylist()
+        return keys
 
 
 def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
@@ -112,26 +112,26 @@ def table_of(settings: Settings, folder: Path, path: str | Path | None = None) -
     place = Path(settings.table if path is None else path)
     if not place.exists():
         raise InputError(f"expected the table of {folder} at {place}, which is not there; say where it is with --table")
-    found = read_table(place, signals_of(settings.guard, open_table(place, require=[KEY])).columns)
-    refuse_another(settings, folder, found)
-    return found
+    scored = read_table(place, signals_of(settings.guard, open_table(place, require=[KEY])).columns)
+    refuse_another(settings, folder, scored)
+    return scored
 
 
-def refuse_another(settings: Settings, folder: Path, found: TableRows) -> None:
+def refuse_another(settings: Settings, folder: Path, scored: TableRows) -> None:
     """Refuse a table that is not the folder's.
 
     Raises:
         InputError: naming both tables and what is different.
     """
-    if found.rows.model != settings.model:
-        models = [digest[:12] or "unknown" for digest in (settings.model, found.rows.model)]
+    if scored.rows.model != settings.model:
+        models = [digest[:12] or "unknown" for digest in (settings.model, scored.rows.model)]
         raise InputError(
             f"{folder} holds rounds of {settings.table} (model {models[0]}), got embeddings of another model in "
-            f"{found.table.path} (model {models[1]}); give the table that it was made of, or make another folder"
+            f"{scored.table.path} (model {models[1]}); give the table that it was made of, or make another folder"
         )
-    if found.rows.digest != settings.digest:
+    if scored.rows.digest != settings.digest:
         raise InputError(
             f"{folder} holds rounds of {settings.table} ({settings.n_rows:,} rows, digest {settings.digest[:12]}), got "
-            f"other keys or embeddings in {found.table.path} ({len(found.rows):,} rows, digest "
-            f"{found.rows.digest[:12]}); give the table that it was made of, or make another folder"
+            f"other keys or embeddings in {scored.table.path} ({len(scored.rows):,} rows, digest "
+            f"{scored.rows.digest[:12]}); give the table that it was made of, or make another folder"
         )

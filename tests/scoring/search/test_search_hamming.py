@@ -88,7 +88,7 @@ def test_a_hundred_thousand_copies_are_one_code():
 
 
 def test_codes_that_share_a_band_do_not_hide_one_another(monkeypatch):
-    monkeypatch.setattr("scoring.search.hamming.MET", 50)
+    monkeypatch.setattr("scoring.search.hamming.LOOKED_UP", 50)
     rows = (np.arange(700, dtype=np.uint64) << np.uint64(32)) | np.uint64(0xABCD)  # three of four bands nearly equal
     index = HammingIndex(rows, 3)
     index._in_a_row = False
