@@ -25,7 +25,7 @@ from curate.tables.vectors import rows_of
 
 
 @dataclass
-class Found:
+class Duplicates:
     """A deduplication that has been decided.
 
     Attributes:
@@ -62,7 +62,7 @@ def decide_duplicates(
     graph: str | Path | None = None,
     write_graph: bool = False,
     compared: Callable[[int, int], None] = lambda done, total: None,
-) -> Found:
+) -> Duplicates:
     """Find what is the same and decide who stays; nothing is written but the graph.
 
     Args:
@@ -119,7 +119,7 @@ def decide_duplicates(
         outcome[outside & rows.ok] = KEEP
     digest = theirs.digest if theirs is not None else ""
     notes = [*read_again, *told, *_notes(rows, searches)]
-    return Found(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
+    return Duplicates(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
 
 
 def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) -> Stored:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.policies.apply import apply
 from curate.policies.decided import GOES, N_EXAMPLES, Decided
-from curate.policies.dedup.decide import Found, decide_duplicates
+from curate.policies.dedup.decide import Duplicates, decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
@@ -22,7 +22,7 @@ from curate.policies.dedup.quality.examine import ANSWERS, PAGE, audit_pairs, pa
 from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
 from curate.policies.dedup.result import DedupResult, recall_lines
-from curate.policies.dedup.words import MEANINGS, SCHEMA, Told, rule_text
+from curate.policies.dedup.words import MEANINGS, SCHEMA, DecisionWords, rule_text
 from curate.policies.outcomes import DROP
 from curate.policies.outputs import Files, Outputs
 from curate.tables.images import require_images
@@ -46,7 +46,7 @@ class Dedup:
         request: what is the same, and who stays.
         other: table whose rows are there already; or None.
         graph: file of the graph of nearest neighbours; or None.
-        plant: which copies to plant, to say how many are found; or None.
+        plant: which copies to plant, to say how many are found again; or None.
         audit: pairs for a person to judge; or None.
         model: that scored the table, for ``plant``, if it does not ship.
         seed: of the pairs that are drawn.
@@ -102,83 +102,72 @@ class Dedup:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
-        found = decide_duplicates(
+        duplicates = decide_duplicates(
             table, request, criteria, self.other, graph=self.graph, write_graph=write, compared=self.compared
         )
-        members = group_rows(found.stars, found.outside, found.order, found.rows)
-        told = self._told(table, found, members)
-        labels = found.rows.texts.get(request.label or "")
+        members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
+        words = self._words(table, duplicates, members)
+        labels = duplicates.rows.texts.get(request.label or "")
         groups = members.table(
-            table, request.thresholds, found.searches, found.stars, found.outside, told.kept_key, labels
+            table, request.thresholds, duplicates.searches, duplicates.stars, duplicates.outside, words.kept_key, labels
         )
         return Decided(
             table=table,
-            policy=[self._rule(found)],
-            outcome=found.outcome,
-            hashes=found.rows.hashes,
-            digest=found.rows.digest,
-            words=told.rows,
+            policy=[self._rule(duplicates)],
+            outcome=duplicates.outcome,
+            hashes=duplicates.rows.hashes,
+            digest=duplicates.rows.digest,
+            words=words.rows,
             schema=SCHEMA,
             meanings=MEANINGS,
-            result=self._result(table, found, members, groups),
-            examples=self._examples(found),
+            result=self._result(table, duplicates, members, groups),
+            examples=self._examples(duplicates),
             more={"groups": groups},
             more_meanings={"groups": GROUP_MEANINGS},
-            texts=None if self.audit is None else partial(self._texts, table, found, self.audit),
+            texts=None if self.audit is None else partial(self._texts, table, duplicates, self.audit),
         )
 
-    def _examples(self, found: Found) -> dict[str, NDArray[np.int64]]:
+    def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
         """Return rows to show: leaks where they are what was asked for, and rows that go."""
-        leaks = np.flatnonzero(found.leaks & (found.outcome != DROP))[:N_LEAKS]
-        gone = np.flatnonzero(found.outcome == DROP)[:N_EXAMPLES]
+        leaks = np.flatnonzero(duplicates.leaks & (duplicates.outcome != DROP))[:N_LEAKS]
+        gone = np.flatnonzero(duplicates.outcome == DROP)[:N_EXAMPLES]
         return {LEAK: leaks, GOES: gone} if len(leaks) else {}
 
-    def _rule(self, found: Found) -> dict[str, Any]:
+    def _rule(self, duplicates: Duplicates) -> dict[str, Any]:
         rule = self.request.to_json()
         if self.other is not None:
-            rule["against"] = {"path": str(self.other.path.resolve()), "digest": found.other_digest}
-        if found.graph:
-            rule["graph"] = {**found.graph, "path": str(Path(found.graph["path"]).resolve())}
+            rule["against"] = {"path": str(self.other.path.resolve()), "digest": duplicates.other_digest}
+        if duplicates.graph:
+            rule["graph"] = {**duplicates.graph, "path": str(Path(duplicates.graph["path"]).resolve())}
         return rule
 
-    def _told(self, table: Table, found: Found, members: Members) -> Told:
-        linked = found.stars.finder >= 0
-        kept_key = keys_at(table, np.where(linked & ~found.outside, found.stars.owner, -1))
+    def _words(self, table: Table, duplicates: Duplicates, members: Members) -> DecisionWords:
+        """What the decisions say, with the key of the row that stays in place of each."""
+        linked = duplicates.stars.finder >= 0
+        kept_key = keys_at(table, np.where(linked & ~duplicates.outside, duplicates.stars.owner, -1))
         if self.other is not None:
-            others = keys_at(self.other, np.where(found.outside, found.stars.owner, -1))
-            kept_key = np.where(found.outside, others, kept_key)
-        return Told(
-            outcome=found.outcome,
-            stars=found.stars,
-            outside=found.outside,
-            group=members.group,
-            kept_key=pa.array(kept_key, pa.string()),
-            thresholds=self.request.thresholds,
-            views=[view.name for view in self.request.views()],
-            other=str(self.other.path) if self.other else "",
-            protected=found.rows.holds(self.request.protect),
-            leaks=found.leaks,
-        )
+            others = keys_at(self.other, np.where(duplicates.outside, duplicates.stars.owner, -1))
+            kept_key = np.where(duplicates.outside, others, kept_key)
+        other = str(self.other.path) if self.other else ""
+        return DecisionWords(duplicates, self.request, members.group, pa.array(kept_key, pa.string()), other)
 
-    def _texts(self, table: Table, found: Found, n: int, paths: Mapping[str, Path]) -> dict[str, bytes]:
+    def _texts(self, table: Table, duplicates: Duplicates, n: int, paths: Mapping[str, Path]) -> dict[str, bytes]:
         """The pairs to judge, and the page to do it on."""
-        pairs = audit_pairs(table, self.request, found.rows, found.order, found.stars, found.outside, n, seed=self.seed)
+        pairs = audit_pairs(table, self.request, duplicates=duplicates, n=n, seed=self.seed)
         return pages(table, self.request, pairs, paths[ANSWERS].name)
 
-    def _result(self, table: Table, found: Found, members: Members, groups: pa.Table) -> DedupResult:
-        dropped = found.stars.finder[found.outcome == DROP]
-        counts = {name: int((dropped == number).sum()) for number, name in enumerate(found.searches)}
+    def _result(self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table) -> DedupResult:
+        dropped = duplicates.stars.finder[duplicates.outcome == DROP]
+        counts = {name: int((dropped == number).sum()) for number, name in enumerate(duplicates.searches)}
         conflicts = groups.filter(groups.column("conflict"))
         planted = None
         if self.plant is not None:
             planted = planted_recall(
                 table,
                 self.request,
-                found.rows,
-                found.searches,
-                found.stars,
-                members.group,
-                self.plant,
+                duplicates=duplicates,
+                group=members.group,
+                settings=self.plant,
                 model=self.model,
                 report=self.report,
             )
@@ -186,11 +175,11 @@ class Dedup:
             dropped_by={rule_text(name, self.request.thresholds[name]): n for name, n in counts.items()},
             n_groups=groups.num_rows,
             largest=int(members.size.max(initial=0)),
-            n_leaks=int(found.leaks.sum()),
+            n_leaks=int(duplicates.leaks.sum()),
             n_conflicts=conflicts.num_rows,
             conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
-            recall=recall_lines(found.searches),
-            notes=[*self.notes, *found.notes],
+            recall=recall_lines(duplicates.searches),
+            notes=[*self.notes, *duplicates.notes],
             planted=planted,
         )
 

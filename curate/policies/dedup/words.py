@@ -1,15 +1,15 @@
 """The decisions of a deduplication: one row for every input row, and why, in words."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.looks import in_words
 from curate.policies.dedup.finders.table import FINDERS
-from curate.policies.dedup.grouping.stars import Stars
+from curate.policies.dedup.request import DedupRequest
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, OUTCOMES, failures
 
 MEANINGS: dict[str, str] = {
@@ -26,42 +26,32 @@ SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("k
 
 
 @dataclass(frozen=True)
-class Told:
-    """Everything that the decisions say of N rows.
+class DecisionWords:
+    """Turns a deduplication of N rows into rows of the decisions table, a slice at a time.
 
     Attributes:
-        outcome: shape (N,) uint8.
-        stars: who belongs to whom within the table, or to which row of the other.
-        outside: rows whose owner is a row of the other table, shape (N,) bool.
-        group: shape (N,) int64, -1 for none.
+        duplicates: as decided.
+        request: what counts as the same.
+        group: of each row, shape (N,) int64, -1 for none.
         kept_key: text or null, N.
-        thresholds: by finder.
-        views: names of the views, by number.
         other: name of the other table, or an empty text.
-        protected: rows that never go, shape (N,) bool, or None.
-        leaks: rows that the other table has too, shape (N,) bool.
     """
 
-    outcome: NDArray[np.uint8]
-    stars: Stars
-    outside: NDArray[np.bool_]
+    duplicates: Duplicates
+    request: DedupRequest
     group: NDArray[np.int64]
     kept_key: pa.Array
-    thresholds: Mapping[str, float]
-    views: Sequence[str]
     other: str
-    protected: NDArray[np.bool_] | None
-    leaks: NDArray[np.bool_]
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of the rows from ``start`` on; see ``curate.policies.decided.Words``."""
         here = slice(start, start + len(keys))
-        outcome, finder = self.outcome[here], self.stars.finder[here]
+        outcome, finder = self.duplicates.outcome[here], self.duplicates.stars.finder[here]
         linked = finder >= 0
-        names = self.stars.names
-        typed = [rule_text(name, self.thresholds[name]) for name in names]
-        similarity = self.stars.similarity[here]
-        bounds = np.array([*(self.thresholds[name] for name in names), np.nan])
+        names = self.duplicates.stars.names
+        typed = [rule_text(name, self.request.thresholds[name]) for name in names]
+        similarity = self.duplicates.stars.similarity[here]
+        bounds = np.array([*(self.request.thresholds[name] for name in names), np.nan])
         signs = np.array([*(1.0 if FINDERS[name].higher else -1.0 for name in names), np.nan])
         threshold = np.where(linked, bounds[finder], np.nan)
         margin = (similarity - threshold) * signs[finder]
@@ -88,21 +78,25 @@ class Told:
         status: pa.Array | None,
         error: pa.Array | None,
     ) -> NDArray[np.object_]:
-        outcome, finder, group = self.outcome[here], self.stars.finder[here], self.group[here]
-        leaks = self.leaks[here]
+        outcome, finder, group = self.duplicates.outcome[here], self.duplicates.stars.finder[here], self.group[here]
+        leaks = self.duplicates.leaks[here]
+        views = [view.name for view in self.request.views()]
         reason = np.full(len(outcome), "like no other", object)
         reason[group >= 0] = "the one that stays of its group"
-        if self.protected is not None:
-            reason[self.protected[here] & (outcome != FAILED)] = "protected"
+        protected = self.duplicates.rows.holds(self.request.protect)
+        if protected is not None:
+            reason[protected[here] & (outcome != FAILED)] = "protected"
         failed = np.flatnonzero(outcome == FAILED)
         reason[failed] = failures(status, error, failed)
         linked = np.flatnonzero(finder >= 0)
         keys = kept_key.take(pa.array(linked)).to_pylist()
         for at, key in zip(linked.tolist(), keys, strict=True):
-            name = self.stars.names[finder[at]]
-            place = f" of {self.other}" if self.outside[here][at] else ""
+            name = self.duplicates.stars.names[finder[at]]
+            place = f" of {self.other}" if self.duplicates.outside[here][at] else ""
             how = _how(
-                name, float(self.stars.similarity[here][at]), in_words(int(self.stars.view[here][at]), self.views)
+                name,
+                float(self.duplicates.stars.similarity[here][at]),
+                in_words(int(self.duplicates.stars.view[here][at]), views),
             )
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"

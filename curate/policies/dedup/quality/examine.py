@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
-from curate.policies.dedup.finders.searches import Search
+from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.quality.answers import read_answers
@@ -37,12 +37,10 @@ MOST_ASKED = 20_000  # rows that stay, of which the pairs just beyond the thresh
 def planted_recall(
     table: Table,
     request: DedupRequest,
-    rows: Rows,
-    searches: Mapping[str, Search],
-    stars: Stars,
+    *,
+    duplicates: Duplicates,
     group: NDArray[np.int64],
     settings: RecallSettings,
-    *,
     model: str | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> RecallReport:
@@ -51,16 +49,14 @@ def planted_recall(
     Args:
         table: that was deduplicated.
         request: what counts as the same.
-        rows: as read.
-        searches: built on them.
-        stars: who belongs to whom; copies are looked for among the rows that stay, and their originals.
+        duplicates: as decided; copies are looked for among the rows that stay, and their originals.
         group: of each row, shape (N,), -1 for none.
         settings: how many images, which edits.
         model: that scored the table, if it does not ship.
         report: told of images done, of all.
     """
     needs = request.needs_of_other()
-    gone = stars.finder >= 0
+    rows, searches, gone = duplicates.rows, duplicates.searches, duplicates.stars.finder >= 0
 
     def search(copies: pa.Table) -> Iterator[Hits]:
         names = [KEY, STATUS, *sorted(needs.representations), *needs.numbers]
@@ -90,17 +86,7 @@ def planted_recall(
     )
 
 
-def audit_pairs(
-    table: Table,
-    request: DedupRequest,
-    rows: Rows,
-    order: NDArray[np.int64],
-    stars: Stars,
-    outside: NDArray[np.bool_],
-    n: int,
-    *,
-    seed: int = 0,
-) -> list[Drawn]:
+def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, n: int, seed: int = 0) -> list[Drawn]:
     """Draw pairs for a person to judge: of what was dropped, and of what nearly was.
 
     What nearly was: rows that stay and would go for another at a looser threshold; beyond 20,000 that stay, those among
@@ -109,10 +95,7 @@ def audit_pairs(
     Args:
         table: that was deduplicated.
         request: what counts as the same.
-        rows: as read.
-        order: rows in the order of keeping.
-        stars: who belongs to whom.
-        outside: rows whose owner is a row of another table; they are not judged.
+        duplicates: as decided; rows whose owner is a row of another table are not judged.
         n: pairs to draw.
         seed: another seed draws others.
 
@@ -128,9 +111,10 @@ def audit_pairs(
             f"--audit needs a finder with a threshold to judge, got {', '.join(request.thresholds)}; "
             "equal bytes and pixels are the same"
         )
+    rows, stars, outside = duplicates.rows, duplicates.stars, duplicates.outside
     stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & request.report_only)))
     asked = stay[np.argsort(rows.hashes[stay], kind="stable")[:MOST_ASKED]]
-    parts = [_dropped(stars, outside, judged), *_nearly(rows, order, stay, asked, request, judged)]
+    parts = [_dropped(stars, outside, judged), *_nearly(rows, duplicates.order, stay, asked, request, judged)]
     finder = np.concatenate([part[0] for part in parts])
     a, b, similarity = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     low, high = np.minimum(a, b), np.maximum(a, b)
