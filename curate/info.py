@@ -122,22 +122,3 @@ def _checkpoint(path: Path) -> Description:
     if not path.is_file():
         raise InputError(f"{path} does not exist; expected a checkpoint (.safetensors)")
     return Description(str(path), "checkpoint", dict(read_header(path)))
-
-
-def rule_lines(policy: Any) -> list[str]:
-    """Return each rule of a policy as one line, for people; nothing for what is not a policy."""
-    rules = policy if isinstance(policy, list) else []
-    return [_rule_line(rule) for rule in rules if isinstance(rule, dict)]
-
-
-def _rule_line(rule: dict[str, Any]) -> str:
-    thresholds = rule.get("thresholds")
-    if isinstance(thresholds, dict):
-        finders = ", ".join(
-            f"{name} {value:g}" if isinstance(value, float) else name for name, value in thresholds.items()
-        )
-        switches = [name for name in ("mirrored", "rotated", "cropped", "report_only") if rule.get(name)]
-        return " ".join(str(part) for part in (rule.get("rule"), finders, *switches))
-    values = [rule[name] for name in ("rule", "amount", "bound", "condition") if rule.get(name) is not None]
-    places = [f"{word} {rule[name]}" for name, word in (("column", "of"), ("per", "per")) if rule.get(name)]
-    return " ".join(str(part) for part in (*values, *places))

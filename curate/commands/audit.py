@@ -1,12 +1,17 @@
 """``curate audit``: what a person's answers say of a deduplication."""
 
+from math import isnan
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curate.commands import options
 from curate.commands.report import emit, show
+
+if TYPE_CHECKING:
+    from curate.policies.dedup.quality.precision import Precision, Share, Suggestion
+    from scoring.metrics import Interval
 
 
 def run(
@@ -42,8 +47,52 @@ def run(
     if json_:
         emit({**found.to_json(), "suggestions": [each.to_json() for each in suggestions]})
         return
-    for line in found.lines():
+    for line in precision_lines(found):
         show(line)
     for each in suggestions:
-        for line in each.lines():
-            show(line)
+        show(suggestion_line(each))
+
+
+def precision_lines(found: "Precision") -> list[str]:
+    """Return what was found, one sentence a line; the counts add up to the pairs drawn."""
+    count = {
+        name: sum(getattr(one, name) for one in found.strata)
+        for name in ("drawn", "same", "different", "unsure", "blank")
+    }
+    lines = [
+        f"{count['drawn']:,} pairs drawn: {count['same']:,} same, {count['different']:,} different, "
+        f"{count['unsure']:,} unsure, {count['blank']:,} without an answer"
+    ]
+    if count["blank"]:
+        lines.append("pairs without an answer count as not drawn, which is right if they were left out by chance")
+    if found.dropped is not None:
+        lines.append(f"of {found.dropped.pairs:,} dropped pairs the same: {_readings(found.dropped)}")
+    if len(found.by_finder) > 1:
+        lines += [f"  by {name}, of {one.pairs:,}: {_readings(one)}" for name, one in found.by_finder.items()]
+    if found.near is not None:
+        lines.append(f"of {found.near.pairs:,} pairs just short of the threshold the same: {_readings(found.near)}")
+    return lines
+
+
+def _readings(share: "Share") -> str:
+    """Both readings of unsure answers, or one where they are the same."""
+
+    def of(one: "Interval") -> str:
+        value = "unknown" if isnan(one.value) else f"{one.value:.3f}"
+        return f"{value} (95 %: {one.low:.3f} to {one.high:.3f})"
+
+    if share.strict == share.lenient:
+        return of(share.strict)
+    return f"{of(share.strict)} if unsure ones are different, {of(share.lenient)} if they are the same"
+
+
+def suggestion_line(each: "Suggestion") -> str:
+    """Return a suggested threshold, or why there is none, in one sentence."""
+    goal = f"precision {each.wanted:g} with confidence {each.confidence:g}"
+    if each.threshold is not None:
+        low = max(one.low for one in each.tested if one.passed and one.threshold == each.threshold)
+        return f"{each.finder}: threshold {each.threshold:g} keeps {goal} (lower bound {low:.3f})"
+    if each.more is not None:
+        return f"{each.finder}: no threshold is shown to keep {goal}; about {each.more:,} more answers would be needed"
+    seen = "unknown" if isnan(each.share) else f"{each.share:.3f}"
+    return f"{each.finder}: no threshold keeps {goal}: the answers show {seen}; drop at a stricter threshold"

@@ -62,8 +62,6 @@ def _rounds(folder: Path) -> "Description":
 
 def _report(description: "Description") -> None:
     """First what a person asks, then the columns, and what only a program compares at the end."""
-    from curate.info import rule_lines
-
     facts = dict(description.facts)
     rules = {f"rule {number}": line for number, line in enumerate(rule_lines(facts.pop("policy", [])), 1)}
     lines = _lines({**{name: facts.pop(name) for name in ("rows",) if name in facts}, **rules, **facts})
@@ -105,3 +103,22 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, object]]:
 
 def _short(value: object) -> object:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def rule_lines(policy: Any) -> list[str]:
+    """Return each rule of a policy as one line, for people; nothing for what is not a policy."""
+    rules = policy if isinstance(policy, list) else []
+    return [_rule_line(rule) for rule in rules if isinstance(rule, dict)]
+
+
+def _rule_line(rule: dict[str, Any]) -> str:
+    thresholds = rule.get("thresholds")
+    if isinstance(thresholds, dict):
+        finders = ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else name for name, value in thresholds.items()
+        )
+        switches = [name for name in ("mirrored", "rotated", "cropped", "report_only") if rule.get(name)]
+        return " ".join(str(part) for part in (rule.get("rule"), finders, *switches))
+    values = [rule[name] for name in ("rule", "amount", "bound", "condition") if rule.get(name) is not None]
+    places = [f"{word} {rule[name]}" for name, word in (("column", "of"), ("per", "per")) if rule.get(name)]
+    return " ".join(str(part) for part in (*values, *places))

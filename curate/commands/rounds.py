@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curate.commands import options
-from curate.commands import simulate as replay
+from curate.commands import options, simulate
 from curate.commands.report import emit, say, show, show_table
 from curate.counted import counted
 
@@ -347,7 +346,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "import": import_,
     "status": status_,
     "labels": labels_,
-    "simulate": replay.run,
+    "simulate": simulate.run,
     "plot": plot_,
 }
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from math import ceil, floor, isnan
 from typing import Any
 
-from curate.policies.dedup.quality.answers import DIFFERENT, SAME, UNSURE, Answers
+from curate.policies.dedup.quality.answers import DIFFERENT, SAME, Answers
 from curate.policies.dedup.quality.audit import DROPPED, NEAR
 from curate.policies.dedup.quality.counts import Counted, count_answers
 from scoring.errors import InputError
@@ -30,17 +30,6 @@ class Share:
     pairs: int
     strict: Interval
     lenient: Interval
-
-    def words(self) -> str:
-        """Return both readings, or one where they are the same."""
-
-        def of(one: Interval) -> str:
-            value = "unknown" if isnan(one.value) else f"{one.value:.3f}"
-            return f"{value} (95 %: {one.low:.3f} to {one.high:.3f})"
-
-        if self.strict == self.lenient:
-            return of(self.strict)
-        return f"{of(self.strict)} if unsure ones are different, {of(self.lenient)} if they are the same"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; an estimate that cannot be had is null."""
@@ -76,25 +65,6 @@ class Precision:
             "near": self.near and self.near.to_json(),
             "strata": [{**asdict(one), "name": str(one.name), "blank": one.blank} for one in self.strata],
         }
-
-    def lines(self) -> list[str]:
-        """Return what was found, one sentence a line; the counts add up to the pairs drawn."""
-        count = {
-            name: sum(getattr(one, name) for one in self.strata) for name in ("drawn", SAME, DIFFERENT, UNSURE, "blank")
-        }
-        out = [
-            f"{count['drawn']:,} pairs drawn: {count[SAME]:,} same, {count[DIFFERENT]:,} different, "
-            f"{count[UNSURE]:,} unsure, {count['blank']:,} without an answer"
-        ]
-        if count["blank"]:
-            out.append("pairs without an answer count as not drawn, which is right if they were left out by chance")
-        if self.dropped is not None:
-            out.append(f"of {self.dropped.pairs:,} dropped pairs the same: {self.dropped.words()}")
-        if len(self.by_finder) > 1:
-            out += [f"  by {name}, of {one.pairs:,}: {one.words()}" for name, one in self.by_finder.items()]
-        if self.near is not None:
-            out.append(f"of {self.near.pairs:,} pairs just short of the threshold the same: {self.near.words()}")
-        return out
 
 
 def precision(answers: Answers) -> Precision:
@@ -164,19 +134,6 @@ class Suggestion:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return asdict(self) | {"share": None if isnan(self.share) else self.share}
-
-    def lines(self) -> list[str]:
-        """Return the suggestion in one sentence."""
-        goal = f"precision {self.wanted:g} with confidence {self.confidence:g}"
-        if self.threshold is not None:
-            low = max(one.low for one in self.tested if one.passed and one.threshold == self.threshold)
-            return [f"{self.finder}: threshold {self.threshold:g} keeps {goal} (lower bound {low:.3f})"]
-        if self.more is not None:
-            return [
-                f"{self.finder}: no threshold is shown to keep {goal}; about {self.more:,} more answers would be needed"
-            ]
-        seen = "unknown" if isnan(self.share) else f"{self.share:.3f}"
-        return [f"{self.finder}: no threshold keeps {goal}: the answers show {seen}; drop at a stricter threshold"]
 
 
 def suggest_threshold(answers: Answers, wanted: float, confidence: float = 0.95) -> list[Suggestion]:

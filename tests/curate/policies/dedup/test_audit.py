@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from curate.commands.audit import precision_lines, suggestion_line
 from curate.policies.dedup.quality.answers import WORDS, read_answers
 from curate.policies.dedup.quality.audit import (
     COLUMNS,
@@ -366,13 +367,15 @@ def test_unsure_and_blank_answers_are_told_and_both_readings_given(many, tmp_pat
     found = precision(answered(drawn, tmp_path / "x.csv", lambda one: order[one.key_a]))
     assert found.dropped.strict.value < found.dropped.lenient.value
     total = Counter(order.values())
-    first = found.lines()[0]
+    first = precision_lines(found)[0]
     assert first == (
         f"200 pairs drawn: {total['y']} same, {total['n']} different, {total['?']} unsure, "
         f"{total['']} without an answer"
     )
-    assert any("if unsure ones are different" in line and "if they are the same" in line for line in found.lines())
-    assert any("just short of the threshold" in line for line in found.lines())
+    assert any(
+        "if unsure ones are different" in line and "if they are the same" in line for line in precision_lines(found)
+    )
+    assert any("just short of the threshold" in line for line in precision_lines(found))
     assert sum(one.drawn for one in found.strata) == 200
     assert json.loads(json.dumps(found.to_json()))["strata"][0]["blank"] >= 0
 
@@ -407,7 +410,7 @@ def test_all_answers_yes_suggest_the_loosest_threshold_that_was_looked_at(tmp_pa
     (found,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda one: "y"), 0.99)
     assert found.threshold == 0.85
     assert all(one.passed for one in found.tested)
-    assert "threshold 0.85 keeps precision 0.99 with confidence 0.95" in found.lines()[0]
+    assert "threshold 0.85 keeps precision 0.99 with confidence 0.95" in suggestion_line(found)
 
 
 def test_the_threshold_lies_where_answers_turn_and_its_bound_is_the_one_stated(tmp_path):
@@ -440,7 +443,7 @@ def test_too_few_answers_say_how_many_more_would_do(tmp_path):
     (found,) = suggest_threshold(answered(draw_pairs(table, LIMITS, 40), tmp_path / "x.csv", lambda one: "y"), 0.98)
     assert found.threshold is None
     assert 100 < found.more < 400
-    assert f"about {found.more:,} more answers would be needed" in found.lines()[0]
+    assert f"about {found.more:,} more answers would be needed" in suggestion_line(found)
     (enough,) = suggest_threshold(
         answered(draw_pairs(table, LIMITS, 40 + found.more), tmp_path / "x.csv", lambda one: "y"), 0.98
     )
@@ -453,7 +456,7 @@ def test_answers_that_fall_short_say_that_no_more_of_them_will_do(tmp_path):
     (found,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda one: said[one.key_a]), 0.9)
     assert found.threshold is None
     assert found.more is None
-    assert "no threshold keeps precision 0.9" in found.lines()[0]
+    assert "no threshold keeps precision 0.9" in suggestion_line(found)
 
 
 def test_each_finder_has_its_own_threshold_in_its_own_unit(many, tmp_path):
