@@ -27,7 +27,7 @@ def run(
         curate verify kept.receipt.json
         curate verify kept.receipt.json --table moved/scores.parquet
         curate verify rounds
-        curate verify rounds/rounds/0002/receipt.json
+        curate verify rounds/rounds/0002
     """
     from curate.rounds.verify import rounds_at
 
