@@ -24,7 +24,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a subset, or any scored table, for another tool: images, labels, scores.
+    """Write a subset for another tool: its images, labels and scores.
 
     Example:
 
@@ -34,8 +34,9 @@ def run(
         curate export scores.parquet --format fiftyone --link -o dataset
         curate export subset.parquet --format coco --label species -o subset.json
 
-    Every row goes out under its own key; rows whose image could not be scored stay behind. imagefolder and fiftyone
-    hold the images, copied or linked; label-studio holds those that no browser can reach; csv and coco name them.
+    Any scored table will do. Every row goes out under its own key; rows whose image could not be scored stay behind.
+    imagefolder and fiftyone hold the images, copied or linked; label-studio holds those that no browser can reach; csv
+    and coco name them.
     """
     from curate.export.subset import export
     from curate.manifest import SourceOptions
