@@ -82,7 +82,8 @@ def run(
     if json_:
         emit({"picture": str(out), "column": found.column, "sections": {name: len(each) for name, each in sections}})
     elif not quiet:
-        say(f"{len(found.top)} highest and {len(found.bottom)} lowest of {found.column}: {out}")
+        ends = [f"{len(each):,} {name}" for each, name in ((found.top, "highest"), (found.bottom, "lowest")) if each]
+        say(f"{' and '.join(ends)} of {found.column}: {out}")
 
 
 def _ends(found: "Extremes") -> list[tuple[str, list[int]]]:

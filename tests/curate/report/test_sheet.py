@@ -258,7 +258,7 @@ def test_both_sides_of_a_cut_are_drawn_in_the_colours_of_what_becomes_of_them(fo
 def test_a_batch_without_scores_is_drawn_in_the_order_of_its_ranks(folder):
     data = pq.read_table("scores.parquet").drop_columns(["kappa_a"]).append_column("rank", pa.array([3, 1, 5, 2, 4]))
     pq.write_table(data, "batch.parquet")
-    assert run("batch.parquet", "-o", "sheet.png").exit_code == 0
+    assert run("batch.parquet", "-o", "sheet.png").stderr == "5 lowest of rank: sheet.png\n"
     with Image.open("sheet.png") as sheet:
         shown = [colour_of(tile_at(sheet, 1, i)) for i in range(5)]
     assert shown == list(COLOURS.values())
