@@ -30,7 +30,6 @@ NEVER_REPLACES = {
     "round next": "nothing in a folder of rounds is ever replaced",
     "round import": "nothing in a folder of rounds is ever replaced",
 }
-OF_A_METHOD = {"--folds", "--kappa"}  # of `train`: parameters of a training method
 REPORTS = {"audit", "info", "models", "round status", "verify"}  # what was asked for is all they print
 OLD = {"--labels", "--holdout-labels", "--no-overwrite", "--no-hidden", "--no-label-from-folder"}
 
@@ -53,7 +52,7 @@ def by_name():
 def test_an_option_of_two_commands_says_the_same_in_both(by_name):
     shared = {name: users for name, users in by_name.items() if len(users) > 1}
     assert len(shared) > 30
-    own = {name: sorted(users) for name, users in shared.items() if name not in {*MEANS, *OF_A_METHOD}}
+    own = {name: sorted(users) for name, users in shared.items() if name not in MEANS}
     different = {name: users for name, users in own.items() if len({shared[name][each].help for each in users}) > 1}
     assert different == {}, "give it one text in curate/commands/options.py"
     for name in shared.keys() & MEANS.keys():
