@@ -19,7 +19,8 @@ class AtomicFolder:
 
     Args:
         path: the final name; its parent must exist.
-        overwrite: replace the folder that is there, once the new one is complete; else nothing may be there.
+        overwrite: replace the folder that is there, once the new one is complete, never a file or a link; else nothing
+            may be there. A process that is killed between the two leaves the old folder as ``.NAME.<random>.old``.
 
     Attributes:
         temporary: where the folder lies until it has its name.
@@ -32,7 +33,7 @@ class AtomicFolder:
         self.path = path
         self.overwrite = overwrite and path.is_dir() and not path.is_symlink()
         if os.path.lexists(path) and not self.overwrite:
-            raise InputError(f"{path} exists already; choose another name (folders are never replaced)")
+            raise InputError(f"{path} exists already; choose another name")
         stem = temporary_stem(path)
         sweep(path.parent, stem)
         self.temporary = path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
@@ -73,14 +74,24 @@ class AtomicFolder:
         try:
             for folder, _, _ in os.walk(self.temporary):
                 sync_folder(Path(folder))
-            old = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.old")
             if self.overwrite:
-                self.path.rename(old)
+                self._replace()
             elif os.path.lexists(self.path):
                 raise InputError(f"{self.path} appeared while it was being written; choose another name")
-            self.temporary.rename(self.path)
-            sync_folder(self.path.parent)
-            if self.overwrite:
-                shutil.rmtree(old)
+            else:
+                self.temporary.rename(self.path)
+                sync_folder(self.path.parent)
         except OSError as failed:
             raise place_error(failed, self.path) from None
+
+    def _replace(self) -> None:
+        """Take the place of the folder that is there, which gets its name back if that fails."""
+        old = self.path.with_name(f".{self.path.name[:120]}.{secrets.token_hex(4)}.old")
+        self.path.rename(old)
+        try:
+            self.temporary.rename(self.path)
+        except BaseException:
+            old.rename(self.path)
+            raise
+        sync_folder(self.path.parent)
+        shutil.rmtree(old)

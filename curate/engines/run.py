@@ -93,7 +93,7 @@ class ScoreRun:
     def check_whole(self) -> None:
         """Raise ValueError unless every row of the manifest is committed."""
         if self._committed != self._n_rows:
-            raise ValueError(f"{self._n_rows} rows went in, {self.parts} came out")
+            raise ValueError(f"{self._n_rows} rows went in, {self._committed} came out")
 
     def _saw(self, images: int, failed: int) -> None:
         with self._lock:

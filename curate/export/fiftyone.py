@@ -40,7 +40,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
     wide = _wide(batch)
-    with new_folder(out, {DATA, SAMPLES, METADATA}, how) as folder:
+    with new_folder(out, batch, how, images=DATA, files=(SAMPLES, METADATA)) as folder:
         samples = [_sample(item, f"{DATA}/{add_image(folder, item, DATA, how)}", wide) for item in batch]
         folder.write(SAMPLES, b'{"samples": ' + to_json_list(samples) + b"}\n")
         folder.write(METADATA, to_json(_metadata(batch, out.name, how.classes, wide)))

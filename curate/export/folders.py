@@ -1,33 +1,73 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH120
 """The images of a batch: their bytes, and as files of a folder that goes out."""
 
 import os
-from collections.abc import Set
 from pathlib import Path
 
-from curate.export.batch import Item
+from curate.columns import KEY
+from curate.export.batch import PREFIX, Batch, Item
 from curate.export.contract import Going
 from curate.export.names import file_name, with_suffix
 from curate.manifest.contract import ReadError
 from curate.manifest.local import read_local
+from curate.manifest.names import is_image_name
 from scoring.atomic import place_error
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
+BEGINNING = 1 << 20  # bytes of a file in which its first key stands
 _SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic", "netpbm": "pnm"}
 
 
-def new_folder(out: Path, names: Set[str], how: Going) -> AtomicFolder:
-    """Return a folder to fill; with ``how.overwrite`` in place of one that holds nothing but what has these names.
+def new_folder(out: Path, batch: Batch, how: Going, *, images: str, files: tuple[str, ...]) -> AtomicFolder:
+    """Return a folder to fill; with ``how.overwrite`` in place of an earlier export of the same format.
+
+    Args:
+        out: the folder.
+        batch: what goes out; no image of it may lie in the folder that is replaced.
+        how: whether to replace.
+        images: sub-folder of the images.
+        files: further files of the format, as paths inside the folder; the first holds the keys.
 
     Raises:
         InputError: if something else is there.
     """
     if how.overwrite and out.is_dir() and not out.is_symlink():
-        more = sorted({path.name for path in out.iterdir()} - names)
-        if more:
-            raise InputError(f"{out} holds more than an export ({more[0]}), and is left alone; choose another name")
+        foreign = _foreign(out, images, files)
+        if foreign is not None:
+            raise InputError(f"{out} holds more than an export ({foreign}), and is left alone; choose another name")
+        top = os.path.realpath(os.fsencode(out))
+        for folder in {os.path.dirname(item.path) for item in batch if item.path is not None}:
+            if os.path.commonpath([top, os.path.realpath(folder)]) == top:
+                raise InputError(f"{out} holds images of the batch, and is left alone; choose another name")
     return AtomicFolder(out, overwrite=how.overwrite)
+
+
+def _foreign(out: Path, images: str, files: tuple[str, ...]) -> str | None:
+    """Return the first of what a folder holds that an export would not; None for an export, or an empty folder."""
+    inside = sorted(out.iterdir())
+    inner = sorted((out / images).iterdir()) if (out / images).is_dir() and not (out / images).is_symlink() else []
+    for path in [*inside, *inner]:
+        name = path.relative_to(out).as_posix()
+        is_image = path.parent != out and is_image_name(path.name)
+        is_ours = (
+            path.is_dir() if name == images else (name in files or is_image) and (path.is_symlink() or path.is_file())
+        )
+        if not is_ours:
+            return name
+    if inside and not _holds_keys(out / files[0]):
+        return f"no {files[0]} with keys"
+    return None
+
+
+def _holds_keys(path: Path) -> bool:
+    """Return whether a file begins as ours do."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return f'"{PREFIX}{KEY}"'.encode() in file.read(BEGINNING)
 
 
 def add_image(folder: AtomicFolder, item: Item, sub_folder: str, how: Going) -> str:

@@ -34,7 +34,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
     has_labels = any(item.label is not None for item in batch)
-    with new_folder(out, {SPLIT}, how) as folder:
+    with new_folder(out, batch, how, images=SPLIT, files=(f"{SPLIT}/{METADATA}",)) as folder:
         lines = []
         for item in batch:
             name = add_image(folder, item, SPLIT, how)

@@ -1,7 +1,9 @@
 """Folders that appear whole or not at all."""
 
+import errno
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +51,26 @@ def test_files_and_folders_of_one_name_remove_what_either_left_and_no_link(tmp_p
         os.utime(path, (1, 1), follow_symlinks=False)
     AtomicFile(tmp_path / "out").discard()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".out.tmp.1.link", "precious"]
+
+
+def test_a_folder_that_cannot_be_replaced_has_its_name_and_content_back(tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("old")
+    rename = Path.rename
+
+    def refusing(path, target):
+        if ".tmp." in path.name:
+            raise OSError(errno.EIO, "the disk is broken")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refusing)
+    with (
+        pytest.raises(InputError, match="input/output"),
+        AtomicFolder(tmp_path / "out", overwrite=True) as folder,
+    ):
+        folder.write("new", b"new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "old"]
+    monkeypatch.undo()
+    with AtomicFolder(tmp_path / "out", overwrite=True) as folder:
+        folder.write("new", b"new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "new"]

@@ -222,6 +222,33 @@ def test_only_an_export_of_the_same_format_is_replaced_and_only_when_that_is_ask
     assert (tmp_path / "out" / "mine.txt").read_text() == "important"
 
 
+@pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
+def test_folders_of_images_that_are_no_export_are_never_replaced(tmp_path, format):
+    inner = {"imagefolder": "train", "fiftyone": "data"}[format]
+    two = batch(tmp_path / "i", ["b", "c"])
+
+    def refused(match):
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(InputError, match=match):
+            write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+        assert sorted(tmp_path.rglob("*")) == before
+
+    (tmp_path / "out" / inner / "cat").mkdir(parents=True)
+    (tmp_path / "out" / inner / "cat" / "1.png").write_bytes(b"precious")
+    refused(f"{inner}/cat")  # a data set of class folders has the names of an export
+    shutil.move(tmp_path / "out" / inner / "cat" / "1.png", tmp_path / "out" / inner / "1.png")
+    (tmp_path / "out" / inner / "cat").rmdir()
+    refused("with keys")
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+    exported = next(path for path in (tmp_path / "out" / inner).iterdir() if path.name.startswith("b"))
+    two = two.set_column(1, "uri", pa.array([str(exported), two["uri"][1].as_py()]))
+    refused("holds images of the batch")  # with links they would point nowhere
+    (tmp_path / "out" / inner / "notes.txt").write_text("mine")
+    refused("notes.txt")
+
+
 def test_a_folder_needs_a_place(tmp_path):
     with pytest.raises(InputError, match="does not exist; create it first"):
         write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "no" / "out", "imagefolder")
