@@ -29,7 +29,7 @@ from curate.commands import (
     verify,
 )
 from curate.commands import filter as filter_command
-from curate.commands.groups import grouped
+from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
@@ -47,15 +47,11 @@ DISK_ERRORS = frozenset(
 # Headings of --help, in the order of a person's work.
 SCORE, CURATE, LOOK, TRAIN = "Score", "Curate", "Look", "Train"
 
-app = typer.Typer(
+app = plain_app(
     name="curate",
     cls=grouped(SCORE, CURATE, LOOK, TRAIN),
     help="Turn a heap of images into the subset worth training on: score them, then filter, deduplicate, select.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
 )
 
 

@@ -8,8 +8,8 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,10 +39,16 @@ PLACE_ERRORS: dict[int, str] = {
 }
 
 
-def place_error(error: OSError, path: str | Path) -> InputError | OSError:
-    """Return the one-line ``InputError`` for a disk or folder that refuses, or the error unchanged."""
-    reason = PLACE_ERRORS.get(error.errno or 0)
-    return error if reason is None else InputError(f"cannot write {path}: {reason}")
+@contextmanager
+def place_errors(path: str | Path) -> Iterator[None]:
+    """Turn the error of a disk or folder that refuses into a one-line ``InputError``; others pass unchanged."""
+    try:
+        yield
+    except OSError as error:
+        reason = PLACE_ERRORS.get(error.errno or 0)
+        if reason is None:
+            raise
+        raise InputError(f"cannot write {path}: {reason}") from None
 
 
 def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
@@ -53,12 +59,11 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     Raises:
         InputError: naming the path and what would do.
     """
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise place_error(error, path) from None
+    with place_errors(path):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return
     if stat.S_ISDIR(mode):
         raise InputError(f"cannot write {path}: it is a folder; give the path of a file")
     if not overwrite:
@@ -101,11 +106,9 @@ class AtomicFile:
         stem = temporary_stem(self.path)
         sweep(self.path.parent, stem)
         self.temporary = self.path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
-        try:
+        with place_errors(self.path):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
             self._file = os.fdopen(os.open(self.temporary, flags, 0o666), "wb")
-        except OSError as error:
-            raise place_error(error, self.path) from None
         try_lock(self._file.fileno())
 
     @property
@@ -116,19 +119,15 @@ class AtomicFile:
     def write(self, data: bytes | memoryview) -> int:
         """Append bytes; return how many."""
         self._hash.update(data)
-        try:
+        with place_errors(self.path):
             n = self._file.write(data)
-        except OSError as error:
-            raise place_error(error, self.path) from None
         self.n_bytes += n
         return n
 
     def flush(self) -> None:
         """Hand buffered bytes to the system."""
-        try:
+        with place_errors(self.path):
             self._file.flush()
-        except OSError as error:
-            raise place_error(error, self.path) from None
 
     def tell(self) -> int:
         """Return the position, which is always the end."""
@@ -138,25 +137,21 @@ class AtomicFile:
         """Flush to the disk and close; the file is complete but still has its temporary name."""
         if self._file.closed:
             return
-        try:
+        with place_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-        except OSError as error:
-            raise place_error(error, self.path) from None
         self.sha256 = self._hash.hexdigest()
 
     def publish(self) -> None:
         """Give the sealed file its name; a name taken in the meantime is refused unless ``overwrite``."""
         self.seal()
-        try:
+        with place_errors(self.path):
             if self.overwrite:
                 self.temporary.replace(self.path)
             else:
                 _name_if_free(self.temporary, self.path)
             sync_folder(self.path.parent)
-        except OSError as error:
-            raise place_error(error, self.path) from None
 
     def discard(self) -> None:
         """Remove what was written; the final name is not touched."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scoring.atomic import place_error, sweep, sync_folder, temporary_stem, try_lock
+from scoring.atomic import place_errors, sweep, sync_folder, temporary_stem, try_lock
 from scoring.errors import InputError
 
 
@@ -39,25 +39,21 @@ class AtomicFolder:
         self.temporary = path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
 
     def __enter__(self) -> Self:
-        try:
+        with place_errors(self.path):
             self.temporary.mkdir()
             self._handle = os.open(self.temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise place_error(error, self.path) from None
         try_lock(self._handle)  # where folders cannot be locked, those of dead processes stay
         return self
 
     def write(self, name: str, data: bytes) -> None:
         """Write one file of the folder, flushed to the disk; ``name`` is ours, never a stranger's."""
         target = self.temporary / name
-        try:
+        with place_errors(self.path):
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
-            raise place_error(error, self.path) from None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -71,7 +67,7 @@ class AtomicFolder:
 
     def publish(self) -> None:
         """Give the folder its name; one that was taken in the meantime is refused."""
-        try:
+        with place_errors(self.path):
             for folder, _, _ in os.walk(self.temporary):
                 sync_folder(Path(folder))
             if self.overwrite:
@@ -81,8 +77,6 @@ class AtomicFolder:
             else:
                 self.temporary.rename(self.path)
                 sync_folder(self.path.parent)
-        except OSError as failed:
-            raise place_error(failed, self.path) from None
 
     def _replace(self) -> None:
         """Take the place of the folder that is there, which gets its name back if that fails."""

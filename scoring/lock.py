@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scoring.atomic import place_error
+from scoring.atomic import place_errors
 from scoring.errors import InputError
 
 LOCK = "lock"
@@ -42,13 +42,11 @@ def hold_folder(folder: Path) -> int:
         InputError: if the folder cannot be made or written to, another live process holds it, or the lock is no file.
     """
     path = folder / LOCK
-    try:
+    with place_errors(folder):
         folder.mkdir(exist_ok=True)
         if path.is_symlink():
             raise InputError(f"expected a file at {path}, got a link; it is left alone: choose another --out")
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        raise place_error(error, folder) from None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise InputError(f"expected a file at {path}, got something else; it is left alone: choose another --out")

@@ -9,7 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.progress import Bar
-from curate.commands.report import emit, printers, say
+from curate.commands.report import emit, printers, say, say_files
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def run(
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
     unique.receipt.json. Nothing is deleted.
     """
+    given = dict(locals())
     from curate.policies.dedup.policy import dedup
     from curate.policies.dedup.request import finders_in_order
     from curate.tables.table import open_table
@@ -149,30 +150,7 @@ def run(
         _say_cost(open_table(table, require=["key"]).n_rows, mirrored=mirrored, rotated=rotated)
     with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
         result = dedup(
-            table,
-            out,
-            finders,
-            against=against,
-            graph=graph,
-            dry_run=dry_run,
-            overwrite=overwrite,
-            mirrored=mirrored,
-            rotated=rotated,
-            cropped=cropped,
-            report_only=report_only,
-            keep=keep,
-            protect=protect,
-            label=label,
-            groups=groups,
-            similarity=similarity,
-            kappa=kappa,
-            source=source,
-            **where,
-            against_source=against_source,
-            estimate_recall=estimate_recall,
-            audit=audit,
-            model=model,
-            seed=seed,
+            **options.given_to(dedup, {**given, "finder": finders}),
             report=lambda done, total: bar.show(done, total, 0, ""),
             compared=lambda done, total: rows_bar.show(done, total, 0, ""),
         )
@@ -279,7 +257,4 @@ def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
         for example in result.examples:
             if example["why"] == "goes":
                 line(f"would go: {example['key']}: {example['reason']}")
-        say("dry run: nothing was written")
-    for name, path in result.paths().items():
-        if path is not None:
-            line(f"{name}: {path}")
+    say_files(result, dry_run=dry_run)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from curate.commands import options
-from curate.commands.report import emit, printers
+from curate.commands.report import DRY_RUN, emit, printers
 from curate.counted import counted
 
 
@@ -61,6 +61,6 @@ def run(
         say(note)
     say(f"{counted(result.rows, 'image')}, {result.labelled:,} with a label, as {result.format}")
     if dry_run:
-        say("dry run: nothing was written")
+        say(DRY_RUN)
     for path in result.paths:
         say(f"written: {path}")

@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.order import typed
-from curate.commands.report import emit, printers, say
+from curate.commands.report import emit, printers, say_files
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -111,7 +111,4 @@ def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
             table([_class_row(*each) for each in result.classes.items()], header=("class", "rows", "kept", "share"))
         for example in result.examples:
             line(f"{WHY.get(example['why'], example['why'])}: {example['key']}: {example['reason']}")
-        say("dry run: nothing was written")
-    for name, path in result.paths().items():
-        if path is not None:
-            line(f"{name}: {path}")
+    say_files(result, dry_run=dry_run)

@@ -2,7 +2,19 @@
 
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
+
+
+def plain_app(**named: Any) -> typer.Typer:
+    """Return an empty ``typer.Typer`` that prints plain text and shows tracebacks as Python does."""
+    return typer.Typer(
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **named,
+    )
 
 
 def grouped(*headings: str) -> type[TyperGroup]:

@@ -6,6 +6,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from curate.commands.groups import plain_app
+
 
 def with_subcommand(name: str, run: Callable[..., None]) -> type[TyperCommand]:
     """Return a class for ``app.command(cls=...)``: its first argument may be the name of another command.
@@ -14,12 +16,7 @@ def with_subcommand(name: str, run: Callable[..., None]) -> type[TyperCommand]:
         name: of the other command; a file of that name is written ``./name``.
         run: its function, which Typer reads as usual.
     """
-    app = typer.Typer(
-        rich_markup_mode=None,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    app = plain_app()
     app.command(name, no_args_is_help=True)(run)
 
     class WithSubcommand(TyperCommand):

@@ -1,5 +1,7 @@
 """Options that several commands share: one name, one thing, and one text that says what it is."""
 
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,6 +67,11 @@ def shared(name: str, more: str = "", **named: Any) -> Any:
     names = (name, SHORT[name]) if name in SHORT else (name,)
     named = {"show_default": False, **named}
     return typer.Option(*names, help=text if text.endswith("]") else f"{text}.", **named)
+
+
+def given_to(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return, of what a command was given, by name, what a function of the library takes under the same name."""
+    return {name: given[name] for name in signature(function).parameters if name in given}
 
 
 Table = Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")]

@@ -5,10 +5,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+if TYPE_CHECKING:
+    from curate.policies.result import Result
+
+DRY_RUN = "dry run: nothing was written"
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
 
 
@@ -30,6 +34,15 @@ def show(text: str) -> None:
 def emit(value: Any) -> None:
     """Print data for machines, on stdout, as one JSON value."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=True, default=str))
+
+
+def say_files(result: "Result", *, dry_run: bool) -> None:
+    """Print where the files of a policy lie, or, on stderr, that there are none."""
+    if dry_run:
+        say(DRY_RUN)
+    for name, path in result.paths().items():
+        if path is not None:
+            say(f"{name}: {path}")
 
 
 def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options, simulate
+from curate.commands.groups import plain_app
 from curate.commands.report import emit, say, show, show_table
 from curate.counted import counted
 
@@ -353,14 +354,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 def group(guard: Callable[[Callable[..., None]], Callable[..., None]]) -> typer.Typer:
     """Return ``curate round`` with its commands, each guarded as all commands are."""
-    app = typer.Typer(
-        help=HELP,
-        rich_markup_mode=None,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    app = plain_app(help=HELP, no_args_is_help=True)
     for name, run in COMMANDS.items():
         app.command(name, no_args_is_help=True)(guard(run))
     return app

@@ -73,6 +73,7 @@ def run(
         curate score 'shards-{000..099}.tar' -o scores/ --device cuda
         curate score images.csv --path-column file --root /data -o scores.parquet
     """
+    given = dict(locals())
     # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
     # on two cores. Read once, when torch loads its OpenMP.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -87,16 +88,7 @@ def run(
             source[0] if len(source) == 1 else source,
             out,
             model=model,
-            options=SourceOptions(
-                key=key,
-                path_column=path_column,
-                image_column=image_column,
-                label_from_folder=label_from_folder,
-                follow_symlinks=follow_symlinks,
-                hidden=hidden,
-                root=root,
-                limit=limit,
-            ),
+            options=SourceOptions(**options.given_to(SourceOptions, given)),
             settings=ScoreSettings(
                 device=device,
                 precision=precision,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, printers, say
+from curate.commands.report import emit, printers, say, say_files
 from curate.counted import counted
 from curate.selectors.table import SELECTORS
 
@@ -97,36 +97,13 @@ def run(
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """
+    given = dict(locals())
     from curate.policies.select.policy import select
     from scoring.settings import parse_settings
 
     if plot is not None:
         _refuse_plot(plot, dry_run, overwrite)
-    result = select(
-        table,
-        out,
-        strategy,
-        budget,
-        set=parse_settings(set_ or []),
-        labelled=labelled,
-        labelled_where=labelled_where,
-        label=label,
-        exclude=exclude,
-        per=per,
-        balance=balance,
-        score=score,
-        quality=quality,
-        loss=loss,
-        holdout_loss=holdout_loss,
-        gate=gate,
-        discount=discount,
-        noise_guard=noise_guard,
-        min_distance=min_distance,
-        graph=graph,
-        seed=seed,
-        dry_run=dry_run,
-        overwrite=overwrite,
-    )
+    result = select(**options.given_to(select, given), set=parse_settings(set_ or []))
     if plot is not None:
         _draw(result, plot, overwrite)
     if json_:
@@ -170,12 +147,9 @@ def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:
     if dry_run:
         for each in result.first:
             line(f"would pick: {each['rank']}. {each['key']}")
-        say("dry run: nothing was written")
-    for name, path in result.paths().items():
-        if path is not None:
-            line(f"{name}: {path}")
+    say_files(result, dry_run=dry_run)
     if plot is not None:
-        line(f"picture: {plot}")
+        say(f"picture: {plot}")
 
 
 def _span(gains: list[float | None]) -> str:

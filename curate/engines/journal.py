@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from curate.columns import OK
 from curate.engines.settings import refuse_difference
-from scoring.atomic import AtomicFile, place_error, sync_folder
+from scoring.atomic import AtomicFile, place_errors, sync_folder
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
@@ -101,13 +101,10 @@ class WorkFolder(HeldFolder):
     def commit(self, line: Part) -> None:
         """Append one line to the journal and flush it to the disk; the shard's file is in place already."""
         text = json.dumps(asdict(line), sort_keys=True)
-        try:
-            with (self.folder / JOURNAL).open("a") as file:
-                file.write(f"{text}\t{zlib.crc32(text.encode()):08x}\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise place_error(error, self.folder / JOURNAL) from None
+        with place_errors(self.folder / JOURNAL), (self.folder / JOURNAL).open("a") as file:
+            file.write(f"{text}\t{zlib.crc32(text.encode()):08x}\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def remove(self) -> None:
         """Remove the folder; what it held is safe elsewhere.

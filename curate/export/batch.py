@@ -17,7 +17,6 @@ from scoring.errors import InputError
 PREFIX = "curate_"  # what our columns are called among a tool's own
 PREDICTED = "predicted"  # column: the class that the light model expects
 PROBABILITY = "probability"  # column: how probable it holds it, in [0, 1]
-SELECTION = ("rank", "round", "gain")
 Value = str | int | float | bool
 
 

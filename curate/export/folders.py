@@ -12,7 +12,7 @@ from curate.export.names import file_name, with_suffix
 from curate.manifest.contract import ReadError
 from curate.manifest.local import read_local
 from curate.manifest.names import is_image_name
-from scoring.atomic import place_error
+from scoring.atomic import place_errors
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
@@ -79,15 +79,13 @@ def add_image(folder: AtomicFolder, item: Item, sub_folder: str, how: Going) -> 
     path = item.path
     data = None if how.link and path is not None else image_bytes(item, how)
     kind = sniff(_head(item) if data is None else data) or "jpg"
-    try:
+    with place_errors(folder.path):
         name = with_suffix(file_name(item.key), item.key, _SUFFIXES.get(kind, kind))
         if data is not None:
             folder.write(f"{sub_folder}/{name}", data)
         elif path is not None:
             (folder.temporary / sub_folder).mkdir(exist_ok=True)
             (folder.temporary / sub_folder / name).symlink_to(os.fsdecode(path))
-    except OSError as error:
-        raise place_error(error, folder.path) from None
     return name
 
 

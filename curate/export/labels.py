@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.manifest.names import some
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -262,11 +261,3 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def summary(labels: Labels) -> str:
-    """Return what came back in one line, such as `12 labels of 10 keys by 2 annotators`."""
-    keys = len({row.key for row in labels.rows})
-    people = len({row.annotator for row in labels.rows} - {None})
-    by = f" by {some(people, 'annotator')}" if people else ""
-    return f"{some(len(labels.rows), 'label')} of {some(keys, 'key')}{by}"

@@ -77,3 +77,8 @@ def some(n: int, noun: str) -> str:
     ('1 file', '1,204 files')
     """
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def one_line(error: Exception) -> str:
+    """Return the start of an error's text, without line breaks."""
+    return " ".join(str(error).split())[:200]

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from curate.manifest.contract import ReadError
 from curate.manifest.footers import check_footers
+from curate.manifest.names import one_line
 from curate.manifest.places import Place
 from scoring.errors import InputError
 
@@ -126,11 +127,6 @@ def _difference(first: pa.Schema, other: pa.Schema) -> str:
         if first.field(name).type != other.field(name).type:
             return f"{name} of type {other.field(name).type} instead of {first.field(name).type}"
     return "another order or nullability of columns"
-
-
-def one_line(error: Exception) -> str:
-    """Return the start of an error's text, without line breaks."""
-    return " ".join(str(error).split())[:200]
 
 
 class RowStream:

@@ -12,7 +12,7 @@ from curate.manifest.contract import SourceOptions
 from curate.manifest.keys import check_keys, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
 from curate.manifest.memory import MemoryManifest, check_unique
-from curate.manifest.names import some
+from curate.manifest.names import one_line, some
 from curate.manifest.schemes import check_scheme
 from scoring.errors import InputError
 
@@ -49,7 +49,7 @@ def read_csv(data: bytes, where: str, *, delimiter: str = ",", names_only: Colle
         converting = pa.csv.ConvertOptions(strings_can_be_null=False, column_types=every_text)
         table = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, converting)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise InputError(f"expected CSV with a header in {where}, got {_one_line(error)}; mend the file") from None
+        raise InputError(f"expected CSV with a header in {where}, got {one_line(error)}; mend the file") from None
     columns = [
         _narrow(column, name in names_only) for name, column in zip(table.column_names, table.columns, strict=True)
     ]
@@ -99,7 +99,7 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
             table = pa.json.read_json(pa.BufferReader(data), read_options=options, parse_options=again)
         table.validate(full=True)  # Arrow's JSON reader takes text that is not UTF-8
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise InputError(f"expected one JSON object a line in {where}, got {_one_line(error)}; mend the file") from None
+        raise InputError(f"expected one JSON object a line in {where}, got {one_line(error)}; mend the file") from None
     return table
 
 
@@ -112,10 +112,6 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(_without_times(kind.value_type))
     return kind
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def open_text_table(table: pa.Table, options: SourceOptions, *, root: str, name: str, identity: str) -> MemoryManifest:

@@ -9,8 +9,6 @@ from curate.probes.linear import Probe, Spread, fit_linear_probe, spread_of
 from curate.probes.neighbours import fit_neighbour_probe
 from scoring.metrics.proportions import wilson
 
-NO_CLASS = -1
-
 
 @dataclass(frozen=True)
 class KnownClasses:

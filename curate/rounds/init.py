@@ -21,7 +21,7 @@ from curate.tables.known import LABEL, read_known, refuse_strangers
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from curate.version import __version__
-from scoring.atomic import place_error
+from scoring.atomic import place_errors
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
@@ -141,10 +141,8 @@ def _refuse_foreign(path: Path) -> None:
     if not path.parent.is_dir():
         raise InputError(f"expected a folder to make {path.name} in, and {path.parent} is none; create it first")
     ours = (LOCK, HOLDOUT)
-    try:
+    with place_errors(path):
         foreign = [one.name for one in path.iterdir()] if path.is_dir() else []
-    except OSError as error:
-        raise place_error(error, path) from None
     foreign = [name for name in foreign if name not in ours and not name.startswith((f".{HOLDOUT}.", f".{CONFIG}."))]
     if foreign:
         raise InputError(

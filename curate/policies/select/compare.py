@@ -87,7 +87,7 @@ def _compare_own(source: Table, picked: Picked, batch: Table, names: Sequence[st
     for piece in batch.batches(names):
         then.update(key_bytes(piece.column(KEY)), piece)
     if now.hexdigest() != then.hexdigest():
-        _name_rows(source, picked, batch, names, differ)
+        _name_rows(source, batch, names, differ)
 
 
 def _numbers(kind: pa.DataType) -> bool:
@@ -95,7 +95,7 @@ def _numbers(kind: pa.DataType) -> bool:
     return lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
-def _name_rows(source: Table, picked: Picked, batch: Table, names: Sequence[str], differ: Tell) -> None:
+def _name_rows(source: Table, batch: Table, names: Sequence[str], differ: Tell) -> None:
     wanted = next(batch.batches(names, rows=N_LOOKED_AT), None)
     if wanted is None:
         return  # no row is left: each that is missing is named as such

@@ -17,7 +17,7 @@ from curate.rounds.files.votes import Votes
 from curate.rounds.worth.measured import Measured
 from curate.tables.table import open_table
 from curate.tables.typed_json import from_json
-from scoring.atomic import place_error
+from scoring.atomic import place_errors
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
@@ -306,9 +306,7 @@ def new_round(folder: Folder, number: int) -> Iterator[Path]:
         InputError: if the place refuses.
     """
     final = folder.of_round(number)
-    try:
+    with place_errors(final):
         final.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise place_error(error, final) from None
     with AtomicFolder(final) as made:
         yield made.temporary
