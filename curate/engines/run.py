@@ -62,6 +62,8 @@ class ScoreRun:
             InputError: if its file is not in the folder of the run.
             ValueError: if it is no part of this run.
         """
+        if not 0 <= part.shard < len(self.plan):
+            raise ValueError(f"the run has {len(self.plan)} shards, got a part of shard {part.shard}")
         span = self.plan[part.shard]
         if part.rows != span.stop - span.start:
             raise ValueError(f"{span} has {span.stop - span.start} rows, its part {part.rows}")

@@ -94,6 +94,7 @@ def start(
     labels = _labels(scored, held_out, label, labelled, settings)
     _refuse_foreign(path)
     with HeldFolder(path):
+        _refuse_foreign(path)  # another process may have made it meanwhile
         _write_holdout(path / HOLDOUT, scored.keys(held_out), labels)
         values = {**settings.to_json(), "holdout_sha256": file_sha256(path / HOLDOUT), "curate": __version__}
         write_sealed(path / CONFIG, values)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 NUMBER, TEXT, BOOL, TIME, OTHER = "number", "text", "bool", "time", "other"
 KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
-    TEXT: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    TEXT: (pa.types.is_string, pa.types.is_large_string),
     NUMBER: (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
     BOOL: (pa.types.is_boolean,),
     TIME: (pa.types.is_date, pa.types.is_timestamp),
@@ -44,7 +44,7 @@ class Operand:
         return pa.scalar(self.value) if self.read is None else self.read(batch)
 
     @property
-    def told(self) -> str:
+    def with_type(self) -> str:
         """The name, and the type of what is no literal."""
         return self.name if self.type is None else f"{self.name!r} ({self.type})"
 

@@ -32,7 +32,7 @@ class Table:
     Attributes:
         path: what the user named.
         files: the Parquet files, sorted by name.
-        schema: Arrow schema without its metadata.
+        schema: Arrow schema without its metadata; views of text and bytes are read as large text and bytes.
         file_metadata: every key of the first file's metadata, as bytes.
         metadata: the JSON under the key ``curate``; empty when absent.
         n_rows: rows over all files.
@@ -44,7 +44,7 @@ class Table:
         self.n_rows = 0
         for index, file in enumerate(self.files):
             with _named_errors(file), _open(file) as parquet:
-                schema = parquet.schema_arrow
+                schema = _without_views(parquet.schema_arrow)
                 self.n_rows += parquet.metadata.num_rows
             if index == 0:
                 self.schema = schema.remove_metadata()
@@ -238,6 +238,12 @@ def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
     return {name: paths[name] for name in names if name in paths}
 
 
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with ``large_string`` and ``large_binary`` in place of views, which few functions of Arrow take."""
+    kinds = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return pa.schema([field.with_type(kinds.get(field.type, field.type)) for field in schema], schema.metadata)
+
+
 def is_flat_text(kind: pa.DataType) -> bool:
     """Return whether an Arrow type is text or bytes that Parquet may store with a dictionary."""
     return pa.types.is_string(kind) or pa.types.is_binary(kind)
@@ -245,19 +251,19 @@ def is_flat_text(kind: pa.DataType) -> bool:
 
 def _unfold(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Slices of ``batch`` with the types of ``schema``, cut so that repeated text does not outgrow memory."""
-    folded = [i for i, field in enumerate(schema) if batch.column(i).type != field.type]
-    if not folded:
+    other = [i for i, field in enumerate(schema) if batch.column(i).type != field.type]
+    if not other:
         yield batch
         return
     per_row = np.zeros(batch.num_rows, np.int64)
-    for i in folded:
+    for i in (i for i in other if pa.types.is_dictionary(batch.column(i).type)):
         lengths = pc.binary_length(batch.column(i).dictionary).take(batch.column(i).indices)
         per_row += lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     piece = np.cumsum(per_row) // BATCH_BYTES
     cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), batch.num_rows]
     for start, stop in pairwise(cuts):
         part = batch.slice(start, stop - start)
-        arrays = [part.column(i).cast(field.type) if i in folded else part.column(i) for i, field in enumerate(schema)]
+        arrays = [part.column(i).cast(field.type) if i in other else part.column(i) for i, field in enumerate(schema)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

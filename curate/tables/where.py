@@ -227,7 +227,7 @@ class _Parser:
             scalar = self._literal(right, left)
             return lambda b: compare(widened(left.array(b), scalar), scalar)
         if left.kind != right.kind or left.kind == TIME:
-            raise self._fail(f"columns {left.told} and {right.told} do not compare")
+            raise self._fail(f"columns {left.with_type} and {right.with_type} do not compare")
         return lambda b: compare(as_double(left.array(b)), as_double(right.array(b)))
 
     def _membership(self, left: Operand) -> Evaluate:
@@ -273,7 +273,7 @@ class _Parser:
 
     def _of_kind(self, operand: Operand, kind: str, taker: str) -> Operand:
         if operand.kind != kind:
-            raise self._fail(f"{taker} takes {kind}s, got {operand.told}")
+            raise self._fail(f"{taker} takes {kind}s, got {operand.with_type}")
         return operand
 
     def _value(self) -> Operand:
@@ -351,7 +351,7 @@ class _Parser:
         try:
             return literal(value, column)
         except (pa.ArrowException, OverflowError):
-            raise self._fail(f"{value.name} is not a value of column {column.told}") from None
+            raise self._fail(f"{value.name} is not a value of column {column.with_type}") from None
         except TypeError:
             raise self._fail(
                 f"column {column.name!r} is {column.type}, which does not compare with {value.name}"

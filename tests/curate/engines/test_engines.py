@@ -138,6 +138,8 @@ def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_com
         part = score_span(job, run.plan[0])
         with pytest.raises(ValueError, match="has 6 rows"):
             run.commit(replace(part, shard=3))
+        with pytest.raises(ValueError, match="part of shard -1"):
+            run.commit(replace(part, shard=-1))
         work.part(0).rename(tmp_path / "elsewhere")
         with pytest.raises(InputError, match=r"bytes at .*part-000000.*all workers share"):
             run.commit(part)

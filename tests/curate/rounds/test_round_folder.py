@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, answer, sheet, table
 
+from curate.rounds import init
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.sealed import digest_of
 from curate.rounds.files.settings import Guard
@@ -289,3 +290,19 @@ def test_status_does_not_write(folder):
     time.sleep(0.01)
     status(folder)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_folder_that_another_process_makes_meanwhile_is_left_alone(tmp_path, monkeypatch):
+    table(tmp_path / "t.parquet")
+    held_folder = init.HeldFolder
+
+    def late(path):
+        monkeypatch.setattr(init, "HeldFolder", held_folder)
+        start(path, tmp_path / "t.parquet", classes=CLASSES, seed=1)
+        return held_folder(path)
+
+    monkeypatch.setattr(init, "HeldFolder", late)
+    with pytest.raises(InputError, match="new or empty folder"):
+        start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, seed=2)
+    assert open_folder(tmp_path / "r").settings.seed == 1
+    assert open_folder(tmp_path / "r").changed() == []

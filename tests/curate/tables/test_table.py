@@ -445,3 +445,13 @@ def test_reading_one_huge_row_group_takes_little_memory(tmp_path):
     n_read, grown = done.stdout.split()
     assert int(n_read) == n
     assert float(grown) < 60  # MB, of a row group of 123 MB
+
+
+def test_views_of_text_and_bytes_are_read_as_what_can_be_compared(tmp_path):
+    views = {"key": ["a", "b", None], "data": [b"x", None, b"z"]}
+    columns = [pa.array(views["key"]).cast(pa.string_view()), pa.array(views["data"]).cast(pa.binary_view())]
+    pq.write_table(pa.table(columns, names=list(views)), tmp_path / "v.parquet")
+    opened = open_table(tmp_path / "v.parquet")
+    assert opened.schema.types == [pa.large_string(), pa.large_binary()]
+    assert opened.read().to_pydict() == views
+    assert opened.take([2, 0], ["data"]).to_pydict() == {"data": [b"z", b"x"]}
