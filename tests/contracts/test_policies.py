@@ -174,6 +174,8 @@ def test_counts_decisions_and_subset_agree_and_the_table_is_not_changed(policy, 
 def test_kept_rows_have_all_their_columns_and_the_metadata_of_the_table(policy, scores, tmp_path):
     result = run(policy, scores, tmp_path / "out.parquet")
     by_key = {row["key"]: row for row in pq.read_table(scores).to_pylist()}
+    before, after = pq.read_schema(scores), pq.read_schema(result.subset)
+    assert list(after)[: len(before)] == list(before)
     for row in pq.read_table(result.subset).to_pylist():
         assert {name: row[name] for name in by_key[row["key"]]} == by_key[row["key"]]
     first, second = open_table(result.subset).metadata, json.loads(result.receipt.read_text())

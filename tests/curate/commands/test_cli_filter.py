@@ -165,13 +165,11 @@ def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
         ),
         (["scores.parquet", "--per", "label", "--min", "1"], "--per label is for one of --keep-top, --drop-bottom"),
         (["scores.parquet", "--column", "unc_a", "--min", "1", "--column", "kappa_a"], "has no rule after it"),
-        (["scores.parquet", "--keep-top", "5"], "expected a name for the subset (-o kept.parquet)"),
     ],
 )
 @pytest.mark.usefixtures("folder")
 def test_a_mistake_is_one_line_with_exit_1(args, words):
-    out = [] if "(-o kept.parquet)" in words else ["-o", "kept.parquet"]
-    result = run("filter", *args, *out)
+    result = run("filter", *args, "-o", "kept.parquet")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
@@ -183,25 +181,6 @@ def test_bad_usage_is_exit_2():
     assert run("filter", "scores.parquet", "--keep-topp", "5").exit_code == 2
     assert run("filter", "scores.parquet", "--keep-top").exit_code == 2
     assert run("filter", "scores.parquet", "other.parquet", "--keep-top", "1").exit_code == 2
-
-
-def test_an_output_that_exists_is_refused_until_overwrite(folder):
-    args = ("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
-    assert run(*args).exit_code == 0
-    before = (folder / "kept.parquet").read_bytes()
-    result = run(*args)
-    assert result.exit_code == 1
-    assert "kept.parquet exists already" in result.stderr
-    assert "--overwrite" in result.stderr
-    assert (folder / "kept.parquet").read_bytes() == before
-    assert run(*args, "--overwrite").exit_code == 0
-
-
-@pytest.mark.usefixtures("folder")
-def test_an_output_in_a_folder_that_is_not_there_is_refused():
-    result = run("filter", "scores.parquet", "--keep-top", "80%", "-o", "none/kept.parquet")
-    assert result.exit_code == 1
-    assert "cannot write none/kept.parquet: the folder does not exist" in result.stderr
 
 
 def test_a_folder_without_permission_and_a_read_only_disk_are_one_line(folder, monkeypatch):

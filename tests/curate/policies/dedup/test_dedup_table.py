@@ -107,14 +107,8 @@ def test_every_decision_is_the_one_of_the_definition(made):
     assert min(by.values()) > 0
 
 
-def test_the_sums_are_those_of_the_rows(made):
-    folder, result = made
-    decisions = pl.read_parquet(folder / "out.decisions.parquet")
-    counts = dict(decisions["decision"].value_counts().iter_rows())
-    assert (result.kept, result.dropped, result.failed) == (counts["keep"], counts["drop"], counts["failed"])
-    assert result.kept + result.dropped + result.failed == result.n_rows == N
-    assert sum(result.dropped_by.values()) == result.dropped
-    assert result.failed_by == {"broken": result.failed}
+def test_the_receipt_holds_the_threshold_of_every_finder(made):
+    folder, _ = made
     receipt = json.loads((folder / "out.receipt.json").read_text())
     assert receipt["policy"][0]["thresholds"] == {**FINDERS, "bytes": 1.0}
 
