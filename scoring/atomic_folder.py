@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from scoring.atomic import place_errors, sweep, sync_folder, temporary_stem, try_lock
@@ -55,9 +54,7 @@ class AtomicFolder:
                 file.flush()
                 os.fsync(file.fileno())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.publish()

@@ -5,7 +5,6 @@ import os
 import socket
 import stat
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from scoring.atomic import place_errors
@@ -25,9 +24,7 @@ class HeldFolder:
         self._lock = hold_folder(self.folder)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -71,9 +70,7 @@ class Decoded:
         self._feeder.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._ahead.release()
         self._feeder.join()
@@ -204,13 +201,6 @@ def start_shard(
     flush()
     where = np.array(at, np.int64)
     return lambda: pa.Table.from_arrays(*_assemble(rows, found, where, pending, runner, settings))
-
-
-def score_shard(
-    rows: pa.Table, images: Iterable[DecodedImage], runner: Runner, settings: ScoreSettings, batch_size: int
-) -> pa.Table:
-    """Return the table of one shard; see ``start_shard``."""
-    return start_shard(rows, images, runner, settings, batch_size)()
 
 
 def _assemble(

@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from pictures import encoded
 from PIL import Image, ImageOps
 
 from scoring.images import DecodeError, Preprocessing, decode, decode_rgb
@@ -14,12 +15,6 @@ P16 = Preprocessing(size=16, resize=16)
 LOSSLESS = {"png": {}, "webp": {"lossless": True}, "tiff": {}, "bmp": {}}
 EXIF_FORMATS = {"jpeg": {"quality": 95, "subsampling": 0}, "png": {}, "webp": {"lossless": True}, "tiff": {}}
 EXIF_FORMATS["avif"] = {"quality": 95, "subsampling": "4:4:4"}
-
-
-def encoded(picture, name, **options):
-    stream = io.BytesIO()
-    picture.save(stream, name, **options)
-    return stream.getvalue()
 
 
 def scene(width, height, seed=0):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import encoded
 from PIL import Image
 
 from scoring.images import STATUSES, Preprocessing, decode, decode_rgb
@@ -23,12 +24,6 @@ from scoring.images.sniff import sniff, webp_canvas
 
 P16 = Preprocessing(size=16, resize=16)
 MALFORMED = Path(__file__).parents[3] / "shared" / "data" / "malformed.parquet"
-
-
-def encoded(picture, name, **options):
-    stream = io.BytesIO()
-    picture.save(stream, name, **options)
-    return stream.getvalue()
 
 
 def noise(width, height, seed=0):

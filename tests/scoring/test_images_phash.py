@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import encoded
 from PIL import Image, ImageOps
 from scipy.fft import dct
 
@@ -21,12 +22,6 @@ def naive_hash(picture):
     middle = sorted(low)[31:33]
     bits = "".join("1" if value > sum(middle) / 2 else "0" for value in low)
     return int(bits, 2)
-
-
-def encoded(picture, name="jpeg", **options):
-    stream = io.BytesIO()
-    picture.save(stream, name, **options)
-    return stream.getvalue()
 
 
 def phash(picture, name="png", **options):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import encoded
 from PIL import Image, ImageOps
 
 from scoring.images import DecodeError, pixel_digest
@@ -16,12 +17,6 @@ from scoring.images import pixels as subject
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
 CALTECH = Path(__file__).parents[3] / "shared" / "data" / "caltech_subset.parquet"
-
-
-def encoded(picture, name="png", **options):
-    stream = io.BytesIO()
-    picture.save(stream, name, **options)
-    return stream.getvalue()
 
 
 def scene(seed=0, width=61, height=43, mode="RGB"):

@@ -1,6 +1,5 @@
 """The signature of a picture: its definition, its eight orientations, and what it survives."""
 
-import io
 from math import hypot
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pictures import encoded
 from PIL import Image, ImageOps
 from scipy.fft import dctn
 
@@ -50,12 +50,6 @@ def small(path):
 def cosine(a, b):
     a, b = a.astype(float), b.astype(float)
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-
-
-def encoded(picture, name="png", **options):
-    stream = io.BytesIO()
-    picture.save(stream, name, **options)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -11,19 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import typer
+from commandline import run
 from typer.testing import CliRunner
 
 from curate import __version__
-from curate.cli import app, user_errors
+from curate.cli import user_errors
 from curate.commands.report import one_line
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 
 ROOT = Path(__file__).parents[3]
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def python(code, *args, **options):

@@ -8,20 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from commandline import run
 from PIL import Image
-from typer.testing import CliRunner
 
-from curate.cli import app
 from curate.training.dataset import class_column, labels_of, open_source
 from scoring.checkpoint import load_model, read_header, save_checkpoint
 from trainers.cache import open_cache
 from trainers.data import number_labels
 
 HEAD = ["--batch-size", "8", "--epochs", "3", "--device", "cpu"]
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from commandline import run
 from PIL import Image
-from typer.testing import CliRunner
 
-from curate.cli import app
 from curate.tables.signatures import signature_array
 from curate.tables.writer import TableWriter
 from scoring.images.signature import signature
@@ -55,10 +54,6 @@ def folder(tmp_path, monkeypatch):
     write(tmp_path / "scores.parquet", *columns())
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def test_the_end_says_what_happened_and_where_it_is(folder):

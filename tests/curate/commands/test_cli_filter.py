@@ -10,9 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from commandline import run
 
-from curate.cli import app
 from curate.tables.writer import TableWriter
 
 ROOT = Path(__file__).parents[3]
@@ -44,10 +43,6 @@ def folder(tmp_path, monkeypatch):
         writer.write(table)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def rules_of(*args):

@@ -5,17 +5,12 @@ import shutil
 import numpy as np
 import polars as pl
 import pytest
+from commandline import run
 from PIL import Image
-from typer.testing import CliRunner
 
-from curate.cli import app
 from scoring.checkpoint import load_model, read_header, save_checkpoint
 
 HEAD = ["--batch-size", "8", "--epochs", "2", "--device", "cpu", "--freeze"]
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,9 @@ import json
 import pickle
 
 import pytest
-from typer.testing import CliRunner
+from commandline import run
 
-from curate.cli import app
 from scoring.checkpoint import load_model, read_header, save_checkpoint
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 import torch
 import typer
+from commandline import run
 from PIL import Image
 from typer.testing import CliRunner
 
-from curate.cli import app
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.heads import ClassifierHeadSpec, KappaHeadSpec
 from scoring.images import Preprocessing
@@ -64,10 +64,6 @@ class Nearest:
         cosine[range(len(given)), range(len(given))] = -2
         return {"unc_nearest": 1 - cosine.max(1)}
 '''
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture

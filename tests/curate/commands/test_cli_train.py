@@ -8,20 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from commandline import run
 from PIL import Image
-from typer.testing import CliRunner
 
 import trainers.loop
-from curate.cli import app
 from scoring.checkpoint import load_model, read_header, save_checkpoint
 
 TRUNK = ["--backbone", "resnet10t", "--size", "32", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
 OWN = ["small_size=16", "n_small=1", "latent_dim=16", "hidden_dim=16"]
 TINY = [*TRUNK, *(word for setting in OWN for word in ("--set", setting))]
-
-
-def run(*args):
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture(scope="module")

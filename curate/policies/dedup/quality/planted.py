@@ -13,7 +13,7 @@ from PIL import Image
 
 from curate.columns import KEY, URI
 from curate.engines.settings import ScoreSettings
-from curate.engines.shard import score_shard
+from curate.engines.shard import start_shard
 from curate.tables.images import Encoded, Images
 from curate.tables.provenance import model_of
 from curate.tables.table import Table
@@ -225,4 +225,4 @@ class _Copier:
             columns[SAME_PIXELS] = pa.array(same, pa.bool_())
         batch_size = self.settings.batch_size or BATCH_SIZE[self.runner.device.type]
         images = (copy.image for copy in copies)
-        return score_shard(pa.table(columns), images, self.runner, self.settings, batch_size)
+        return start_shard(pa.table(columns), images, self.runner, self.settings, batch_size)()

@@ -1,0 +1,9 @@
+"""The command line as a person types it."""
+
+from typer.testing import CliRunner
+
+from curate.cli import app
+
+
+def run(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
