@@ -19,7 +19,7 @@ from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches, require_batch
 from trainers.methods.method import Batch, Method
 from trainers.methods.table import METHODS
-from trainers.state import Done, load_state, note_divergence, save_state
+from trainers.state import RunState, load_state, note_divergence, save_state
 from trainers.views import CachedViews, ImageViews, Views
 
 COLLAPSED = 0.1  # of the spread of embeddings that fill the sphere evenly
@@ -178,7 +178,7 @@ def _all_steps(
                 report(Progress(step + 1, steps, epoch + 1, means, speed, warn(means)))
                 of_window, reported = Sums(), now
             if last or keeper.is_due(now):
-                keeper.keep(Done(step + 1, of_epoch.totals(), of_epoch.n), now, config.lr)
+                keeper.keep(RunState(step + 1, of_epoch.totals(), of_epoch.n), now, config.lr)
     return of_epoch.means()
 
 
@@ -204,7 +204,7 @@ class Keeper:
         """Return whether it is time to save."""
         return now - self._saved > self.every
 
-    def keep(self, done: Done, now: float, rate: float) -> None:
+    def keep(self, done: RunState, now: float, rate: float) -> None:
         """Save the state; never one with weights that are not numbers, which ends the run as ``stop`` does."""
         if not all(value.isfinite().all() for value in self.modules.parameters()):
             self.stop(done.step - 1, "the weights are no longer finite", rate)

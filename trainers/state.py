@@ -20,7 +20,7 @@ EARLIER = (  # what earlier versions held beside one another, whatever the metho
 
 
 @dataclass
-class Done:
+class RunState:
     """How far a run has come.
 
     Attributes:
@@ -38,7 +38,7 @@ class Done:
 
 
 def save_state(
-    path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer, done: Done
+    path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer, done: RunState
 ) -> None:
     """Write everything that the next step needs; random numbers are functions of seed and step, and need no room."""
     tensors = {f"module.{name}": value.detach().cpu().contiguous() for name, value in modules.state_dict().items()}
@@ -49,7 +49,7 @@ def save_state(
     _write(path, identity, done, tensors)
 
 
-def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer) -> Done:
+def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimizer: torch.optim.Optimizer) -> RunState:
     """Restore a run, and return how far it had come; nowhere, where there is no state.
 
     Args:
@@ -62,7 +62,7 @@ def load_state(path: Path, identity: dict[str, Any], modules: nn.Module, optimiz
         InputError: if the state is of another run (the first difference is named), or damaged.
     """
     if not path.exists():
-        return Done()
+        return RunState()
     before, done, tensors = _read(path)
     wanted = json.loads(json.dumps(identity))
     if "contrastive" in before:
@@ -114,17 +114,17 @@ def _require_lower_rate(path: Path, before: dict[str, Any], wanted: dict[str, An
         )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Done, dict[str, Tensor]]:
+def _read(path: Path) -> tuple[dict[str, Any], RunState, dict[str, Tensor]]:
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
-        return json.loads(header["identity"]), Done(**json.loads(header["done"])), tensors
+        return json.loads(header["identity"]), RunState(**json.loads(header["done"])), tensors
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not the state of a training run ({error}); remove it to start anew") from None
 
 
-def _write(path: Path, identity: dict[str, Any], done: Done, tensors: dict[str, Tensor]) -> None:
+def _write(path: Path, identity: dict[str, Any], done: RunState, tensors: dict[str, Tensor]) -> None:
     header = {"identity": json.dumps(identity, sort_keys=True), "done": json.dumps(asdict(done))}
     with AtomicFile(path, overwrite=True) as file:
         file.write(save(tensors, header))

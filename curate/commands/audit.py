@@ -53,10 +53,10 @@ def run(
         show(suggestion_line(each))
 
 
-def precision_lines(found: "Precision") -> list[str]:
-    """Return what was found, one sentence a line; the counts add up to the pairs drawn."""
+def precision_lines(measured: "Precision") -> list[str]:
+    """Return what was measured, one sentence a line; the counts add up to the pairs drawn."""
     count = {
-        name: sum(getattr(one, name) for one in found.strata)
+        name: sum(getattr(one, name) for one in measured.strata)
         for name in ("drawn", "same", "different", "unsure", "blank")
     }
     lines = [
@@ -65,12 +65,14 @@ def precision_lines(found: "Precision") -> list[str]:
     ]
     if count["blank"]:
         lines.append("pairs without an answer count as not drawn, which is right if they were left out by chance")
-    if found.dropped is not None:
-        lines.append(f"of {found.dropped.pairs:,} dropped pairs the same: {_readings(found.dropped)}")
-    if len(found.by_finder) > 1:
-        lines += [f"  by {name}, of {one.pairs:,}: {_readings(one)}" for name, one in found.by_finder.items()]
-    if found.near is not None:
-        lines.append(f"of {found.near.pairs:,} pairs just short of the threshold the same: {_readings(found.near)}")
+    if measured.dropped is not None:
+        lines.append(f"of {measured.dropped.pairs:,} dropped pairs the same: {_readings(measured.dropped)}")
+    if len(measured.by_finder) > 1:
+        lines += [f"  by {name}, of {one.pairs:,}: {_readings(one)}" for name, one in measured.by_finder.items()]
+    if measured.near is not None:
+        lines.append(
+            f"of {measured.near.pairs:,} pairs just short of the threshold the same: {_readings(measured.near)}"
+        )
     return lines
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Line = Callable[[str], None]
 
 
-def own(help: str, **named: Any) -> Any:
+def method_option(help: str, **named: Any) -> Any:
     """Return an option whose default is the method's own; the help names it where the methods agree."""
     return typer.Option(help=f"{help}.", show_default=False, **named)
 
@@ -59,12 +59,12 @@ def run(
     ] = None,
     epochs: Annotated[int | None, options.shared("--epochs", " (100)")] = None,
     batch_size: Annotated[int | None, options.shared("--batch-size", ", a step (512)")] = None,
-    optimizer: Annotated[str | None, own("sgd or adamw")] = None,
-    lr: Annotated[float | None, own("Learning rate")] = None,
-    schedule: Annotated[str | None, own("constant or cosine")] = None,
-    warmup: Annotated[float | None, own("Share of all steps over which the rate rises")] = None,
-    weight_decay: Annotated[float | None, own("Weight decay (1e-4)")] = None,
-    trunk_lr: Annotated[float | None, own("The backbone's rate as a share of --lr (1)")] = None,
+    optimizer: Annotated[str | None, method_option("sgd or adamw")] = None,
+    lr: Annotated[float | None, method_option("Learning rate")] = None,
+    schedule: Annotated[str | None, method_option("constant or cosine")] = None,
+    warmup: Annotated[float | None, method_option("Share of all steps over which the rate rises")] = None,
+    weight_decay: Annotated[float | None, method_option("Weight decay (1e-4)")] = None,
+    trunk_lr: Annotated[float | None, method_option("The backbone's rate as a share of --lr (1)")] = None,
     set_: options.Settings = None,
     scale: options.Scale = None,
     jitter: options.Jitter = None,

@@ -143,7 +143,7 @@ def score_span(job: Job, span: Span) -> Part:
     A process that scores several spans opens its job once: ``job = job.open()``.
     """
     job = job.open()
-    with held(job).decoded([span], job.settings, job.workers) as decoded:
+    with opened_job(job).decoded([span], job.settings, job.workers) as decoded:
         return start_span(job, span, decoded.take(span.stop - span.start))()
 
 
@@ -152,7 +152,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
 
     The two are apart so that another thread can write while the model goes on with the next shard.
     """
-    opened = held(job)
+    opened = opened_job(job)
     rows = opened.manifest.rows(span.start, span.stop)
     finish = start_shard(rows, images, opened.runner, job.settings, opened.batch_size)
     step = min(opened.runner.step, opened.batch_size)
@@ -168,7 +168,7 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     return write
 
 
-def held(job: Job) -> Opened:
+def opened_job(job: Job) -> Opened:
     """Return what an opened job holds open."""
     if job.opened is None:
         raise ValueError("the job is not open here; take job.open()")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from curate.engines.job import held, start_span
+from curate.engines.job import opened_job, start_span
 from curate.engines.journal import Part
 from curate.engines.run import ScoreRun
 
@@ -15,7 +15,7 @@ def score_here(run: ScoreRun) -> None:
     def commit(write: Callable[[], Part]) -> None:
         run.commit(write())
 
-    decoded = held(job).decoded(todo, job.settings, job.workers)
+    decoded = opened_job(job).decoded(todo, job.settings, job.workers)
     with decoded, ThreadPoolExecutor(1, thread_name_prefix="commit") as writer:
         last: Future[None] | None = None
         for span in todo:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from curate.columns import OK
-from curate.engines.job import Job, held
+from curate.engines.job import Job, opened_job
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.shard import Span, spans
 from scoring.errors import InputError
@@ -45,7 +45,7 @@ class ScoreRun:
     ) -> None:
         self.job, self.parts = job, dict(parts)
         self._work, self._report, self._lock = work, report, threading.Lock()
-        self._n_rows = held(job).manifest.n_rows
+        self._n_rows = opened_job(job).manifest.n_rows
         self.plan = spans(self._n_rows, job.settings.shard_rows)
         self.resumed = self._seen = self._committed = sum(part.rows for part in parts.values())
         self._failed = self._failed_parts = sum(part.failed for part in parts.values())

@@ -25,12 +25,12 @@ def table_columns(parts: Sequence[Path], scorers: Mapping[str, Scorer]) -> dict[
         for batch in open_table(path).batches([EMBEDDING]):
             gathered.add(batch.column(0), slice(start, start + len(batch)))
             start += len(batch)
-    matrix, odd = gathered.done()
-    there = np.flatnonzero(odd == 0)
+    matrix, problem = gathered.done()
+    there = np.flatnonzero(problem == 0)
     given, columns = rows_of(matrix, there), {}
     for name, scorer in scorers.items():
         for column, values in scored(name, scorer, given, len(there)).items():
             whole = np.zeros(n_rows, np.float32)
             whole[there] = values
-            columns[column] = pa.array(whole, mask=odd != 0)
+            columns[column] = pa.array(whole, mask=problem != 0)
     return columns

@@ -41,20 +41,20 @@ def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: i
     return measure
 
 
-def told_apart(certainty: Mapping[str, Floats], ours: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
+def told_apart(certainty: Mapping[str, Floats], is_first: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
     """Return how well certainty tells two sets of images apart.
 
     Args:
         certainty: column -> higher is more certain, shape (N,), rows of both sets.
-        ours: whether a row is of the first set, shape (N,).
+        is_first: whether a row is of the first set, shape (N,).
         repeats: resamples, in which the shares of the two sets vary like everything else.
         seed: of the resampling.
     """
     orders = [RankOrder(values) for values in certainty.values()]
-    targets = [order.sort(ours[:, None]) for order in orders]
+    targets = [order.sort(is_first[:, None]) for order in orders]
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         return np.stack([order.auroc(counts, target) for order, target in zip(orders, targets, strict=True)])
 
-    (measure,) = measured([APART], list(certainty), statistic, len(ours), repeats=repeats, seed=seed)
+    (measure,) = measured([APART], list(certainty), statistic, len(is_first), repeats=repeats, seed=seed)
     return measure

@@ -114,10 +114,10 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
     return Correctness(right, linear.entropy, {}, n_twins)
 
 
-def accuracies(found: Correctness, *, repeats: int, seed: int) -> list[Measure]:
+def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Measure]:
     """Return how often each prediction is right: measures of the embedding, not of a score."""
-    hits = np.stack(list(found.right.values())).astype(np.float64)  # (P, N)
-    shapes = [ACCURACY[name] for name in found.right]
+    hits = np.stack(list(correctness.right.values())).astype(np.float64)  # (P, N)
+    shapes = [ACCURACY[name] for name in correctness.right]
     measures = measured(
         shapes,
         [EMBEDDING],
@@ -126,22 +126,22 @@ def accuracies(found: Correctness, *, repeats: int, seed: int) -> list[Measure]:
         repeats=repeats,
         seed=seed,
     )
-    return measures + [ACCURACY[name].without(why) for name, why in found.missing.items()]
+    return measures + [ACCURACY[name].without(why) for name, why in correctness.missing.items()]
 
 
 def certainty_measures(
-    certainty: Mapping[str, Floats], found: Correctness, *, repeats: int, seed: int
+    certainty: Mapping[str, Floats], correctness: Correctness, *, repeats: int, seed: int
 ) -> tuple[list[Measure], dict[str, dict[str, list[dict[str, float | None]]]]]:
     """Return AUROC and selective prediction of every column against every prediction, and the curves.
 
     Args:
         certainty: column -> higher is more certain, shape (N,).
-        found: what is right.
+        correctness: what is right.
         repeats: resamples and shuffles.
         seed: of both.
     """
-    columns, names = list(certainty), list(found.right)
-    right = np.stack(list(found.right.values()), 1)  # (N, P)
+    columns, names = list(certainty), list(correctness.right)
+    right = np.stack(list(correctness.right.values()), 1)  # (N, P)
     orders = [RankOrder(certainty[column]) for column in columns]
     targets = [order.sort(right) for order in orders]
     sums = harmonic_sums(len(right))

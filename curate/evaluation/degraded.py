@@ -124,21 +124,21 @@ def _joined(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
-def degraded_measures(found: Degraded, *, repeats: int, seed: int) -> list[Measure]:
+def degraded_measures(degraded: Degraded, *, repeats: int, seed: int) -> list[Measure]:
     """Return the share of worse versions with higher uncertainty, the crop correlation, and means by augmentation.
 
     A share counts strictly higher uncertainty. The sharpness baseline stands beside the model's columns.
 
     Source: crop size by Kirchhof et al. 2023 ("URL"); means by Table 3 of Nakamura et al. 2023, arXiv:2203.11437.
     """
-    columns = list(found.scores[ORIGINAL])
+    columns = list(degraded.scores[ORIGINAL])
     sign = np.array([-1.0 if is_less_certain(name) else 1.0 for name in columns])
-    values = {kind: np.stack([by[name] for name in columns], 1) for kind, by in found.scores.items()}  # (N, C)
+    values = {kind: np.stack([by[name] for name in columns], 1) for kind, by in degraded.scores.items()}  # (N, C)
     base = values[ORIGINAL]
     kinds = [CENTER_CROP, *WORSE]
     lower = np.concatenate([(sign * values[kind] < sign * base) for kind in kinds], 1).astype(np.float64)
     orders = [RankOrder(sign[c] * values[CENTER_CROP][:, c]) for c in range(len(columns))]
-    size = RankOrder(found.fractions)
+    size = RankOrder(degraded.fractions)
     stacked = np.concatenate(list(values.values()), 1)
     finite = np.isfinite(stacked).all(0)
     everything = np.where(finite, stacked, 0.0)

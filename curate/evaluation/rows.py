@@ -137,9 +137,9 @@ def embeddings(rows: MeasuredRows) -> tuple[torch.Tensor, NDArray[np.bool_]] | s
         left_out = isinstance(settings, dict) and settings.get("embedding dtype", "") is None
         return "the table has no embedding column" + (" (it was scored with --no-embedding)" if left_out else "")
     stored = read_rows(rows.table, Needs(representations=EMBEDDINGS, keys=False))
-    if stored.embedding is None or (stored.odd == MISSING).all():
+    if stored.embedding is None or (stored.embedding_problem == MISSING).all():
         return "no row has an embedding"
-    there = stored.odd[rows.index] == 0
+    there = stored.embedding_problem[rows.index] == 0
     matrix = rows_of(stored.embedding, rows.index).astype(np.float32)
     norm = np.sqrt(np.einsum("nd,nd->n", matrix, matrix, dtype=np.float64))[:, None]
     matrix /= np.where(there[:, None], norm, 1).astype(np.float32)

@@ -6,7 +6,7 @@ from typing import Any
 
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
-from curate.export.contract import Format, Going, Written
+from curate.export.contract import ExportOptions, Format, Written
 from curate.export.labels import EMPTY, Collector, ExpectedRows, Labels, shown
 from curate.manifest.text import read_json, to_json
 from curate.version import __version__
@@ -19,7 +19,7 @@ UNKNOWN_IMAGE = "unknown image_id"
 SHARED_IMAGE = "image_id of several images"
 
 
-def write(batch: Batch, out: Path, how: Going) -> Written:
+def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
     """Write `images` with `file_name`, size and `curate_*`, `categories`, and an annotation for each known label.
 
     COCO has no class of an image: a label is a box around all of it, or a bare category where its size is unknown.
@@ -28,7 +28,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     `curate_predicted` and `curate_probability` of the image.
     """
     said = {name for item in batch for name in (item.label, item.predicted) if name is not None}
-    names = how.classes or tuple(sorted(said))
+    names = options.classes or tuple(sorted(said))
     categories = {name: number for number, name in enumerate(names, 1)}
     images = [_image(number, item) for number, item in enumerate(batch, 1)]
     labelled = [(number, item) for number, item in enumerate(batch, 1) if item.label is not None]
@@ -39,7 +39,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
         "annotations": [_annotation(i, image, item, categories) for i, (image, item) in enumerate(labelled, 1)],
         "categories": [{"id": number, "name": name, "supercategory": ""} for name, number in categories.items()],
     }
-    with AtomicFile(out, overwrite=how.overwrite) as file:
+    with AtomicFile(out, overwrite=options.overwrite) as file:
         file.write(to_json(whole))
     sized = all("width" in image for image in images)
     note = (

@@ -12,7 +12,7 @@ ImageReader = Callable[[str], bytes]  # key -> the encoded image; raises ReadErr
 
 
 @dataclass(frozen=True)
-class Going:
+class ExportOptions:
     """How a batch goes out, beside its rows.
 
     Attributes:
@@ -51,7 +51,7 @@ class Write(Protocol):
         InputError: if the place refuses, or an image that the format needs cannot be had; names the key.
     """
 
-    def __call__(self, batch: Batch, out: Path, how: Going) -> Written:
+    def __call__(self, batch: Batch, out: Path, options: ExportOptions) -> Written:
         """Write."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curate.columns import KEY, URI
 from curate.export.batch import Batch
-from curate.export.contract import Format, Going, Written
+from curate.export.contract import ExportOptions, Format, Written
 from curate.export.labels import Collector, ExpectedRows, Labels
 from curate.manifest.text import guarded, read_text, unguarded
 from scoring.atomic import AtomicFile
@@ -21,7 +21,7 @@ _DELIMITERS = (",", ";", "\t")
 _WHAT = "a CSV file"
 
 
-def write(batch: Batch, out: Path, how: Going) -> Written:
+def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
     """Write `key`, `uri`, the batch's columns, `label` (empty where it is asked for) and an empty `annotator`.
 
     UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
@@ -35,7 +35,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
         cells = [item.key, item.uri or "", *(item.values.get(name, "") for name in theirs), item.label or "", ""]
         writer.writerow([guarded(cell) if isinstance(cell, str) else cell for cell in cells])
     whole = text.getvalue()
-    with AtomicFile(out, overwrite=how.overwrite) as file:
+    with AtomicFile(out, overwrite=options.overwrite) as file:
         file.write(whole.encode("utf-8" if whole.isascii() else "utf-8-sig"))
     return Written((out,), len(batch))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from curate.export.batch import batch_of
-from curate.export.contract import Going, Written
+from curate.export.contract import ExportOptions, Written
 from curate.export.labels import ExpectedRows, Labels
 from curate.export.table import FORMATS
 from scoring.atomic import require_folder
@@ -15,7 +15,7 @@ from scoring.lookup import lookup
 
 
 def write_batch(
-    table: pa.Table, out: str | Path, format: str, how: Going | None = None, *, label: str | None = None
+    table: pa.Table, out: str | Path, format: str, options: ExportOptions | None = None, *, label: str | None = None
 ) -> Written:
     """Write rows for an annotation tool, or for a loader.
 
@@ -23,7 +23,7 @@ def write_batch(
         table: as `batch_of` takes it.
         out: a file, or for the formats of images a folder, that is not there yet.
         format: one of FORMATS.
-        how: images, links and classes.
+        options: images, links and classes.
         label: column of the classes, which go out as labels; None where labels are what is asked for.
 
     Raises:
@@ -33,7 +33,7 @@ def write_batch(
     path = Path(out)
     require_folder(path)
     batch = batch_of(table, label=label)
-    written = writer.write(batch, path, how or Going())
+    written = writer.write(batch, path, options or ExportOptions())
     if not batch.left_out:
         return written
     note = f"left out, as no tool reads them: {', '.join(batch.left_out)}"

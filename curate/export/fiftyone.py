@@ -11,7 +11,7 @@ from typing import Any
 
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item, Value
-from curate.export.contract import Format, Going, Written
+from curate.export.contract import ExportOptions, Format, Written
 from curate.export.folders import add_image, new_folder
 from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.export.names import KeyNames
@@ -30,20 +30,20 @@ _LABELS = "fiftyone.core.labels."
 _KINDS = {bool: "BooleanField", int: "IntField", float: "FloatField", str: "StringField"}
 
 
-def write(batch: Batch, out: Path, how: Going) -> Written:
+def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
     """Write a folder that `fiftyone.Dataset.from_dir(dataset_type=fiftyone.types.FiftyOneDataset)` imports.
 
-    Images are copied into `data/`, or linked where ``how.link`` says so.
+    Images are copied into `data/`, or linked where ``options.link`` says so.
 
     Raises:
         InputError: also if an image cannot be had; names the key.
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
     wide = _wide(batch)
-    with new_folder(out, batch, how, images=DATA, files=(SAMPLES, METADATA)) as folder:
-        samples = [_sample(item, f"{DATA}/{add_image(folder, item, DATA, how)}", wide) for item in batch]
+    with new_folder(out, batch, options, images=DATA, files=(SAMPLES, METADATA)) as folder:
+        samples = [_sample(item, f"{DATA}/{add_image(folder, item, DATA, options)}", wide) for item in batch]
         folder.write(SAMPLES, b'{"samples": ' + to_json_list(samples) + b"}\n")
-        folder.write(METADATA, to_json(_metadata(batch, out.name, how.classes, wide)))
+        folder.write(METADATA, to_json(_metadata(batch, out.name, options.classes, wide)))
     return Written((out,), len(batch))
 
 

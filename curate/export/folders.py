@@ -7,7 +7,7 @@ from pathlib import Path
 
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
-from curate.export.contract import Going
+from curate.export.contract import ExportOptions
 from curate.export.names import file_name, with_suffix
 from curate.manifest.contract import ReadError
 from curate.manifest.local import read_local
@@ -21,20 +21,20 @@ BEGINNING = 1 << 20  # bytes of a file in which its first key stands
 _SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic", "netpbm": "pnm"}
 
 
-def new_folder(out: Path, batch: Batch, how: Going, *, images: str, files: tuple[str, ...]) -> AtomicFolder:
-    """Return a folder to fill; with ``how.overwrite`` in place of an earlier export of the same format.
+def new_folder(out: Path, batch: Batch, options: ExportOptions, *, images: str, files: tuple[str, ...]) -> AtomicFolder:
+    """Return a folder to fill; with ``options.overwrite`` in place of an earlier export of the same format.
 
     Args:
         out: the folder.
         batch: what goes out; no image of it may lie in the folder that is replaced.
-        how: whether to replace.
+        options: whether to replace.
         images: sub-folder of the images.
         files: further files of the format, as paths inside the folder; the first holds the keys.
 
     Raises:
         InputError: if something else is there.
     """
-    if how.overwrite and out.is_dir() and not out.is_symlink():
+    if options.overwrite and out.is_dir() and not out.is_symlink():
         foreign = _foreign(out, images, files)
         if foreign is not None:
             raise InputError(f"{out} holds more than an export ({foreign}), and is left alone; choose another name")
@@ -42,7 +42,7 @@ def new_folder(out: Path, batch: Batch, how: Going, *, images: str, files: tuple
         for folder in {os.path.dirname(item.path) for item in batch if item.path is not None}:
             if os.path.commonpath([top, os.path.realpath(folder)]) == top:
                 raise InputError(f"{out} holds images of the batch, and is left alone; choose another name")
-    return AtomicFolder(out, overwrite=how.overwrite)
+    return AtomicFolder(out, overwrite=options.overwrite)
 
 
 def _foreign(out: Path, images: str, files: tuple[str, ...]) -> str | None:
@@ -70,14 +70,14 @@ def _holds_keys(path: Path) -> bool:
         return f'"{PREFIX}{KEY}"'.encode() in file.read(BEGINNING)
 
 
-def add_image(folder: AtomicFolder, item: Item, sub_folder: str, how: Going) -> str:
+def add_image(folder: AtomicFolder, item: Item, sub_folder: str, options: ExportOptions) -> str:
     """Copy or link an item's image into a sub-folder; return its name there.
 
     Raises:
         InputError: if it cannot be had; names the key.
     """
     path = item.path
-    data = None if how.link and path is not None else image_bytes(item, how)
+    data = None if options.link and path is not None else image_bytes(item, options)
     kind = sniff(_head(item) if data is None else data) or "jpg"
     with place_errors(folder.path):
         name = with_suffix(file_name(item.key), item.key, _SUFFIXES.get(kind, kind))
@@ -89,15 +89,15 @@ def add_image(folder: AtomicFolder, item: Item, sub_folder: str, how: Going) -> 
     return name
 
 
-def image_bytes(item: Item, how: Going) -> bytes:
+def image_bytes(item: Item, options: ExportOptions) -> bytes:
     """Return the encoded image of an item: by the reader where there is one, else the local file.
 
     Raises:
         InputError: if it cannot be had; names the key.
     """
     try:
-        if how.images is not None:
-            return how.images(item.key)
+        if options.images is not None:
+            return options.images(item.key)
         if item.path is not None:
             return read_local(item.path)
     except ReadError as error:

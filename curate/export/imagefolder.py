@@ -7,7 +7,7 @@ from typing import Any
 
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch
-from curate.export.contract import Format, Going, Written
+from curate.export.contract import ExportOptions, Format, Written
 from curate.export.csv_file import LABEL
 from curate.export.folders import add_image, new_folder
 from curate.export.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
@@ -26,18 +26,18 @@ MOST_FILES = 5_000_000
 _WHAT = "an image folder"
 
 
-def write(batch: Batch, out: Path, how: Going) -> Written:
-    """Write `train/metadata.jsonl` and the images beside it, copied, or linked where ``how.link`` says so.
+def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
+    """Write `train/metadata.jsonl` and the images beside it, copied, or linked where ``options.link`` says so.
 
     Raises:
         InputError: also if an image cannot be had; names the key.
     """
     KeyNames(item.key for item in batch)  # no two keys of one name
     has_labels = any(item.label is not None for item in batch)
-    with new_folder(out, batch, how, images=SPLIT, files=(f"{SPLIT}/{METADATA}",)) as folder:
+    with new_folder(out, batch, options, images=SPLIT, files=(f"{SPLIT}/{METADATA}",)) as folder:
         lines = []
         for item in batch:
-            name = add_image(folder, item, SPLIT, how)
+            name = add_image(folder, item, SPLIT, options)
             known = {LABEL: item.label} if has_labels else {}
             lines.append(to_json({"file_name": name, **known, **item.record(batch.columns)}, indent=None))
         folder.write(f"{SPLIT}/{METADATA}", b"".join(lines))

@@ -12,7 +12,7 @@ from xml.sax.saxutils import quoteattr
 
 from curate.columns import KEY
 from curate.export.batch import PREFIX, Batch, Item
-from curate.export.contract import Format, Going, Written
+from curate.export.contract import ExportOptions, Format, Written
 from curate.export.folders import image_bytes
 from curate.export.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels, text_of
 from curate.manifest.text import MOST_BYTES, read_json, to_json_list
@@ -29,7 +29,7 @@ _WHAT = "a Label Studio export (JSON or JSON-MIN)"
 _MIME = {"jpeg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": "image/gif", "bmp": "image/bmp"}
 
 
-def write(batch: Batch, out: Path, how: Going) -> Written:
+def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
     """Write tasks to import, and beside them the labelling configuration where the classes are known.
 
     Raises:
@@ -38,7 +38,7 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
     tasks, embedded = [], 0
     served = _served_folder(batch)
     for item in batch:
-        address = _address(item, how, served)
+        address = _address(item, options, served)
         embedded += len(address) if address.startswith("data:") else 0
         if embedded > MOST_BYTES:
             raise InputError(
@@ -47,13 +47,13 @@ def write(batch: Batch, out: Path, how: Going) -> Written:
             )
         tasks.append(_task(item, address))
     config = out.with_suffix(CONFIG_SUFFIX)
-    files = [AtomicFile(out, overwrite=how.overwrite)]
+    files = [AtomicFile(out, overwrite=options.overwrite)]
     notes = []
     try:
         files[0].write(to_json_list(tasks))
-        if how.classes:
-            files.append(AtomicFile(config, overwrite=how.overwrite))
-            files[1].write(labelling_configuration(how.classes).encode())
+        if options.classes:
+            files.append(AtomicFile(config, overwrite=options.overwrite))
+            files[1].write(labelling_configuration(options.classes).encode())
     except BaseException:
         for file in files:
             file.discard()
@@ -90,13 +90,13 @@ def _served_folder(batch: Batch) -> bytes | None:
     return None if os.path.dirname(common) == b"/" else common
 
 
-def _address(item: Item, how: Going, served: bytes | None) -> str:
+def _address(item: Item, options: ExportOptions, served: bytes | None) -> str:
     """Return what Label Studio shows: a URL, a file below the folder that it serves, or the bytes themselves."""
     if item.url is not None:
         return item.url
     if item.path is not None and served is not None:
         return LOCAL + quote(os.path.relpath(os.path.abspath(item.path), os.path.dirname(served)), safe="/")
-    data = image_bytes(item, how)
+    data = image_bytes(item, options)
     return f"data:{_MIME.get(sniff(data) or '', 'image/jpeg')};base64,{base64.b64encode(data).decode()}"
 
 

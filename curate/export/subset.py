@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from curate.columns import KEY, OK, STATUS, URI
 from curate.counted import counted
 from curate.export.batch import batch_of, is_plain
-from curate.export.contract import Format, Going
+from curate.export.contract import ExportOptions, Format
 from curate.export.csv_file import LABEL
 from curate.export.exchange import write_batch
 from curate.export.names import KeyNames
@@ -95,8 +95,8 @@ def export(
     paths: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     if place is not None:
-        going = Going(images, link=link, classes=tuple(sorted(set(labels))), overwrite=overwrite)
-        written = write_batch(rows, place, format, going, label=label)
+        export_options = ExportOptions(images, link=link, classes=tuple(sorted(set(labels))), overwrite=overwrite)
+        written = write_batch(rows, place, format, export_options, label=label)
         paths, notes = written.paths, written.notes
     if left_out:
         notes = (f"{counted(left_out, 'row')} left out, whose image could not be scored", *notes)

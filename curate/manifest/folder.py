@@ -47,7 +47,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Found:
+class ImageFile:
     """One image file: its path relative to the root, size in bytes and mtime in ns."""
 
     path: bytes
@@ -55,7 +55,7 @@ class Found:
     time: int
 
 
-def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[Found]:
+def scan_folder(root: bytes, options: SourceOptions, skipped: Skipped) -> Iterator[ImageFile]:
     """Yield the image files under ``root``, sorted by the bytes of their relative paths.
 
     One folder's names are held at a time. A folder sorts as its name with a slash, so walking in that order
@@ -123,7 +123,7 @@ def _enter(folder: bytes, visited: set[tuple[int, int]], skipped: Skipped) -> bo
     return True
 
 
-def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, skipped: Skipped) -> Found | None:
+def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, skipped: Skipped) -> ImageFile | None:
     """Return an image file's entry, or count why it is not listed."""
     full = os.path.join(root, path)
     try:
@@ -145,7 +145,7 @@ def _look(root: bytes, path: bytes, real_root: bytes, options: SourceOptions, sk
         if suffix in SHARD_SUFFIXES:
             skipped.shards[suffix].append(path)
         return None
-    return Found(path, found.st_size, found.st_mtime_ns)
+    return ImageFile(path, found.st_size, found.st_mtime_ns)
 
 
 def _link_target(full: bytes, real_root: bytes, options: SourceOptions) -> os.stat_result | None:
@@ -217,10 +217,10 @@ class _Columns:
         self.sizes = array("q")
         self.times = array("q")
 
-    def add(self, found: Found) -> None:
-        self._paths.append(found.path)
-        self.sizes.append(found.size)
-        self.times.append(found.time)
+    def add(self, file: ImageFile) -> None:
+        self._paths.append(file.path)
+        self.sizes.append(file.size)
+        self.times.append(file.time)
         if len(self._paths) == _BLOCK:
             self._flush()
 

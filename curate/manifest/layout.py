@@ -40,7 +40,7 @@ class Layout:
         path: column that holds a path or URL, or None; `image.path` for a field of the image's struct.
         image: column that holds the bytes, or None.
         in_struct: whether ``image`` is a struct with a field `bytes`.
-        own: the user's columns that are passed on: (its name, what it is called in the rows).
+        user_columns: the user's columns that are passed on: (its name, what it is called in the rows).
         fields: their types, by name in the rows.
     """
 
@@ -48,7 +48,7 @@ class Layout:
     path: str | None
     image: str | None
     in_struct: bool
-    own: tuple[tuple[str, str], ...]
+    user_columns: tuple[tuple[str, str], ...]
     fields: tuple[pa.Field, ...]
 
     @property
@@ -59,7 +59,7 @@ class Layout:
     @property
     def renamed(self) -> dict[str, str]:
         """The user's columns whose name was taken."""
-        return {name: new for name, new in self.own if name != new}
+        return {name: new for name, new in self.user_columns if name != new}
 
     @property
     def bytes_leaf(self) -> str | None:
@@ -258,5 +258,5 @@ def make_rows(keys: pa.Array, uris: pa.Array, table: pa.Table, layout: Layout) -
         table: holds at least the user's columns that are passed on.
         layout: says which those are.
     """
-    columns: Sequence[pa.ChunkedArray] = [table[name] for name, _ in layout.own]
+    columns: Sequence[pa.ChunkedArray] = [table[name] for name, _ in layout.user_columns]
     return pa.Table.from_arrays([keys, uris, *columns], schema=layout.schema)

@@ -254,7 +254,7 @@ def _row_leaves(layout: Layout, schema: pa.Schema) -> list[str]:
     """Return what `rows` reads: key, path and own columns, without the bytes."""
     leaves = {layout.key, layout.path} - {None}
     names: list[str] = [leaf for leaf in leaves if leaf is not None]
-    for name, _ in layout.own:
+    for name, _ in layout.user_columns:
         if name == layout.image:
             names += [f"{name}.{part.name}" for part in schema.field(name).type if part.name != "bytes"]
         else:

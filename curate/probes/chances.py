@@ -98,7 +98,7 @@ def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = Fal
     return pool, facts
 
 
-def told(model: dict[str, Any], labelled: Labelled) -> list[str]:
+def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
     """Return what a person should know of the light model, or of its absence."""
     if not model:
         if labelled.classes or not len(labelled.rows):

@@ -66,7 +66,7 @@ class Frame:
         wide = (x1 - x0) * 0.03 or max(1.0, abs(x0) * 0.1)
         return cls(x0 - wide, x1 + wide, y0 - room, y1 + room, top, bottom, log)
 
-    def at(self, x: float, y: float) -> tuple[float, float]:
+    def pixel(self, x: float, y: float) -> tuple[float, float]:
         """Return the pixel of a point."""
         across = (x - self.x0) / (self.x1 - self.x0)
         up = ((math.log10(y) if self.log else y) - self.y0) / (self.y1 - self.y0)

@@ -130,12 +130,12 @@ def _font(size: int) -> Font:
 def _axes(draw: ImageDraw.ImageDraw, frame: Frame, percent: bool) -> None:
     left, right, top, bottom = LEFT * SCALE, (WIDTH - RIGHT) * SCALE, frame.top * SCALE, frame.bottom * SCALE
     for value in frame.y_ticks():
-        _, at = frame.at(frame.x0, value)
+        _, at = frame.pixel(frame.x0, value)
         draw.line((left, at, right, at), GREY, SCALE)
         text = f"{value * 100:.6g} %" if percent else f"{value:.6g}"
         draw.text((left - 8 * SCALE, at), text, INK, _font(13), anchor="rm")
     for value in ticks(frame.x0, frame.x1, 9):
-        at, _ = frame.at(value, 1)
+        at, _ = frame.pixel(value, 1)
         draw.line((at, bottom, at, bottom + 6 * SCALE), INK, SCALE)
         draw.text((at, bottom + 10 * SCALE), f"{value:,.6g}", INK, _font(13), anchor="mt")
     draw.line((left, top, left, bottom, right, bottom), INK, SCALE)
@@ -145,7 +145,7 @@ def _band(draw: ImageDraw.ImageDraw, frame: Frame, curve: Curve, colour: tuple[i
     if not len(curve.low):
         return
     ends = [
-        (frame.at(a, low), frame.at(a, high))
+        (frame.pixel(a, low), frame.pixel(a, high))
         for a, low, high in zip(curve.x, curve.low, curve.high, strict=True)
         if math.isfinite(low) and math.isfinite(high)
     ]
@@ -156,7 +156,7 @@ def _band(draw: ImageDraw.ImageDraw, frame: Frame, curve: Curve, colour: tuple[i
 
 
 def _line(draw: ImageDraw.ImageDraw, frame: Frame, curve: Curve, colour: tuple[int, int, int], *, dots: bool) -> None:
-    points = [frame.at(a, b) for a, b in zip(curve.x, curve.y, strict=True) if math.isfinite(b)]
+    points = [frame.pixel(a, b) for a, b in zip(curve.x, curve.y, strict=True) if math.isfinite(b)]
     if len(points) > 1:
         draw.line(points, colour, 2 * SCALE, joint="curve")
     r = 3.5 * SCALE
@@ -167,7 +167,7 @@ def _line(draw: ImageDraw.ImageDraw, frame: Frame, curve: Curve, colour: tuple[i
 def _lead(draw: ImageDraw.ImageDraw, frame: Frame, marks: Sequence[Mark]) -> None:
     """Draw lines from marked points to both axes."""
     for mark in marks:
-        x, y = frame.at(mark.x, mark.y)
+        x, y = frame.pixel(mark.x, mark.y)
         draw.line((x, frame.bottom * SCALE, x, y, LEFT * SCALE, y), MARK, SCALE)
 
 
@@ -175,7 +175,7 @@ def _name_marks(draw: ImageDraw.ImageDraw, frame: Frame, marks: Sequence[Mark]) 
     """Write the words of marks where a curve that rises leaves room: at the left above, or at the right below."""
     font = _font(13)
     for mark in marks:
-        x, y = frame.at(mark.x, mark.y)
+        x, y = frame.pixel(mark.x, mark.y)
         right = x < (LEFT + WIDTH - RIGHT) / 2 * SCALE
         place, anchor = ((x + 8 * SCALE, y + 12 * SCALE), "lt") if right else ((x - 8 * SCALE, y - 6 * SCALE), "rb")
         left, top, end, bottom = draw.textbbox(place, mark.text, font, anchor=anchor)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
-from curate.export.contract import Going, ImageReader
+from curate.export.contract import ExportOptions, ImageReader
 from curate.export.exchange import write_batch
 from curate.export.table import FORMATS
 from curate.policies.receipts import environment
@@ -177,9 +177,9 @@ def _export(
     kind = FORMATS[settings.format]
     shown = batch.select([name for name in batch.column_names if name not in HIDDEN and not name.startswith("part_")])
     reader = (images or images_by_key)(batch)
-    going = Going(images=reader, link=settings.link, classes=settings.classes or ())
+    export_options = ExportOptions(images=reader, link=settings.link, classes=settings.classes or ())
     name = EXPORT + kind.suffix
-    written = write_batch(shown, place / name, settings.format, going)
+    written = write_batch(shown, place / name, settings.format, export_options)
     return name, list(written.notes)
 
 

@@ -228,8 +228,8 @@ class _Past:
         except InputError as error:
             check.problems.append(str(error))
         if derived is not None and batch is not None:
-            differing, odd = compare_batches(derived.batch, batch, as_written=as_written)
-            check.problems += odd
+            differing, problems = compare_batches(derived.batch, batch, as_written=as_written)
+            check.problems += problems
             check.n_rows, check.n_different, check.different = len(batch), len(differing), differing[:N_NAMED]
             if differing and round_ is not None and round_.state.curate != __version__:
                 check.problems.append(f"it was drawn by version {round_.state.curate}, this is {__version__}")

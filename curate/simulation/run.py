@@ -138,7 +138,7 @@ def _data(table: Table, label: str, noisy: str | None, test: float, calibrate: b
     rows = read_rows(table, Needs(representations=EMBEDDINGS, names=columns), by_hash=True)
     if rows.embedding is None or not len(rows):
         raise InputError(f"expected a table with rows, got none in {table.path}; score some images")
-    usable = rows.ok & (rows.odd == 0)
+    usable = rows.ok & (rows.embedding_problem == 0)
     for name in columns:
         usable &= rows.names[name].codes >= 0
     classes = sorted({name for column in columns for name in rows.names[column].names})

@@ -145,13 +145,13 @@ def _known(path: str, keys: list[bytes], labels: list[str | None] | None) -> Kno
     return Known(path, once, tie_breaks(once), texts, digest.hexdigest())
 
 
-def refuse_strangers(known: Known, found: NDArray[np.int64], table: str) -> None:
+def refuse_strangers(known: Known, rows: NDArray[np.int64], table: str) -> None:
     """Refuse labelled keys that a table has not: a name that is written otherwise would be picked again.
 
     Raises:
         InputError: naming some of them, with their number.
     """
-    lost = np.flatnonzero(found < 0)
+    lost = np.flatnonzero(rows < 0)
     if len(lost):
         named = ", ".join(repr(known.keys[at].decode("utf-8", "replace")) for at in lost[:N_NAMED].tolist())
         keys = counted(len(known.keys), "labelled key")

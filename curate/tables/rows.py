@@ -18,7 +18,7 @@ from curate.tables.needs import PHASH, SHA256, Needs
 from curate.tables.provenance import model_of, signature_of
 from curate.tables.signatures import signature_matrix
 from curate.tables.table import Table
-from curate.tables.vectors import ODD, Embeddings, space
+from curate.tables.vectors import EMBEDDING_PROBLEMS, Embeddings, space
 from scoring.errors import InputError
 from scoring.images.signature import WIDTH
 
@@ -67,7 +67,8 @@ class Rows:
         phash: shape (N,) uint64, of value only where ``has_phash``, shape (N,) bool; None where not read.
         signature: shape (N, 255) int8, zero where there is none; None where not read.
         embedding: shape (N, D) float16 or float32, zero where there is none to compare; None where not read.
-        odd: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in ``vectors.ODD``.
+        embedding_problem: what is wrong with an embedding, shape (N,) uint8: 0 nothing, else 1 + a place in
+            ``vectors.EMBEDDING_PROBLEMS``.
         model: digest of the model that made the embeddings; empty where the table does not say.
         digest: of key, status and all columns that were read; it does not depend on the order of the rows.
     """
@@ -86,7 +87,7 @@ class Rows:
     has_phash: NDArray[np.bool_] | None = None
     signature: NDArray[np.int8] | None = None
     embedding: NDArray[np.floating] | None = None
-    odd: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    embedding_problem: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     model: str = ""
     digest: str = ""
 
@@ -101,12 +102,16 @@ class Rows:
         """Return the rows whose embeddings can be compared: of scored images, and not zero; ascending."""
         if self.embedding is None:
             raise ValueError("rows were read without embedding")
-        return np.flatnonzero(self.ok & (self.odd == 0))
+        return np.flatnonzero(self.ok & (self.embedding_problem == 0))
 
     def not_compared(self) -> dict[str, int]:
         """Return what is wrong with embeddings, and of how many images that were scored."""
-        counts = np.bincount(self.odd[self.ok], minlength=1 + len(ODD))[1:] if len(self.odd) else ()
-        return {what: int(n) for what, n in zip(ODD, counts, strict=False) if n}
+        counts = (
+            np.bincount(self.embedding_problem[self.ok], minlength=1 + len(EMBEDDING_PROBLEMS))[1:]
+            if len(self.embedding_problem)
+            else ()
+        )
+        return {what: int(n) for what, n in zip(EMBEDDING_PROBLEMS, counts, strict=False) if n}
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the row of each hash of a key, shape (M,), of rows in the order of theirs; -1 where there is none."""
@@ -269,7 +274,7 @@ class _Reading:
         rows.names = {name: _in_order(classes.codes, list(self.seen[name])) for name, classes in rows.names.items()}
         rows.digest = self.digest.hexdigest() if self.digest is not None else ""
         if self.embeddings is not None:
-            rows.embedding, rows.odd = self.embeddings.done()
+            rows.embedding, rows.embedding_problem = self.embeddings.done()
         return rows
 
     def _check_length(self, n: int, *, whole: bool) -> None:

@@ -15,8 +15,8 @@ IN_MEMORY = 2 << 30  # bytes of one kind of vectors; more of them live in a file
 BLOCK = 65_536  # rows at a time
 NO_EMBEDDING = "an embedding that is missing, NaN or infinite"
 ZERO_EMBEDDING = "an embedding of zeros"
-ODD = (NO_EMBEDDING, ZERO_EMBEDDING)  # what may be wrong with an embedding
-MISSING, ZERO = 1, 2  # 1 + a place in ODD; 0 where nothing is wrong
+EMBEDDING_PROBLEMS = (NO_EMBEDDING, ZERO_EMBEDDING)  # what may be wrong with an embedding
+MISSING, ZERO = 1, 2  # 1 + a place in EMBEDDING_PROBLEMS; 0 where nothing is wrong
 
 
 def space(n: int, width: int, kind: np.dtype) -> NDArray:
@@ -72,7 +72,7 @@ class Embeddings:
     def __init__(self, n: int, path: Path) -> None:
         self.n, self.path = n, path
         self.matrix: NDArray[np.floating] | None = None
-        self.odd = np.full(n, MISSING, np.uint8)
+        self.embedding_problem = np.full(n, MISSING, np.uint8)
 
     def add(self, column: pa.Array, to: slice | NDArray[np.int64]) -> None:
         """Take the embeddings of some rows.
@@ -96,7 +96,7 @@ class Embeddings:
                 "rows with one model"
             )
         wild = ~np.isfinite(part).all(1)
-        self.odd[to] = np.where(wild, MISSING, np.where(part.any(1), 0, ZERO))
+        self.embedding_problem[to] = np.where(wild, MISSING, np.where(part.any(1), 0, ZERO))
         if wild.any():
             part = np.where(wild[:, None], 0, part)
         self.matrix[to] = part if part.itemsize < 8 else shortened(part)
@@ -104,9 +104,9 @@ class Embeddings:
     def done(self) -> tuple[NDArray[np.floating], NDArray[np.uint8]]:
         """Return the embeddings, shape (n, D), zero where there is none to compare (D = 1 if no row has any).
 
-        Also what is wrong with each, shape (n,): 0 nothing, else 1 + a place in ``ODD``.
+        Also what is wrong with each, shape (n,): 0 nothing, else 1 + a place in ``EMBEDDING_PROBLEMS``.
         """
-        return np.zeros((self.n, 1), np.float32) if self.matrix is None else self.matrix, self.odd
+        return np.zeros((self.n, 1), np.float32) if self.matrix is None else self.matrix, self.embedding_problem
 
 
 def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:

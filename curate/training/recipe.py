@@ -116,11 +116,11 @@ def with_batch_that_fits(
     return replace(config, batch_size=n)
 
 
-def augmentation(own: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":
+def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":
     """Return how views are drawn: what was typed in place of a method's own.
 
     Args:
-        own: of the method.
+        default: of the method.
         typed: ``scale`` (least share of the area), ``jitter``, ``gray``, ``blur``, ``corrupt`` (chances) and
             ``blur_sigma`` (most); others, and None, are passed over.
     """
@@ -128,5 +128,5 @@ def augmentation(own: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation
     if "scale" in changes:
         changes["scale"] = (changes["scale"], 1.0)
     if "blur_sigma" in changes:
-        changes["blur_sigma"] = (min(own.blur_sigma[0], changes["blur_sigma"]), changes["blur_sigma"])
-    return replace(own, **changes)
+        changes["blur_sigma"] = (min(default.blur_sigma[0], changes["blur_sigma"]), changes["blur_sigma"])
+    return replace(default, **changes)

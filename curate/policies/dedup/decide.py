@@ -131,8 +131,10 @@ def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) 
 
 
 def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
-    odd = rows.not_compared()
-    notes = [f"{counted(n, 'row has', 'rows have')} {what}: not compared by embedding" for what, n in odd.items()]
+    not_compared = rows.not_compared()
+    notes = [
+        f"{counted(n, 'row has', 'rows have')} {what}: not compared by embedding" for what, n in not_compared.items()
+    ]
     if rows.signature is not None:
         blank = int((rows.ok & ~rows.signature.any(1)).sum())
         if blank:

@@ -125,12 +125,12 @@ class DedupRequest:
 
 
 def resolved(
-    asked: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
+    request: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
 ) -> tuple[DedupRequest, list[str]]:
     """Return what is asked with the thresholds and columns that it means in a table, and notes for the user.
 
     Args:
-        asked: without thresholds; ``kappa`` and ``label`` may be None for the table's own.
+        request: without thresholds; ``kappa`` and ``label`` may be None for the table's own.
         table: to deduplicate.
         finder: one or several, or name -> threshold, None for its own; None for the default ones.
 
@@ -143,25 +143,25 @@ def resolved(
     finders = (
         dict(finder) if isinstance(finder, Mapping) else dict.fromkeys([finder] if isinstance(finder, str) else finder)
     )
-    if asked.cropped:
+    if request.cropped:
         finders.setdefault(CROP, None)
-    if asked.similarity == ELK:
+    if request.similarity == ELK:
         finders.setdefault("embedding", None)
     for name in finders:
         lookup(FINDERS, name, kind="finder")
         _has(table, name)
-    label = asked.label
+    label = request.label
     if label is None and LABEL in table.schema.names and is_plain(table.schema.field(LABEL).type):
         label = LABEL
     if label is not None:
         table.require([label])
     thresholds = {name: threshold_of(name, finders[name]) for name in FINDERS if name in finders}
-    if (asked.mirrored or asked.rotated) and not {"signature", CROP} & set(thresholds):
+    if (request.mirrored or request.rotated) and not {"signature", CROP} & set(thresholds):
         raise InputError(
             "--mirrored and --rotated need the finder signature or crop, which compute these views; "
             f"got {', '.join(thresholds)}: add --finder signature"
         )
-    return replace(asked, thresholds=thresholds, label=label, kappa=_kappa(asked, table)), notes
+    return replace(request, thresholds=thresholds, label=label, kappa=_kappa(request, table)), notes
 
 
 def refuse_graph(request: DedupRequest) -> None:
@@ -217,13 +217,13 @@ def _has(table: Table, name: str) -> None:
         )
 
 
-def _kappa(asked: DedupRequest, table: Table) -> str | None:
+def _kappa(request: DedupRequest, table: Table) -> str | None:
     """The column of the kappas for ``elk``: as asked, or the table's own; None for another similarity."""
-    if asked.similarity != ELK:
-        if asked.kappa is not None:
-            raise InputError(f"--kappa {asked.kappa} is for --similarity elk; add it, or leave --kappa out")
+    if request.similarity != ELK:
+        if request.kappa is not None:
+            raise InputError(f"--kappa {request.kappa} is for --similarity elk; add it, or leave --kappa out")
         return None
-    column = asked.kappa or kappa_of(table)
+    column = request.kappa or kappa_of(table)
     if column is None:
         there = [name for name in table.schema.names if name.startswith("kappa_")]
         raise InputError(

@@ -28,22 +28,22 @@ def compare_batch(source: Table, picked: Picked, batch: Table, differ: Tell, pro
         differ: told of each row that differs.
         problem: told of what differs and is no row.
     """
-    told, _ = picked.told()
-    own = passed_through(source.schema, told.schema.names)
-    if [(field.name, field.type) for field in batch.schema] != [(f.name, f.type) for f in (*own, *told.schema)]:
+    expected, _ = picked.pick_columns()
+    own = passed_through(source.schema, expected.schema.names)
+    if [(field.name, field.type) for field in batch.schema] != [(f.name, f.type) for f in (*own, *expected.schema)]:
         problem("the batch has other columns or types than the choice gives now")
         return
-    noted = batch.read([KEY, *told.schema.names])
+    noted = batch.read([KEY, *expected.schema.names])
     keys = key_bytes(noted.column(KEY).combine_chunks())
-    hashes = picked.rows.hashes[picked.ready.at[picked.chosen.rows]]
+    hashes = picked.rows.hashes[picked.ready.table_row[picked.chosen.rows]]
     place = {int(value): at for at, value in enumerate(hashes.tolist())}
     then = tie_breaks(keys).tolist()
     rows = [place.get(int(value), -1) for value in then]
     for at, row in enumerate(rows):
         if row not in (-1, at):
             differ(f"{_name(keys[at])}: now number {row + 1:,}, then number {at + 1:,}")
-    for name in told.schema.names:
-        wrong = unlike(told.column(name), noted.column(name), np.array(rows, np.int64))
+    for name in expected.schema.names:
+        wrong = unlike(expected.column(name), noted.column(name), np.array(rows, np.int64))
         for at in wrong.tolist():
             differ(f"{_name(keys[at])}: column {name!r} differs from the batch")
     _compare_own(source, picked, batch, [field.name for field in own], differ)
@@ -147,5 +147,5 @@ def compare_batches(now: pa.Table, then: pa.Table, *, as_written: bool) -> tuple
             continue
         for at in unlike(now[name], then[name], rows).tolist():
             found.setdefault(noted[at], []).append(f"another {name}")
-    odd = [f"{len(noted) - len(set(noted)):,} rows are there twice"] if len(set(noted)) < len(noted) else []
-    return [f"{key}: {', '.join(texts)}" for key, texts in found.items()], odd
+    problems = [f"{len(noted) - len(set(noted)):,} rows are there twice"] if len(set(noted)) < len(noted) else []
+    return [f"{key}: {', '.join(texts)}" for key, texts in found.items()], problems

@@ -50,7 +50,7 @@ class Picked:
         rows: the table.
         picks: row of the table of each pick, shape (K,) int64.
         verdict: what became of every row.
-        others: further files that were read: option -> path and digest.
+        files: further files that were read: option -> path and digest.
         notes: what a person should know.
     """
 
@@ -59,10 +59,10 @@ class Picked:
     rows: Rows
     picks: NDArray[np.int64]
     verdict: ChoiceVerdict
-    others: dict[str, Known | Stored]
+    files: dict[str, Known | Stored]
     notes: list[str]
 
-    def told(self) -> tuple[pa.Table, dict[str, str]]:
+    def pick_columns(self) -> tuple[pa.Table, dict[str, str]]:
         """Return what the batch says of each pick, K rows, and what these columns mean."""
         k = len(self.picks)
         columns: dict[str, Any] = {
@@ -117,23 +117,23 @@ def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> 
     plan = request.plan
     ready = prepare(rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, given=given)
     _refuse_budget(request, rows, ready, labelled, excluded)
-    others: dict[str, Known | Stored] = {}
+    files: dict[str, Known | Stored] = {}
     if request.graph:
         stored = _graph(request, rows, ready, write=write_graph)
-        others["graph"] = stored
+        files["graph"] = stored
         notes += stored.notes
         ready = replace(ready, pool=with_graph(ready.pool, stored.graph))
     chosen = choose(ready.pool, plan, ready.groups)
     verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
-    others.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
-    picks = rows.place[ready.at[chosen.rows]]
-    return Picked(chosen, ready, rows, picks, verdict, others, [*notes, *ready.notes, *chosen.notes])
+    files.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
+    picks = rows.place[ready.table_row[chosen.rows]]
+    return Picked(chosen, ready, rows, picks, verdict, files, [*notes, *ready.notes, *chosen.notes])
 
 
 def _graph(request: SelectRequest, rows: Rows, ready: Ready, *, write: bool) -> Stored:
     if ready.pool.vectors is None:
         raise ValueError("a strategy that uses a graph goes by vectors")
-    return stored_graph(str(request.graph), rows.hashes[ready.at], ready.pool.vectors, rows.model, write=write)
+    return stored_graph(str(request.graph), rows.hashes[ready.table_row], ready.pool.vectors, rows.model, write=write)
 
 
 def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -> list[str]:
@@ -209,8 +209,8 @@ def _verdict(
     why[excluded] = EXCLUDED
     why[labelled.rows] = LABELLED
     why[~rows.ok] = NOT_SCORED
-    why[ready.at[chosen.gated]] = GATED
-    at = ready.at[chosen.rows]
+    why[ready.table_row[chosen.gated]] = GATED
+    at = ready.table_row[chosen.rows]
     why[at] = PICKED
     rank, gain = np.zeros(len(rows), np.int64), np.full(len(rows), np.nan)
     rank[at], gain[at] = np.arange(1, len(at) + 1), chosen.gains

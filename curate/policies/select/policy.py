@@ -91,7 +91,7 @@ class Select:
         """Decide every row of a table; InputError for a column, key, label or budget that cannot be used."""
         picked = pick(table, self.request, write_graph=write)
         rule = self.request.to_json()
-        for name, known in picked.others.items():
+        for name, known in picked.files.items():
             rule[name] = {"path": str(Path(known.path).resolve()), "digest": known.digest}
         hashes = np.empty(len(picked.rows), np.uint64)
         hashes[picked.rows.place] = picked.rows.hashes
@@ -105,7 +105,7 @@ class Select:
             schema=SCHEMA,
             meanings=MEANINGS,
             result=self._result(table, picked),
-            arranged=Ranked(table.schema, picked.picks, *picked.told()),
+            arranged=Ranked(table.schema, picked.picks, *picked.pick_columns()),
             compare=partial(compare_batch, table, picked),
         )
 

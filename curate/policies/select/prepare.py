@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.select.plan import Groups, Plan
-from curate.probes.chances import CHANCES, Labelled, told, with_chances
+from curate.probes.chances import CHANCES, Labelled, model_notes, with_chances
 from curate.selectors.contract import HOW_TO_GET, Selector
 from curate.selectors.mixing import rank_share
 from curate.selectors.pool import Pool
 from curate.tables.rows import Rows
 from curate.tables.signals import Signals
-from curate.tables.vectors import ODD, rows_of
+from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
 from scoring.errors import InputError
 
 HOW_TO_LABEL = (
@@ -29,7 +29,7 @@ class Ready:
 
     Attributes:
         pool: rows in the order of ``Rows``.
-        at: row of ``Rows`` of each row of the pool, shape (M,) int64.
+        table_row: row of ``Rows`` of each row of the pool, shape (M,) int64.
         groups: of the pool's rows, or None.
         classes: names of the classes of the pool's labels and probabilities.
         reasons: why some rows cannot be judged.
@@ -39,7 +39,7 @@ class Ready:
     """
 
     pool: Pool
-    at: NDArray[np.int64]
+    table_row: NDArray[np.int64]
     groups: Groups | None
     classes: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -93,7 +93,7 @@ def prepare(
     selector = plan.selector()
     by_vectors = needs_vectors(plan, selector, signals)
     why, reasons = _undecided(rows, plan, signals, by_vectors)
-    inside = rows.ok & (rows.odd == 0) if by_vectors else rows.ok
+    inside = rows.ok & (rows.embedding_problem == 0) if by_vectors else rows.ok
     at = np.flatnonzero(inside)
     taken = np.zeros(len(rows), bool)
     taken[labelled.rows] = True
@@ -101,18 +101,18 @@ def prepare(
     place = np.cumsum(inside) - 1  # row of the pool of each row inside
     usable = inside[labelled.rows]
     notes: list[str] = []
-    everyone = np.full(len(rows), -1, np.int64)
-    everyone[labelled.rows] = labelled.codes
+    codes = np.full(len(rows), -1, np.int64)
+    codes[labelled.rows] = labelled.codes
     if given is not None:
-        labelled, everyone = labelled.among(rows.names[given])
-        notes += _without_class(given, everyone[open_rows], last="holdout_loss" in selector.needs)
+        labelled, codes = labelled.among(rows.names[given])
+        notes += _without_class(given, codes[open_rows], last="holdout_loss" in selector.needs)
     vectors = _inside(rows, at) if by_vectors else None
     fields: dict[str, Any] = _numbers(rows, signals, at)
     pool = Pool(
         candidates=place[open_rows],
         labelled=np.sort(place[labelled.rows[usable]]),
         vectors=vectors,
-        labels=everyone[at] if labelled.classes else None,
+        labels=codes[at] if labelled.classes else None,
         **fields,
     )
     out = excluded[at] if excluded is not None else np.zeros(len(at), bool)
@@ -148,7 +148,7 @@ def _modelled(
     pool, model = with_chances(pool, labelled, seed=plan.seed, draws="draws" in wanted)
     if wanted and not model:
         raise InputError(_missing(plan.strategy, "labels", labelled))
-    return pool, model, told(model, labelled)
+    return pool, model, model_notes(model, labelled)
 
 
 def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:
@@ -192,9 +192,9 @@ def _missing(strategy: str, need: str, labelled: Labelled) -> str:
 def _undecided(rows: Rows, plan: Plan, signals: Signals, by_vectors: bool) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return the number of the reason why each row cannot be judged, -1 for none, and the reasons."""
     why = np.full(len(rows), -1, np.int8)
-    reasons = [f"has {text}, which {plan.strategy} goes by" for text in ODD]
+    reasons = [f"has {text}, which {plan.strategy} goes by" for text in EMBEDDING_PROBLEMS]
     if by_vectors:
-        why[:] = rows.odd.astype(np.int8) - 1
+        why[:] = rows.embedding_problem.astype(np.int8) - 1
     for name in signals.columns:
         lacking = ~np.isfinite(rows.numbers[name]) & (why < 0)
         why[lacking] = len(reasons)

@@ -138,12 +138,12 @@ def _by_strategy(
     if settings.probe != "linear" and probe is not None and pool.probabilities is not None and pool.vectors is not None:
         pool = replace(pool, probabilities=probe.predict(pool.vectors))
     if graph is not None and computes_graph(plan.selector(), len(pool.candidates) + len(pool.labelled)):
-        inside = ~np.isin(ready.at, standing.holdout)
-        pool, of_graph = graph.add_to(pool, scored.rows.hashes[ready.at], inside, scored.rows.model)
+        inside = ~np.isin(ready.table_row, standing.holdout)
+        pool, of_graph = graph.add_to(pool, scored.rows.hashes[ready.table_row], inside, scored.rows.model)
         notes += of_graph
     chosen = choose(pool, plan)
     used = {"name": plan.strategy, "parameters": dict(plan.settings), "seed": plan.seed}
-    return replace(chosen, notes=(*notes, *chosen.notes)), ready.at[chosen.rows], used
+    return replace(chosen, notes=(*notes, *chosen.notes)), ready.table_row[chosen.rows], used
 
 
 def _labelled(standing: Standing, control: Places) -> Labelled:

@@ -78,7 +78,7 @@ def read_table(path: str | Path, numbers: tuple[str, ...] = ()) -> TableRows:
     rows = read_rows(table, Needs(representations=EMBEDDINGS, numbers=numbers), by_hash=True)
     if not len(rows):
         raise InputError(f"expected a table with rows, got none in {table.path}; score some images")
-    return TableRows(table, rows, rows.ok & (rows.odd == 0))
+    return TableRows(table, rows, rows.ok & (rows.embedding_problem == 0))
 
 
 def signals_of(guard: Guard, table: Table) -> Signals:

@@ -6,7 +6,7 @@ import random
 import pytest
 from exporting import KEYS, batch, counts, pairs
 
-from curate.export.contract import Going
+from curate.export.contract import ExportOptions
 from curate.export.exchange import read_labels, write_batch
 from scoring.errors import InputError
 
@@ -26,7 +26,7 @@ def read(tmp_path, value, keys=("a", "b", "c"), **more):
 
 def test_every_key_comes_back_exactly_after_a_tool_renumbered_and_shuffled_the_images(tmp_path):
     out = tmp_path / "coco.json"
-    write_batch(batch(tmp_path / "images"), out, "coco", Going(classes=("cat", "dog")))
+    write_batch(batch(tmp_path / "images"), out, "coco", ExportOptions(classes=("cat", "dog")))
     whole = json.loads(out.read_text("utf-8"))
     assert whole["annotations"] == []
     assert [one["name"] for one in whole["categories"]] == ["cat", "dog"]

@@ -7,7 +7,7 @@ from exporting import KEYS, batch, counts, pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export.contract import Going
+from curate.export.contract import ExportOptions
 from curate.export.exchange import read_labels, write_batch
 from curate.manifest.text import guarded, unguarded
 from scoring.errors import InputError
@@ -160,7 +160,7 @@ def test_a_file_that_is_there_is_replaced_only_on_request(tmp_path):
     write_batch(table, tmp_path / "o.csv", "csv")
     with pytest.raises(InputError, match="exists already"):
         write_batch(table, tmp_path / "o.csv", "csv")
-    write_batch(batch(tmp_path / "i", ["b"]), tmp_path / "o.csv", "csv", Going(overwrite=True))
+    write_batch(batch(tmp_path / "i", ["b"]), tmp_path / "o.csv", "csv", ExportOptions(overwrite=True))
     assert b"\nb," in (tmp_path / "o.csv").read_bytes()
 
 

@@ -11,7 +11,7 @@ from exporting import KEYS, batch, counts, pairs, picture
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export.contract import Going
+from curate.export.contract import ExportOptions
 from curate.export.exchange import read_labels, write_batch
 from curate.export.names import KeyNames, file_name
 from curate.manifest.contract import ReadError
@@ -132,7 +132,7 @@ def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format)
     table = batch(tmp_path / "i", ["a.png", "B"])
     inner = {"imagefolder": "train", "fiftyone": "data"}[format]
     write_batch(table, tmp_path / "copied", format)
-    write_batch(table, tmp_path / "linked", format, Going(link=True))
+    write_batch(table, tmp_path / "linked", format, ExportOptions(link=True))
     for number, name in enumerate(["a.png", file_name("B") + ".png"]):
         copied, linked = (tmp_path / which / inner / name for which in ("copied", "linked"))
         assert copied.read_bytes() == linked.read_bytes() == picture(number)
@@ -146,7 +146,7 @@ def test_a_missing_image_is_named_and_nothing_appears(tmp_path, format, link):
     table = batch(tmp_path / "i", ["a", "b"])
     (tmp_path / "i" / "001.png").unlink()
     with pytest.raises(InputError, match=r"image of 'b': [Nn]o such file.*; take it out"):
-        write_batch(table, tmp_path / "out", format, Going(link=link))
+        write_batch(table, tmp_path / "out", format, ExportOptions(link=link))
     assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
 
@@ -157,11 +157,13 @@ def test_images_come_from_the_reader_where_there_is_one(tmp_path):
         return picture(5, "JPEG")
 
     table = batch(tmp_path / "i", ["a", "s.tar/b"], uri=[None, "/data/s.tar::b"])
-    write_batch(table, tmp_path / "out", "imagefolder", Going(images=reader, link=True))
+    write_batch(table, tmp_path / "out", "imagefolder", ExportOptions(images=reader, link=True))
     names = sorted(path.name for path in (tmp_path / "out" / "train").iterdir())
     assert names == sorted(["metadata.jsonl", file_name("a") + ".jpg", file_name("s.tar/b") + ".jpg"])
     with pytest.raises(InputError, match="image of 'gone': no such member"):
-        write_batch(batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", Going(images=reader))
+        write_batch(
+            batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", ExportOptions(images=reader)
+        )
 
 
 def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
@@ -170,12 +172,12 @@ def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
     with tarfile.open(tmp_path / "s.tar", "w") as shard:
         shard.add(member, "x.png")
     table = batch(tmp_path / "i", ["a.png", "x.png"], uri=[str(member), f"{tmp_path / 's.tar'}::x.png"])
-    write_batch(table, tmp_path / "out", "imagefolder", Going(images=images_by_key(table)))
+    write_batch(table, tmp_path / "out", "imagefolder", ExportOptions(images=images_by_key(table)))
     for name in ("a.png", "x.png"):
         assert (tmp_path / "out" / "train" / name).read_bytes() == picture(3)
     none = batch(tmp_path / "i", ["a.png"], uri=[None])
     with pytest.raises(InputError, match=r"image of 'a.png': the table names no file"):
-        write_batch(none, tmp_path / "other", "imagefolder", Going(images=images_by_key(none)))
+        write_batch(none, tmp_path / "other", "imagefolder", ExportOptions(images=images_by_key(none)))
 
 
 def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path):
@@ -209,16 +211,16 @@ def test_only_an_export_of_the_same_format_is_replaced_and_only_when_that_is_ask
     write_batch(two, tmp_path / "new", format)
     broken = two.set_column(1, "uri", pa.array([two["uri"][0].as_py(), "/nowhere.png"]))
     with pytest.raises(InputError, match=r"/nowhere|no such file"):
-        write_batch(broken, tmp_path / "out", format, Going(overwrite=True))
+        write_batch(broken, tmp_path / "out", format, ExportOptions(overwrite=True))
     assert len(list((tmp_path / "out").rglob("a~*"))) == 1  # the old one is whole
-    write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+    write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
     files = {path.relative_to(tmp_path / "new"): path for path in (tmp_path / "new").rglob("*") if path.is_file()}
     again = {path.relative_to(tmp_path / "out"): path for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert files.keys() == again.keys()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["i", "new", "out"]
     (tmp_path / "out" / "mine.txt").write_text("important")
     with pytest.raises(InputError, match=r"holds more than an export \(mine.txt\), and is left alone"):
-        write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+        write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
     assert (tmp_path / "out" / "mine.txt").read_text() == "important"
 
 
@@ -230,7 +232,7 @@ def test_folders_of_images_that_are_no_export_are_never_replaced(tmp_path, forma
     def refused(match):
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(InputError, match=match):
-            write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+            write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
         assert sorted(tmp_path.rglob("*")) == before
 
     (tmp_path / "out" / inner / "cat").mkdir(parents=True)
@@ -241,7 +243,7 @@ def test_folders_of_images_that_are_no_export_are_never_replaced(tmp_path, forma
     refused("with keys")
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "out").mkdir()
-    write_batch(two, tmp_path / "out", format, Going(overwrite=True))
+    write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
     exported = next(path for path in (tmp_path / "out" / inner).iterdir() if path.name.startswith("b"))
     two = two.set_column(1, "uri", pa.array([str(exported), two["uri"][1].as_py()]))
     refused("holds images of the batch")  # with links they would point nowhere
@@ -282,7 +284,7 @@ def test_every_key_comes_back_exactly_from_a_fiftyone_folder(tmp_path):
 
 
 def test_the_fields_of_a_fiftyone_dataset_are_declared(tmp_path):
-    write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "fiftyone", Going(classes=("cat", "dog")))
+    write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "fiftyone", ExportOptions(classes=("cat", "dog")))
     value = json.loads((tmp_path / "out" / "metadata.json").read_text())
     declared = {one["name"]: one["ftype"].removeprefix("fiftyone.core.fields.") for one in value["sample_fields"]}
     assert declared["curate_key"] == "StringField"

@@ -66,9 +66,9 @@ def test_ticks_of_a_logarithmic_axis_are_powers_of_ten_and_three_times_these():
 
 def test_a_frame_puts_values_between_its_ends():
     frame = Frame(0, 10, 0, 4, top=100, bottom=500)
-    x, y = frame.at(5, 1)
+    x, y = frame.pixel(5, 1)
     assert (x, y) == ((78 + (960 - 78 - 24) / 2) * 2, 400 * 2)  # drawn at twice the size
-    assert Frame(0, 10, 0, 2, top=0, bottom=100, log=True).at(0, 10)[1] == pytest.approx(50 * 2)
+    assert Frame(0, 10, 0, 2, top=0, bottom=100, log=True).pixel(0, 10)[1] == pytest.approx(50 * 2)
 
 
 def test_panels_stand_one_under_the_other():

@@ -33,7 +33,7 @@ def test_the_marks_stand_where_half_and_nine_tenths_are_reached():
     _, x = np.nonzero(pixels[..., 0] - pixels[..., 2] > 60)  # orange
     frame = Frame.around([0, 4], [0, 10], top=0, bottom=1)
     columns = [column for column in np.unique(x) if (x == column).sum() > 60]
-    wanted = [frame.at(place, 0)[0] / SCALE for place in (2, 3)]
+    wanted = [frame.pixel(place, 0)[0] / SCALE for place in (2, 3)]
     assert [min(abs(column - place) for column in columns) < 1 for place in wanted] == [True, True]
     assert all(min(abs(column - place) for place in wanted) < 2 for column in columns)
 

@@ -60,7 +60,7 @@ def test_embeddings_that_cannot_be_used_are_told_apart(tmp_path):
         open_table(table(tmp_path / "s.parquet", 6, embedding=vectors)), Needs(representations=EMBEDDINGS), by_hash=True
     )
     odd = np.empty(6, int)
-    odd[rows.place] = rows.odd
+    odd[rows.place] = rows.embedding_problem
     assert odd.tolist() == [0, 1, 1, 2, 1, 0]
     assert np.isfinite(rows.embedding).all()
 
@@ -79,17 +79,17 @@ def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
     of_place[rows.place] = np.arange(8)
     labelled = Labelled(np.sort(of_place[[2, 0, 5]]))
     ready = prepare(rows, Plan("auto", "2", noise_guard=True), labelled, signals=signals)
-    picked = sorted(rows.place[ready.at[ready.pool.candidates]].tolist())
+    picked = sorted(rows.place[ready.table_row[ready.pool.candidates]].tolist())
     assert picked == [3, 4, 6, 7]
     # a labelled row without a value in the quality column still keeps picks away; one without an embedding cannot
-    assert sorted(rows.place[ready.at[ready.pool.labelled]].tolist()) == [2, 5]
+    assert sorted(rows.place[ready.table_row[ready.pool.labelled]].tolist()) == [2, 5]
     why = {place: ready.why[of_place[place]] for place in range(8)}
     assert {place: ready.reasons[code] for place, code in why.items() if code >= 0} == {
         0: "has an embedding that is missing, NaN or infinite, which auto goes by",
         2: "kappa_mcinfonce has no value (null, NaN or infinite)",
     }
     by_chance = prepare(rows, Plan("random", "2"))
-    assert sorted(rows.place[by_chance.at[by_chance.pool.candidates]].tolist()) == [0, 2, 3, 4, 5, 6, 7]
+    assert sorted(rows.place[by_chance.table_row[by_chance.pool.candidates]].tolist()) == [0, 2, 3, 4, 5, 6, 7]
 
 
 def test_quality_is_a_rank_in_the_direction_of_the_column(tmp_path):

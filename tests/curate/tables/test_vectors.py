@@ -64,7 +64,7 @@ def test_doubles_keep_their_direction_whatever_their_length():
 
 def test_rows_that_failed_are_not_counted():
     matrix, odd = taken([None, [1.0, 0.0], [0.0, 0.0]])
-    rows = Rows(np.array([False, True, True]), np.zeros(3, np.uint64), embedding=matrix, odd=odd)
+    rows = Rows(np.array([False, True, True]), np.zeros(3, np.uint64), embedding=matrix, embedding_problem=odd)
     assert rows.not_compared() == {"an embedding of zeros": 1}
     assert rows.compared().tolist() == [1]
 

@@ -55,7 +55,7 @@ class NearGraph:
         self._starts, self._other, self._cosine = self._both_ways(at[one], at[other])
 
     @cached_property
-    def whole(self) -> NearVector:
+    def without_graph(self) -> NearVector:
         """The search that does without a graph: its index is built if another table asks."""
         return NearVector(self.vectors, self.threshold, "embedding", ties=self.ties)
 
@@ -84,8 +84,8 @@ class NearGraph:
         yield "by the graph, which has", "nearest neighbours", self._of_graph
         if "index" in self.__dict__:
             yield "among rows of many links searched in clusters, which find", "pairs", self.index.recall
-        if "whole" in self.__dict__ and "index" in self.whole.__dict__:
-            yield "for the other table searched in clusters, which find", "pairs", self.whole.index.recall
+        if "without_graph" in self.__dict__ and "index" in self.without_graph.__dict__:
+            yield "for the other table searched in clusters, which find", "pairs", self.without_graph.index.recall
 
     @property
     def extent(self) -> str:
@@ -117,11 +117,11 @@ class NearGraph:
 
     def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
         """Return every pair of a row of another table, which the graph knows nothing of, and one of this."""
-        return self.whole.foreign(rows, among, some)
+        return self.without_graph.foreign(rows, among, some)
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the cosine of each pair; 0 where one has no vector."""
-        return self.whole.measure(query, row)
+        return self.without_graph.measure(query, row)
 
     def _both_ways(
         self, one: NDArray[np.int64], other: NDArray[np.int64]

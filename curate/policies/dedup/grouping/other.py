@@ -16,7 +16,7 @@ ENOUGH = 256  # rows of the other table that a row has been found by, after whic
 
 
 def find_outside(
-    theirs: Rows,
+    other_rows: Rows,
     searches: Mapping[str, Search],
     open_rows: NDArray[np.bool_],
 ) -> Stars:
@@ -28,20 +28,20 @@ def find_outside(
     and a thousand there are not a million pairs.
 
     Args:
-        theirs: rows of the other table.
+        other_rows: rows of the other table.
         searches: built on this table.
         open_rows: rows of this table that take part, shape (N,) bool; not changed.
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
-    ok = np.flatnonzero(theirs.ok)
-    asking = ok[np.argsort(theirs.hashes[ok], kind="stable")]
+    ok = np.flatnonzero(other_rows.ok)
+    asking = ok[np.argsort(other_rows.hashes[ok], kind="stable")]
     for number, search in enumerate(searches.values()):
-        _ask(stars, number, search, theirs, asking, open_rows & (stars.owner == NOBODY))
+        _ask(stars, number, search, other_rows, asking, open_rows & (stars.owner == NOBODY))
     return stars
 
 
 def _ask(
-    stars: Stars, number: int, search: Search, theirs: Rows, asking: NDArray[np.int64], left: NDArray[np.bool_]
+    stars: Stars, number: int, search: Search, other_rows: Rows, asking: NDArray[np.int64], left: NDArray[np.bool_]
 ) -> None:
     """Give to each row that is left the most similar one of those that ask, if any finds it."""
     times = np.zeros(len(left), np.int64)
@@ -50,9 +50,9 @@ def _ask(
     at, size = 0, FEWEST
     while at < len(asking) and left.any():
         some = asking[at : at + size]
-        found = search.foreign(theirs, left, some)
+        found = search.foreign(other_rows, left, some)
         times += np.bincount(found.row, minlength=len(left))
-        best = _nearest(found, theirs, sign)
+        best = _nearest(found, other_rows, sign)
         known = stars.similarity[best.row]
         stars.drop(best.take(np.isnan(known) | (sign * best.similarity > sign * known)), number)
         left = left & (times < ENOUGH)
@@ -61,8 +61,8 @@ def _ask(
         size = max(size // 4, FEWEST) if len(found) > MANY else min(2 * size, MOST)
 
 
-def _nearest(found: Links, theirs: Rows, sign: float) -> Links:
-    order = np.lexsort((theirs.hashes[found.query], -sign * found.similarity, found.row))
+def _nearest(found: Links, other_rows: Rows, sign: float) -> Links:
+    order = np.lexsort((other_rows.hashes[found.query], -sign * found.similarity, found.row))
     ordered = found.take(order)
     first = np.ones(len(ordered), bool)
     first[1:] = ordered.row[1:] != ordered.row[:-1]

@@ -52,12 +52,12 @@ class Stars:
             np.full(n, NOBODY, np.int64), np.full(n, -1, np.int8), np.full(n, np.nan), np.zeros(n, np.int32), names
         )
 
-    def drop(self, found: Links, finder: int) -> None:
+    def drop(self, links: Links, finder: int) -> None:
         """Give rows to their owners."""
-        self.owner[found.row] = found.query
-        self.finder[found.row] = finder
-        self.similarity[found.row] = found.similarity
-        self.view[found.row] = found.view
+        self.owner[links.row] = links.query
+        self.finder[links.row] = finder
+        self.similarity[links.row] = links.similarity
+        self.view[links.row] = links.view
 
 
 def find_stars(

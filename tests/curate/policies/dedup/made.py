@@ -56,7 +56,7 @@ def plain_rows(n=None, **arrays):
     n = len(next(iter(arrays.values()))) if n is None else n
     ties = tie_breaks([f"k{i}".encode() for i in range(n)])
     if "embedding" in arrays:
-        arrays["odd"] = np.where(arrays["embedding"].any(1), 0, ZERO).astype(np.uint8)
+        arrays["embedding_problem"] = np.where(arrays["embedding"].any(1), 0, ZERO).astype(np.uint8)
     return Rows(np.ones(n, bool), ties, **arrays)
 
 
