@@ -61,7 +61,7 @@ def _values(item: Item, wide: set[str]) -> dict[str, Value]:
 
 
 def _sample(item: Item, path: str, wide: set[str]) -> dict[str, Any]:
-    tags = ["curate"] + [f"round-{item.values['round']}"] * ("round" in item.values)
+    tags = ["curate"] + ([f"round-{item.values['round']}"] if "round" in item.values else [])
     digest = int.from_bytes(hashlib.sha256(item.key.encode()).digest()[-4:], "big")
     sample: dict[str, Any] = {
         "_id": _object_id(item.key),

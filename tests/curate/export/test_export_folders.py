@@ -330,3 +330,13 @@ def test_a_folder_of_another_format_is_refused(tmp_path):
         read_labels(tmp_path, "fiftyone", keys=["a"])
     with pytest.raises(InputError, match=r"image folder at .*, got nothing"):
         read_labels(tmp_path / "none", "imagefolder", keys=["a"])
+
+
+def test_only_what_was_picked_in_a_round_has_its_tag_in_fiftyone(tmp_path):
+    picked = batch(tmp_path / "i", ["a"])
+    write_batch(picked, tmp_path / "round", "fiftyone")
+    write_batch(picked.drop_columns(["rank", "round", "gain"]), tmp_path / "scored", "fiftyone")
+    tags = [
+        json.loads((tmp_path / name / "samples.json").read_text())["samples"][0]["tags"] for name in ("round", "scored")
+    ]
+    assert tags == [["curate", "round-3"], ["curate"]]
