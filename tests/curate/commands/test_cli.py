@@ -29,23 +29,8 @@ def python(code, *args, **options):
     )
 
 
-def test_help_lists_the_commands_in_order():
-    help_text = run("--help").output
-    places = [help_text.index(f"\n  {name} ") for name in ("filter", "info", "verify")]
-    assert places == sorted(places)
-
-
-@pytest.mark.parametrize("command", ["filter", "info", "verify"])
-def test_the_help_of_a_command_is_an_imperative_line_with_examples(command):
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert "Example:" in result.output
-    assert f"\n      curate {command} " in result.output  # each on a line of its own, to paste
-
-
-@pytest.mark.parametrize("command", [(), ("filter",), ("info",), ("verify",)])
-def test_no_arguments_show_help(command):
-    assert "Usage:" in run(*command).output
+def test_no_arguments_show_help():
+    assert "Usage:" in run().output
 
 
 def test_the_version_is_one_line():

@@ -143,7 +143,6 @@ def odd(folder):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["none.parquet"], "none.parquet does not exist"),
         (["bare.parquet"], "bare.parquet has nothing to compare: expected a column sha256"),
         (["no-embedding.parquet", "--finder", "embedding"], "needs the column embedding, which no-embedding.parquet"),
         (["no-embedding.parquet", "--finder", "embedding"], "use --finder bytes"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,7 +146,6 @@ def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["none.parquet", "--keep-top", "1"], "none.parquet does not exist"),
         (["scores.parquet", "--keep-top", "1.5"], "--keep-top takes a fraction above 0 up to 1.0 (0.8)"),
         (["scores.parquet", "--keep-top", "-5"], "--keep-top takes"),
         (["scores.parquet", "--min", "high"], "--min takes a finite number"),
@@ -169,13 +169,6 @@ def test_a_mistake_is_one_line_with_exit_1(args, words):
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert words in result.stderr
-
-
-@pytest.mark.usefixtures("folder")
-def test_bad_usage_is_exit_2():
-    assert run("filter", "scores.parquet", "--keep-topp", "5").exit_code == 2
-    assert run("filter", "scores.parquet", "--keep-top").exit_code == 2
-    assert run("filter", "scores.parquet", "other.parquet", "--keep-top", "1").exit_code == 2
 
 
 def test_a_folder_without_permission_and_a_read_only_disk_are_one_line(folder, monkeypatch):
@@ -208,7 +201,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(folder):
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("error: cannot write kept.")
-    assert "Traceback" not in done.stderr
+    assert "larger than the system allows" in done.stderr
+    assert not re.search("Traceback|Exception ignored", done.stderr)
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.selectors.table import SELECTORS, WHERE
+from curate.selectors.table import WHERE
 
 ROOT = Path(__file__).parents[3]
 LABELLED = ["--labelled-where", "key like 'img/00%'"]
@@ -35,11 +35,6 @@ def scores(tmp_path, monkeypatch):
 
 def keys(path):
     return pq.read_table(path)["key"].to_pylist()
-
-
-def test_help_names_every_strategy():
-    said = "".join(CliRunner().invoke(app, ["select", "--help"]).output.split())
-    assert ",".join(SELECTORS) in said
 
 
 OUTSIDE = """

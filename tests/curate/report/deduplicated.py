@@ -5,35 +5,10 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.policies.dedup.grouping.members import SCHEMA as GROUPS
+from curate.policies.dedup.words import SCHEMA as DECISIONS
 from curate.tables.table import open_table
 
-DECISIONS = pa.schema(
-    [
-        ("key", pa.string()),
-        ("decision", pa.string()),
-        ("reason", pa.string()),
-        ("rule", pa.string()),
-        ("score", pa.float64()),
-        ("threshold", pa.float64()),
-        ("margin", pa.float64()),
-        ("group", pa.int64()),
-        ("kept_key", pa.string()),
-    ]
-)
-GROUPS = pa.schema(
-    [
-        ("group", pa.int64()),
-        ("kept_key", pa.string()),
-        ("size", pa.int64()),
-        ("other_table", pa.bool_()),
-        ("smallest_similarity", pa.float64()),
-        ("measure", pa.string()),
-        ("margin", pa.float64()),
-        ("finders", pa.list_(pa.string())),
-        ("labels", pa.list_(pa.string())),
-        ("conflict", pa.bool_()),
-    ]
-)
 HOSTILE = [
     "<script>alert(1)</script>",
     "\"><img src=x onerror='alert(1)'>",

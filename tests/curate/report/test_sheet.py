@@ -168,7 +168,6 @@ def test_an_existing_picture_is_kept_until_overwrite(folder):
     ("args", "words"),
     [
         (["inside.parquet"], "inside.parquet holds no path to "),
-        (["none.parquet"], "none.parquet does not exist"),
         (["scores.parquet", "--column", "kapa_a"], "no column 'kapa_a'; did you mean 'kappa_a'"),
         (["scores.parquet", "--top", "0", "--bottom", "0"], "expected rows with a value in kappa_a"),
         (["inside.parquet", "--source", "other.parquet"], "other.parquet has no image with the key '3.png'"),

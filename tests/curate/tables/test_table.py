@@ -332,24 +332,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch
     assert names_in(tmp_path) == []
 
 
-def test_a_limit_on_file_size_by_the_system_is_one_line(tmp_path):
-    code = (
-        "import resource, sys\n"
-        "from tests.curate.tables.test_table import rows, written\n"
-        "from scoring.errors import InputError\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
-        "try:\n    written(sys.argv[1], rows(20_000))\n"
-        "except InputError as error:\n    print(error)\n"
-    )
-    root = Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.parquet")], cwd=root, capture_output=True, text=True
-    )
-    assert "larger than the system allows" in done.stdout, done.stderr
-    assert done.stderr == ""
-    assert names_in(tmp_path) == []
-
-
 def test_a_kill_at_any_moment_leaves_only_whole_files(tmp_path):
     code = (
         "import sys\n"
