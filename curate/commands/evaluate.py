@@ -64,6 +64,7 @@ def run(
         curate evaluate scores.parquet --label label --degrade 2000 --source photos/
         curate evaluate scores.parquet --against other.parquet
     """
+    given = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.evaluation.run import EvaluateSettings, evaluate
     from curate.manifest import SourceOptions
@@ -79,18 +80,11 @@ def run(
     unread = [name for name, value in {**of_images, "root": root, "model": model}.items() if value is not None]
     if unread and not degrade:
         raise InputError(f"--{unread[0]} is for --degrade, which is not there; give --degrade N, or leave it out")
-    settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device)
     found = evaluate(
-        table,
-        label=label,
-        labelled=labelled,
-        votes=votes,
-        against=against,
+        **options.given_to(evaluate, given),
         columns=column or (),
-        source=source,
         options=SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column),
-        model=model,
-        settings=settings,
+        settings=EvaluateSettings(folds, repeats, seed, sample, degrade, device),
         announce=(lambda text: None) if quiet else say,
     )
     if out is not None:

@@ -38,20 +38,12 @@ def run(
     imagefolder and fiftyone hold the images, copied or linked; label-studio holds those that no browser can reach; csv
     and coco name them.
     """
+    given = dict(locals())
     from curate.export.subset import export
     from curate.manifest import SourceOptions
 
-    result = export(
-        table,
-        out,
-        format_,
-        label=label,
-        link=link,
-        source=source,
-        options=SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root),
-        overwrite=overwrite,
-        dry_run=dry_run,
-    )
+    where = SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
+    result = export(**options.given_to(export, {**given, "format": format_, "options": where}))
     if json_:
         emit(result.to_json())
     if json_ or quiet:
