@@ -5,6 +5,7 @@ python docs/generate.py --check   exit 1 where a page and the code disagree
 """
 
 import argparse
+import ast
 import re
 import sys
 import tomllib
@@ -172,6 +173,23 @@ def statuses() -> str:
     return table(("status", "meaning"), [(f"`{name}`", meaning) for name, meaning in STATUSES.items()])
 
 
+def rooms() -> str:
+    """Return every room of the three packages: what its docstring says it is, and its files."""
+    rows = []
+    for package in ("scoring", "trainers", "curate"):
+        for room in sorted((ROOT / package).rglob("__init__.py")):
+            about = (ast.get_docstring(ast.parse(room.read_text())) or "").split("\n\n")[0].splitlines()
+            files = sorted(file.stem for file in room.parent.glob("*.py") if not file.stem.startswith("__"))
+            rows.append(
+                (
+                    f"`{room.parent.relative_to(ROOT)}/`",
+                    " ".join(about).replace("``", "`"),
+                    " ".join(f"`{file}`" for file in files),
+                )
+            )
+    return table(("room", "what it holds", "files"), rows)
+
+
 def extras() -> str:
     """Return every extra of the distribution with what it brings."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -213,6 +231,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "columns": columns,
     "statuses": statuses,
     "extras": extras,
+    "rooms": rooms,
 }
 
 
