@@ -10,7 +10,7 @@ several can run at once. Prints accuracy by number of labels with 95 % intervals
 same pools, the area under the curve, and what follows from the numbers. `docs/active_learning.md` has ours.
 
 Each seed draws its own pool of 10,000 from the 25,000 training images whose labels the shipped model's trunk did not
-see; accuracy is on the 10,000 test images. Selectors look at whole embeddings, the light model learns from their first
+see; accuracy is on the 10,000 test images. Selectors look at whole embeddings, the probe learns from their first
 128 principal components (of the pool, without labels), which costs a third and no accuracy.
 
 Cost: 40,000 images to score (three minutes on two idle cores), then 10 to 40 seconds for each strategy and seed.
@@ -208,7 +208,7 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--noisy", choices=list(NOISY), help="whose labels: the worst of three, or one of three")
     parser.add_argument("--junk", action="store_true", help="a fifth of the pool is junk")
     parser.add_argument("--pool", type=int, default=POOL, help="rows of a pool")
-    parser.add_argument("--features", type=int, default=FEATURES, help="numbers that the light model learns from")
+    parser.add_argument("--features", type=int, default=FEATURES, help="numbers that the probe learns from")
     parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
     parser.add_argument("--limit", type=int, help="score the first rows only, to try the study out")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
@@ -271,7 +271,7 @@ def draw(curves: Mapping[str, Curves], folder: Path, kind: str) -> None:
             mean, half = one.mean[some], np.nan_to_num(half_width(one.accuracy)[some])
             lines.append(Curve(name, one.budgets[some].tolist(), mean.tolist(), list(mean - half), list(mean + half)))
         if any(line.x for line in lines):
-            title = f"CIFAR-10, {kind} pool: light model on frozen embeddings"
+            title = f"CIFAR-10, {kind} pool: probe on frozen embeddings"
             panel = Panel(lines, "labels (bands: 95 % intervals)", "accuracy", percent=True)
             save_picture(draw_chart([panel], title=title), folder / f"curves-{kind}-{regime}.png", overwrite=True)
 

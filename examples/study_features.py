@@ -1,4 +1,4 @@
-"""What light models of the studies learn from."""
+"""What probes of the studies learn from."""
 
 import numpy as np
 from numpy.typing import NDArray

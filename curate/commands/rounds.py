@@ -28,8 +28,8 @@ Example:
     curate round import rounds labels.csv
     curate round status rounds
 
-init holds out random images, on which every round is measured, and fixes the strategy. next fits a
-light model on the labels so far, picks the next batch and writes it for the annotators: the first one
+init holds out random images, on which every round is measured, and fixes the strategy. next fits a linear
+probe on the labels so far, picks the next batch and writes it for the annotators: the first one
 holds the held-out images too. A share of each batch is drawn at random, so that status can tell what
 the strategy is worth on your own images. simulate replays strategies on a table whose labels are all
 known; plot draws either. One small folder a round; nothing in it is ever replaced.
@@ -60,7 +60,7 @@ Label = Annotated[
 ]
 Labelled = Annotated[Path | None, options.shared("--labelled", ": classes of held-out images")]
 Format = Annotated[str, options.shared("--format", show_default=True)]
-Probe = Annotated[str, typer.Option(help="Light model: linear or knn.")]
+Probe = Annotated[str, typer.Option(help="Probe: linear or knn.")]
 Skip = Annotated[Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")]
 Budget = Annotated[int | None, options.shared("--budget", " to label in all; status says when it is reached")]
 
@@ -182,7 +182,7 @@ def next_(
     if model and model["holdout"]["n"]:
         found = model["holdout"]
         interval = f"{found['low']:.1%} to {found['high']:.1%}"
-        say(f"light model of {counted(model['n_labels'], 'label')}: {found['accuracy']:.1%} right ({interval})")
+        say(f"probe of {counted(model['n_labels'], 'label')}: {found['accuracy']:.1%} right ({interval})")
     say(f"to annotate: {made.export}")
 
 

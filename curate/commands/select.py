@@ -92,8 +92,8 @@ def run(
 
     auto covers the images first and, once there are labels, goes where classes meet; it needs embeddings, and no
     choice of a regime. Labelled rows are never picked again, and picks keep away from them. Strategies that go by
-    class probabilities need labels: a light model is fitted on the embeddings. small-loss is for labels some of which
-    are wrong: it picks rows whose label other rows bear out, by light models or by --holdout-loss. The same rows are
+    class probabilities need labels: a linear probe is fitted on the embeddings. small-loss is for labels some of
+    which are wrong: it picks rows whose label other rows bear out, by probes or by --holdout-loss. The same rows are
     picked whatever the order of the table. Writes batch.parquet (in order of rank, with rank and gain),
     batch.decisions.parquet (every row, and why) and batch.receipt.json, which `curate verify` checks.
     """

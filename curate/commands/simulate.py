@@ -29,7 +29,7 @@ def run(
         typer.Option(help="Column with what annotators say; accuracy is still against --label.", show_default=False),
     ] = None,
     no_calibration: Annotated[
-        bool, typer.Option("--no-calibration", help="Leave the light model's chances as they are (faster).")
+        bool, typer.Option("--no-calibration", help="Leave the probe's chances as they are (faster).")
     ] = False,
     out: Annotated[Path | None, options.shared("--out", ": results, such as results.json; a CSV beside it")] = None,
     plot: Annotated[Path | None, options.shared("--plot")] = None,

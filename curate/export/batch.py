@@ -15,7 +15,7 @@ from curate.manifest.schemes import scheme_of
 from scoring.errors import InputError
 
 PREFIX = "curate_"  # what our columns are called among a tool's own
-PREDICTED = "predicted"  # column: the class that the light model expects
+PREDICTED = "predicted"  # column: the class that the probe expects
 PROBABILITY = "probability"  # column: how probable it holds it, in [0, 1]
 Value = str | int | float | bool
 
@@ -38,7 +38,7 @@ class Item:
 
     @property
     def predicted(self) -> str | None:
-        """The class that the light model expects."""
+        """The class that the probe expects."""
         value = self.values.get(PREDICTED)
         return None if value is None or value == "" else str(value)
 

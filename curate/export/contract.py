@@ -36,7 +36,7 @@ class Written:
     Attributes:
         paths: files, or the one folder, in the order written.
         n_rows: images in it.
-        notes: what a person should know, one sentence each.
+        notes: notes for the user, one sentence each.
     """
 
     paths: tuple[Path, ...]

@@ -86,7 +86,7 @@ class Labels:
         rows: usable labels in the order of the file; several of one key where several people labelled it; none where
             every image was skipped.
         ignored: what was set aside, in the order of the file.
-        problems: counts of it by kind, and what else a person should know.
+        problems: counts of it by kind, and further notes for the user.
     """
 
     rows: tuple[Label, ...]

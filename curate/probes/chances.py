@@ -1,4 +1,4 @@
-"""The light model of a choice: what the labels so far say of every row."""
+"""The probe of a choice: what the labels so far say of every row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from curate.tables.vectors import space
 from scoring.errors import InputError
 
 CHANCES = frozenset({"probabilities", "draws"})
-DRAWS = 10  # light models, for strategies that ask several
+DRAWS = 10  # probes, for strategies that ask several
 MOST_DRAWN = 4 << 30  # bytes of their chances
 BLOCK = 65_536
 
@@ -57,7 +57,7 @@ class Labelled:
 
 
 def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = False) -> tuple[Pool, dict[str, Any]]:
-    """Return the pool with what the light model says of every row, and what is known of the model.
+    """Return the pool with what the probe says of every row, and what is known of the model.
 
     Args:
         pool: with vectors; where it has no labelled row of a known class, it comes back as it is, and no model.
@@ -99,12 +99,12 @@ def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = Fal
 
 
 def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
-    """Return what a person should know of the light model, or of its absence."""
+    """Return notes for the user of the probe, or of its absence."""
     if not model:
         if labelled.classes or not len(labelled.rows):
             return []
         return ["the labelled rows have no classes, so they count for diversity alone; --label names their column"]
-    text = f"light model: {counted(model['rows'], 'labelled row')} of {counted(model['classes'], 'class', 'classes')}"
+    text = f"probe: {counted(model['rows'], 'labelled row')} of {counted(model['classes'], 'class', 'classes')}"
     notes = [text + (f", temperature {model['temperature']:.3g}" if model["temperature"] != 1 else "")]
     if model["classes"] == 1:
         notes.append("all labelled rows are of one class: nothing tells yet what is uncertain")

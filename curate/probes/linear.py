@@ -1,4 +1,4 @@
-"""The light model of a round: classes from stored embeddings, with chances that can be believed."""
+"""The probe of a round: classes from stored embeddings, with chances that can be believed."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -222,7 +222,7 @@ def check_labelled(vectors: NDArray, labels: NDArray[np.int64], n_classes: int) 
         ValueError: if the lengths differ.
     """
     if not len(labels):
-        raise InputError("the light model needs at least one labelled row, got none; label a first batch")
+        raise InputError("the probe needs at least one labelled row, got none; label a first batch")
     if len(vectors) != len(labels):
         raise ValueError(f"{len(vectors)} vectors and {len(labels)} labels")
     if labels.min() < 0 or labels.max() >= n_classes:

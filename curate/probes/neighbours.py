@@ -1,4 +1,4 @@
-"""The light model that votes: the nearest labelled rows of each row."""
+"""The probe that votes: the nearest labelled rows of each row."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How likely every row's own label is to light models that were fitted on other rows: the losses of small-loss."""
+"""How likely every row's own label is to probes that were fitted on other rows: the losses of small-loss."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ N_NAMED = 3
 def with_own_losses(
     pool: Pool, labelled: Labelled, column: str, excluded: NDArray[np.bool_]
 ) -> tuple[Pool, dict[str, Any], list[str]]:
-    """Return the pool with the loss of each row's own label under a light model of other rows.
+    """Return the pool with the loss of each row's own label under a probe of other rows.
 
     Rows are dealt into ``FOLDS`` folds, class by class, those of the very same embedding together; each fold is judged
     by a linear probe on at most ``MOST_ROWS`` rows of the others, some of every class. The rows of a pool are in the
@@ -136,7 +136,7 @@ def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int
 def _told(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
     n, other = facts["rows"], facts["says_otherwise"]
     notes = [
-        f"{FOLDS} light models, each asked of rows that it was not fitted on, agree with {column!r} on "
+        f"{FOLDS} probes, each asked of rows that it was not fitted on, agree with {column!r} on "
         f"{(n - other) / n:.1%} of {counted(n, 'row')} and say otherwise of {other:,}"
     ]
     if alone:

@@ -14,8 +14,8 @@ ATOL = 1e-3  # how far from 1 the probabilities of a row may sum: float16 tables
 
 HOW_TO_GET = {  # what a selector may need of a pool -> where it comes from
     "vectors": "embeddings: give a table that `curate score` wrote with its `embedding` column",
-    "probabilities": "class probabilities: label a first batch, so that the light model can be fitted",
-    "draws": "probabilities of several models: label a first batch, so that several light models can be fitted",
+    "probabilities": "class probabilities: label a first batch, so that the probe can be fitted",
+    "draws": "probabilities of several models: label a first batch, so that several probes can be fitted",
     "labels": "the classes of the labelled rows: give a table or CSV with a label for each key",
     "uncertainty": "a score column: name one whose direction is known, such as unc_losspred or kappa_mcinfonce",
     "quality": "a quality column: name one, such as unc_losspred",

@@ -62,7 +62,7 @@ class Auto(MaxHerding):
     """Cover what is not yet known: MaxHerding in which a row counts 1 - margin, as soon as there are probabilities.
 
     max over S of mean_x u(x) q(x) max_{y in S or labelled} exp(-|x - y|^2 / (2 bandwidth^2)), greedily, where u is
-    1 - (p1 - p2) of the calibrated light model, or 1 before there is one, and q the pool's quality, or 1. With few
+    1 - (p1 - p2) of the calibrated probe, or 1 before there is one, and q the pool's quality, or 1. With few
     labels all rows count alike and it covers; with many, it labels where classes meet; junk counts little, as picks
     and as rows to cover. It is right for every budget without a regime to choose.
 

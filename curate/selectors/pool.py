@@ -18,7 +18,7 @@ class Pool:
         candidates: rows that may be picked, shape (M,) int64, ascending, without repeats.
         labelled: rows that are labelled, shape (L,) int64, ascending; they shape diversity and are never picked.
         vectors: unit rows, shape (N, D), float16 or float32; None where the table has none.
-        probabilities: of C classes by the light model, shape (N, C) float32, rows sum to 1; None before there is one.
+        probabilities: of C classes by the probe, shape (N, C) float32, rows sum to 1; None before there is one.
         labels: class of the labelled rows, shape (N,) int64, -1 where unknown; None without labels.
         uncertainty: what ranks alone may go by, higher is picked first, shape (N,) float32 or float64; None for the
             method's own.
@@ -59,7 +59,7 @@ class Selection:
         gains: what each pick added, in the selector's own unit, shape (K,) float64; inf for a first pick that nothing
             measures.
         parts: what made up a pick's score, by name, each of shape (K,) float64.
-        notes: what a person should know, such as an approximation and its measured loss.
+        notes: notes for the user, such as an approximation and its measured loss.
     """
 
     rows: NDArray[np.int64]

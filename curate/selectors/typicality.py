@@ -56,7 +56,7 @@ class Typicality:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know."""
+        """Notes for the user."""
         notes = []
         if self.graph is not None:
             share = self.n_known / max(1, self.n_rows)

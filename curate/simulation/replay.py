@@ -26,14 +26,14 @@ class Replay:
     """Rows with known labels, and rows to test on.
 
     Attributes:
-        features: what the light model learns from, shape (N, D).
+        features: what the probe learns from, shape (N, D).
         labels: shape (N,) int64, in [0, C).
         test_features: shape (T, D).
         test_labels: shape (T,) int64.
         vectors: what selectors look at, shape (N, E); None for the features scaled to unit length.
         annotated: the labels that annotators give, shape (N,) int64; None for the true ones.
         quality: as in ``Pool``, shape (N,) float32.
-        calibrate: whether the light model's chances are calibrated.
+        calibrate: whether the probe's chances are calibrated.
         graph: of the nearest neighbours of ``vectors``; None to compute it once, if a selector looks at one.
     """
 
@@ -60,7 +60,7 @@ def replay(
     first: Selector | None = None,
     observe: Observer | None = None,
 ) -> Curves:
-    """Label rows round by round as a selector says, and measure a light model after every round.
+    """Label rows round by round as a selector says, and measure a probe after every round.
 
     A selector that needs chances, or draws, has none before the first labels: then ``first`` picks the first batch.
     The seed of a run drives everything in it, so strategies that begin with the same selector begin with the same

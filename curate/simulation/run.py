@@ -101,7 +101,7 @@ def simulate(
         seeds: runs of each strategy.
         test: share of the rows to measure on, in (0, 1).
         noisy_label: column of the labels that annotators give; None for the true ones.
-        calibrate: whether the light model's chances are calibrated.
+        calibrate: whether the probe's chances are calibrated.
         observe: told strategy, seed, labels and accuracy after each round.
 
     Raises:

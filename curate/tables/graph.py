@@ -38,7 +38,7 @@ class Stored:
             more alike than this is among its neighbours. -inf where the file knows all others.
         path: of the file.
         digest: of the file's bytes; empty where it was not written.
-        notes: what a person should know.
+        notes: notes for the user.
     """
 
     graph: Graph

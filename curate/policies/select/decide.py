@@ -35,8 +35,8 @@ RANK, GAIN, PREDICTED, PROBABILITY, PART = "rank", "gain", "predicted", "probabi
 MEANINGS = {
     RANK: "place among the picks, from 1",
     GAIN: "what the pick added, in the strategy's own unit",
-    PREDICTED: "likeliest class by the light model",
-    PROBABILITY: "its chance by the light model",
+    PREDICTED: "likeliest class by the probe",
+    PROBABILITY: "its chance by the probe",
 }
 
 
@@ -51,7 +51,7 @@ class Picked:
         picks: row of the table of each pick, shape (K,) int64.
         verdict: what became of every row.
         files: further files that were read: option -> path and digest.
-        notes: what a person should know.
+        notes: notes for the user.
     """
 
     chosen: Chosen

@@ -90,7 +90,7 @@ class Chosen:
         rows: of the pool, shape (K,) int64.
         gains: shape (K,) float64, in the strategy's own unit.
         parts: what made up a pick's score, each of shape (K,).
-        notes: what a person should know.
+        notes: notes for the user.
         asked: rows that the budget came to; K, unless ``stopped``.
         stopped: distance of the pick that came too near, or None.
         quotas: rows by group, where there are groups.

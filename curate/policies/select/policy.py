@@ -36,7 +36,7 @@ class SelectResult(Result):
         gains: of every pick, in order; None where one is not finite.
         first: the first picks: key, rank and gain.
         groups: rows picked by group, where the budget was shared.
-        model: the light model, as plain JSON; empty without one.
+        model: the probe, as plain JSON; empty without one.
         strategy: its name; ``settings`` are all its parameters.
     """
 
@@ -57,7 +57,7 @@ class SelectResult(Result):
             "stopped_at": self.stopped_at,
             **super().facts(),
             "groups": self.groups,
-            "light_model": self.model,
+            "probe": self.model,
             "notes": self.notes,
             "gain": {"first": self.gains[0], "last": self.gains[-1]} if self.gains else {},
         }

@@ -34,8 +34,8 @@ class Ready:
         classes: names of the classes of the pool's labels and probabilities.
         reasons: why some rows cannot be judged.
         why: number of the reason of each row of ``Rows``, shape (N,) int8; -1 for none.
-        model: what is known of the light model, as plain JSON; empty without one.
-        notes: what a person should know.
+        model: what is known of the probe, as plain JSON; empty without one.
+        notes: notes for the user.
     """
 
     pool: Pool
@@ -72,7 +72,7 @@ def prepare(
     group: str | None = None,
     given: str | None = None,
 ) -> Ready:
-    """Make the pool of a plan, with the chances of a light model where the strategy asks for them.
+    """Make the pool of a plan, with the chances of a probe where the strategy asks for them.
 
     Rows that were not scored are not in the pool, nor are those without a usable embedding where the plan goes by
     embeddings. Rows without a value in a column that the plan reads are in it, but no candidates.
@@ -128,7 +128,7 @@ def prepare(
 def _modelled(
     pool: Pool, labelled: Labelled, plan: Plan, judged: str | None, excluded: NDArray[np.bool_]
 ) -> tuple[Pool, dict[str, Any], list[str]]:
-    """Return the pool with what light models say of its rows, where the strategy asks; what they are; and notes.
+    """Return the pool with what probes say of its rows, where the strategy asks; what they are; and notes.
 
     Args:
         pool: the rows.

@@ -121,7 +121,7 @@ def test_what_is_printed_adds_up_and_names_the_files(scores):
     counts = {name: int(n) for name, n in counts.items()}
     assert counts["rows in"] == 60 == sum(n for name, n in counts.items() if name != "rows in")
     assert (counts["picked"], counts["labelled already"], counts["excluded"]) == (8, 10, 1)
-    assert "light model: 10 labelled rows of 5 classes" in result.stderr
+    assert "probe: 10 labelled rows of 5 classes" in result.stderr
     for name in ("subset: b.parquet", "decisions: b.decisions.parquet", "receipt: b.receipt.json"):
         assert name in result.stderr
 

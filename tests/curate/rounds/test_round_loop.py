@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_rounds_whatever_the_order_of_the_table(tmp
     assert [row["key"] for row in batch_of(next_round(tmp_path / "s"))] != [row["key"] for row in batch_of(a[0])]
 
 
-def test_the_accuracy_is_that_of_the_light_model_on_the_held_out_rows(tmp_path, truth):
+def test_the_accuracy_is_that_of_the_probe_on_the_held_out_rows(tmp_path, truth):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=15, holdout="30")
     made = loop(tmp_path / "r", truth, tmp_path, 2)
     rows = pq.read_table(tmp_path / "t.parquet")

@@ -7,7 +7,7 @@ from curate.simulation.replay import Replay
 
 
 def digits():
-    """The split of the published protocol; the light model scales features itself, so they stay as they are."""
+    """The split of the published protocol; the probe scales features itself, so they stay as they are."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
     pool, test = order[:1297], order[1297:]

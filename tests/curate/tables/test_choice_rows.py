@@ -103,7 +103,7 @@ def test_quality_is_a_rank_in_the_direction_of_the_column(tmp_path):
     assert np.allclose(ready.pool.quality, (place + 0.5) / 40)
 
 
-def test_the_light_model_says_what_the_probe_says(tmp_path):
+def test_the_chances_are_those_of_the_linear_probe(tmp_path):
     from curate.probes.linear import fit_linear_probe, spread_of
 
     rows = read_rows(

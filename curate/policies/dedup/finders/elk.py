@@ -129,7 +129,7 @@ class Radius:
         return _cosine_at(nats, medians, medians, self.dim)
 
     def lines(self) -> list[str]:
-        """Return what a person should know of the radius."""
+        """Return notes for the user on the radius."""
         said = [f"cosine {self.threshold:g} at the median kappa {self.median:.4g}; loosest pair {self.loosest:.4f}"]
         if self.n_low:
             said.append(

@@ -94,7 +94,7 @@ class NearGraph:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know."""
+        """Notes for the user."""
         if not len(self.many):
             return ()
         told = f"{len(self.many):,} rows may have more links than {self.path} lists neighbours"

@@ -31,7 +31,7 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> list[str]:
         tables: each with its rows, which have ``width``, ``height``, ``phash`` and ``sha256``.
 
     Returns:
-        What a person should know: images that could not be read.
+        Notes for the user: images that could not be read.
 
     Raises:
         InputError: if there is neither a path nor a source for an image.

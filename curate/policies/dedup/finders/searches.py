@@ -41,7 +41,7 @@ class Search(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know."""
+        """Notes for the user."""
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
