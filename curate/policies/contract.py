@@ -1,7 +1,6 @@
 """What a policy is, and the table of all of them."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, Protocol, Self, TypeVar
 
 from curate.policies.decided import Decided
@@ -9,16 +8,11 @@ from curate.policies.outputs import Files
 from curate.policies.result import Result
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.lookup import Lazy
 
 R = TypeVar("R", bound=Result, covariant=True)
 
-# What a receipt calls the rule of a policy -> where the policy is. A filter has several rules, of names of their own.
 FILTER = "filter"
-POLICIES: dict[str, str] = {
-    FILTER: "curate.policies.filter.policy:Filter",
-    "dedup": "curate.policies.dedup.policy:Dedup",
-    "select": "curate.policies.select.policy:Select",
-}
 
 
 class Policy(Protocol[R]):
@@ -48,6 +42,16 @@ class Policy(Protocol[R]):
         """
 
 
+WHERE: dict[
+    str, str
+] = {  # to add a policy, add a line: what receipts call its rule; a filter's rules have their own names
+    FILTER: "curate.policies.filter.policy:Filter",
+    "dedup": "curate.policies.dedup.policy:Dedup",
+    "select": "curate.policies.select.policy:Select",
+}
+POLICIES: Mapping[str, type[Policy[Result]]] = Lazy(WHERE)
+
+
 def policy_of(rules: Sequence[Any]) -> type[Policy[Result]]:
     """Return the policy that the rules of a receipt belong to.
 
@@ -58,6 +62,4 @@ def policy_of(rules: Sequence[Any]) -> type[Policy[Result]]:
     name = next((name for name in named if name in POLICIES), FILTER)
     if name in named and len(rules) != 1:
         raise InputError(f"expected one rule in the receipt of {name}, got {len(rules)}; take a copy")
-    module, _, attribute = POLICIES[name].partition(":")
-    policy: type[Policy[Result]] = getattr(import_module(module), attribute)
-    return policy
+    return POLICIES[name]
