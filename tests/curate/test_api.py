@@ -12,7 +12,7 @@ from curate.cli import app
 
 FUNCTIONS = ("score", "filter", "dedup", "select", "evaluate", "verify")
 ONLY_TYPED = {"json", "quiet", "sheet", "plot", "help", "threshold"}  # threshold: a value of ``finder`` in Python
-ONLY_CALLED = {"rules", "report"}
+ONLY_CALLED = {"rules", "report", "compared"}  # compared and report are told of progress
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -29,6 +29,11 @@ CALLS = {
     "sheet": ("curate.tables.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
+    "export": (
+        "curate.export.subset.export",
+        ["s.parquet", "--format", "csv", "-o", "s.csv"],
+        ["none.parquet", "--format", "csv", "-o", "s.csv"],
+    ),
     "train": ("scoring.runner.select_device", ["simsiam", "d", "-o", "m.safetensors"], ["no", "d", "-o", "m"]),
 }
 

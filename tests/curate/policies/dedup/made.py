@@ -124,13 +124,21 @@ def part_similarities(asked, mine, threshold, looks):
     for look in looks:
         turned, undone = look.apply(asked), look.undo(mine)
         plain = as_they_are(turned[query], mine[row]).reshape(shape)
-        held = refine(turned[query], mine[row]).cosine.reshape(shape)
-        holds = refine(undone[row], asked[query]).cosine.reshape(shape)
+        held, holds = (
+            large_parts(refine(whole, part)).reshape(shape)
+            for whole, part in ((turned[query], mine[row]), (undone[row], asked[query]))
+        )
         best = np.maximum(best, np.where(plain >= threshold, plain, np.maximum(held, holds)))
         found |= plain >= threshold
         found |= (held >= threshold) & (_nearest_frames(turned, mine) >= LIKELY)
         found |= (holds >= threshold) & (_nearest_frames(undone, asked) >= LIKELY).T
     return best, found
+
+
+def large_parts(fit):
+    """The cosine of each fit whose part is 68 % of each side of the whole or more, else 0."""
+    top, bottom, left, right = fit.edges.T
+    return np.where((bottom - top >= 0.68 * 256) & (right - left >= 0.68 * 256), fit.cosine, 0)
 
 
 def _nearest_frames(wholes, parts):
