@@ -7,6 +7,7 @@ import pytest
 
 for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):  # tests are many small things, and a process runs on each core
     os.environ.setdefault(name, "1")
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what goes to a file is not to be broken at a width
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
