@@ -1,5 +1,5 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
-# ruff: noqa: PTH120
+# ruff: noqa: PTH100, PTH120
 """The images of a batch: their bytes, and as files of a folder that goes out."""
 
 import os
@@ -85,7 +85,7 @@ def add_image(folder: AtomicFolder, item: Item, sub_folder: str, options: Export
             folder.write(f"{sub_folder}/{name}", data)
         elif path is not None:
             (folder.temporary / sub_folder).mkdir(exist_ok=True)
-            (folder.temporary / sub_folder / name).symlink_to(os.fsdecode(path))
+            (folder.temporary / sub_folder / name).symlink_to(os.fsdecode(os.path.abspath(path)))
     return name
 
 

@@ -163,7 +163,7 @@ def collect(
 
     Args:
         batches: n rows in all.
-        schema: theirs.
+        schema: of the batches.
         n: rows.
         needs: what to read.
         names: columns that count in the digest, with the key.

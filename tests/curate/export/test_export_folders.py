@@ -1,6 +1,7 @@
 """Image folders and FiftyOne: names that are safe, folders that are whole, labels that come back."""
 
 import json
+import os
 import shutil
 import string
 import tarfile
@@ -125,6 +126,16 @@ def test_a_damaged_line_of_metadata_is_named(tmp_path, text):
     (tmp_path / "metadata.jsonl").write_text("{}\n" + text + "\n")
     with pytest.raises(InputError, match="line 2"):
         read_labels(tmp_path, "imagefolder", keys=["a"])
+
+
+def test_a_link_to_a_relative_path_points_at_the_image(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = batch(tmp_path / "i", ["a.png"])
+    table = table.set_column(1, "uri", pa.array([os.path.relpath(table["uri"][0].as_py())]))
+    write_batch(table, "linked", "imagefolder", ExportOptions(link=True))
+    linked = tmp_path / "linked" / "train" / "a.png"
+    assert linked.is_symlink()
+    assert linked.read_bytes() == picture(0)
 
 
 @pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
