@@ -142,9 +142,6 @@ def test_other_scorers_are_another_run_and_the_same_ones_are_done_already():
     ("args", "words"),
     [
         (["s.parquet", "--scorer", "entropi"], "unknown scorer 'entropi'; did you mean 'entropy'?"),
-        (["s.parquet", "--scorer", "kappa"], "unknown scorer 'kappa'"),
-        (["s.parquet", "--scorer", "dropout"], "3 times with dropout, and resnet10t has none"),
-        (["s.parquet", "--scorer", "entropy", "--model", "trio"], "entropy needs a classifier's logits"),
         (["s.parquet", "--scorer", "nearest", "--no-embedding"], "nearest needs embeddings; leave out --no-embedding"),
         (["parts", "--scorer", "nearest"], "nearest needs all rows at once; expected --out NAME.parquet, got parts"),
     ],

@@ -246,10 +246,7 @@ def test_other_threads_pick_the_same_rows(tmp_path):
             "--loss is for the strategy rho-loss, got small-loss",
         ),
         ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "losses of at least 0, .* give the negative"),
-        ({}, {"set": {"share": "2"}}, r"trusted must be in \(0, 1\], got 2"),
         ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "for the strategies rho-loss and small-loss, got auto"),
-        ({}, {"budget": 61}, "between 1 and the 60 rows that may be picked, got 61"),
-        ({}, {"labelled_where": "key like '%'"}, "no row is left to be picked"),
         ({}, {"graph": "g.parquet"}, "--graph is for the strategies"),
     ],
 )
