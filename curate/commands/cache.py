@@ -91,7 +91,7 @@ def run(
     about = _about(start, trunk, recipe, manifest, columns, typed)
     if where.type == "cpu":
         line("running on the CPU: this is slow")
-    with CacheBar(quiet=quiet) as bar:
+    with CacheBar("images", quiet=quiet) as bar:
         if where.type == "cuda" and exact == "fp32":
             torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
         network = network.to(where).to(memory_format=torch.channels_last).eval()

@@ -58,9 +58,6 @@ class Bar:
 class ScoreBar(Bar):
     """Images per second, time left and failures, while scoring goes on."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        super().__init__("images", quiet=quiet)
-
     def update(self, progress: "ScoreProgress") -> None:
         """Show where the run is."""
         failed = f"{progress.failed:,} failed" if progress.failed else ""
@@ -69,9 +66,6 @@ class ScoreBar(Bar):
 
 class CacheBar(Bar):
     """Images of all epochs, while a cache is made."""
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        super().__init__("images", quiet=quiet)
 
     def update(self, progress: "CacheProgress") -> None:
         """Show where the work is."""

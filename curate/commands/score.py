@@ -83,7 +83,7 @@ def run(
     from scoring.errors import InputError
 
     line = (lambda text: None) if quiet else say
-    with ScoreBar(quiet=quiet) as bar:
+    with ScoreBar("images", quiet=quiet) as bar:
         result = score(
             source[0] if len(source) == 1 else source,
             out,

@@ -9,8 +9,13 @@ def keys(manifest):
 
 def outcomes(manifest):
     """Each row's bytes, or the status of its failure."""
+    return read_all(manifest.readers(0, manifest.n_rows))
+
+
+def read_all(readers):
+    """What each reader gives, or the status of its failure."""
     found = []
-    for read in manifest.readers(0, manifest.n_rows):
+    for read in readers:
         try:
             found.append(read())
         except ReadError as error:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from reading import keys
+from reading import keys, read_all
 
-from curate.manifest import ReadError, SourceOptions, open_manifest
+from curate.manifest import SourceOptions, open_manifest
 from curate.manifest import parquet_stream as stream
 from curate.manifest.places import find_place
 from scoring.errors import InputError
@@ -22,16 +22,6 @@ def payload(row):
 
 def images(n):
     return [payload(row) for row in range(n)]
-
-
-def outcomes(readers):
-    found = []
-    for read in readers:
-        try:
-            found.append(read())
-        except ReadError as error:
-            found.append(error.status)
-    return found
 
 
 def write(path, columns, **options):
@@ -76,9 +66,9 @@ def test_going_on_does_not_decode_a_row_group_again(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(stream.ParquetFiles, "open", lambda files, index: opened.append(index) or files._open(index))
     for start in range(0, 64, 8):
-        assert outcomes(manifest.readers(start, start + 8)) == images(64)[start : start + 8]
+        assert read_all(manifest.readers(start, start + 8)) == images(64)[start : start + 8]
     assert len(opened) == 2
-    assert outcomes(manifest.readers(40, 41)) == [payload(40)]
+    assert read_all(manifest.readers(40, 41)) == [payload(40)]
 
 
 def hugging_face(values):
@@ -98,7 +88,7 @@ def test_the_struct_of_hugging_face_gives_its_bytes_or_else_the_file_of_its_path
     ]
     path = write(tmp_path / "hf.parquet", {"image": hugging_face(values), "label": range(6)}, row_group_size=4)
     manifest = open_manifest(path)
-    assert outcomes(manifest.readers(0, 6)) == [b"one", b"file", b"", "missing", "missing", "missing"]
+    assert read_all(manifest.readers(0, 6)) == [b"one", b"file", b"", "missing", "missing", "missing"]
     rows = manifest.rows(0, 6)
     assert rows["uri"].to_pylist() == [None, f"{tmp_path}/x.jpg", None, f"{tmp_path}/gone.jpg", None, None]
     assert rows["key"].to_pylist() == [f"hf.parquet#{row}" for row in range(6)]
@@ -180,7 +170,7 @@ def test_paths_in_parquet_are_read_and_typed_columns_of_text_work(tmp_path):
     for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
         paths = pa.array(["1.jpg", "gone.jpg", str(tmp_path / "1.jpg")]).cast(kind)
         manifest = open_manifest(write(tmp_path / "t.parquet", {"image": paths}))
-        assert outcomes(manifest.readers(0, 3)) == [b"one", "missing", b"one"]
+        assert read_all(manifest.readers(0, 3)) == [b"one", "missing", b"one"]
         assert keys(manifest) == ["1.jpg", "gone.jpg", f"{tmp_path}/1.jpg"]
 
 
@@ -189,7 +179,7 @@ def test_the_image_column_must_be_plain_or_named(tmp_path):
     with pytest.raises(InputError, match="got left, right; name it with --image-column"):
         open_manifest(path)
     manifest = open_manifest(path, SourceOptions(image_column="right"))
-    assert outcomes(manifest.readers(0, 1)) == [b"r"]
+    assert read_all(manifest.readers(0, 1)) == [b"r"]
     assert manifest.rows(0, 1)["left"].to_pylist() == [b"l"]
     with pytest.raises(InputError, match=r"got the columns a"):
         open_manifest(write(tmp_path / "u.parquet", {"a": [1]}))
@@ -226,7 +216,7 @@ def test_a_broken_page_costs_its_row_group_and_no_more(tmp_path):
     data = bytearray(path.read_bytes())
     data[data.index(b"0015") + 4] ^= 1
     path.write_bytes(data)
-    found = outcomes(open_manifest(path).readers(5, 38))
+    found = read_all(open_manifest(path).readers(5, 38))
     assert found[:5] == [b"%04d" % row * 50 for row in range(5, 10)]
     assert found[5:15] == ["io_error"] * 10
     assert found[15:] == [b"%04d" % row * 50 for row in range(20, 38)]
@@ -236,14 +226,14 @@ def test_a_file_that_changes_while_it_is_read_gives_failed_rows(tmp_path):
     path = write(tmp_path / "t.parquet", {"image": images(4)})
     manifest = open_manifest(path)
     write(path, {"image": images(8)})
-    assert outcomes(manifest.readers(0, 4)) == ["io_error"] * 4
+    assert read_all(manifest.readers(0, 4)) == ["io_error"] * 4
     with pytest.raises(InputError, match="changed while it was being read"):
         manifest.rows(0, 4)
 
 
 def test_an_image_above_the_bound_is_a_row_that_says_so(tmp_path):
     path = write(tmp_path / "t.parquet", {"image": [b"1234", b"12345"]})
-    assert outcomes(open_manifest(path, SourceOptions(max_bytes=4)).readers(0, 2)) == [b"1234", "too_large"]
+    assert read_all(open_manifest(path, SourceOptions(max_bytes=4)).readers(0, 2)) == [b"1234", "too_large"]
 
 
 def test_a_small_file_of_a_repeated_large_value_is_read_in_bounded_memory(tmp_path):
@@ -305,7 +295,7 @@ def test_patterns_and_sequences_of_files_open_in_order(tmp_path):
         ([tmp_path / "q.parquet", f"{tmp_path}/p-01.parquet"], ["q", "p-01"]),
     ):
         manifest = open_manifest(source)
-        assert outcomes(manifest.readers(0, manifest.n_rows)) == [name.encode() for name in names]
+        assert read_all(manifest.readers(0, manifest.n_rows)) == [name.encode() for name in names]
     with pytest.raises(InputError, match="files that match"):
         open_manifest(f"{tmp_path}/z*.parquet")
     with pytest.raises(InputError, match="at most 100,000"):
@@ -325,7 +315,7 @@ def test_files_of_one_name_in_two_folders_have_keys_of_their_own(tmp_path):
 
 def test_parquet_without_its_suffix_is_known_by_its_first_bytes(tmp_path):
     path = write(tmp_path / "blob", {"image": [b"x"]})
-    assert outcomes(open_manifest(path).readers(0, 1)) == [b"x"]
+    assert read_all(open_manifest(path).readers(0, 1)) == [b"x"]
 
 
 def test_the_digest_of_parquet_changes_with_the_file_the_key_and_the_limit(tmp_path):
@@ -344,7 +334,7 @@ def test_the_odd_files_of_a_decoders_own_tests_come_out_as_they_were_stored():
     path = DATA / "malformed.parquet"
     manifest = open_manifest(path)
     stored = pq.read_table(path)
-    assert outcomes(manifest.readers(0, manifest.n_rows)) == stored["bytes"].to_pylist()
+    assert read_all(manifest.readers(0, manifest.n_rows)) == stored["bytes"].to_pylist()
     assert manifest.renamed == {name: f"source_{name}" for name in ("format", "width", "height")}
     rows = manifest.rows(150, 450)
     for name in stored.column_names:

@@ -147,8 +147,6 @@ def test_the_direction_of_a_column(tmp_path, text, certain_first, expected):
         (Needs(numbers=("kapa_mcinfonce",)), {}, "did you mean 'kappa_mcinfonce'"),
         (Needs(names=("embedding",)), {}, "expected names or numbers in column 'embedding'"),
         (Needs(), {"status": [1] * 4}, "expected text in column 'status'"),
-        (Needs(), {"key": ["a", "b", "a", "c"]}, "expected unique keys in .* such as 'a'"),
-        (Needs(), {"key": ["a", "b", None, "c"]}, "expected a key in every row of .*, got none in row 2 "),
         (Needs(conditions=(("--labelled-where", "nothing == 1"),)), {}, "--labelled-where .*nothing"),
     ],
 )

@@ -181,12 +181,6 @@ def test_a_rule_that_does_not_fit_the_table_is_one_line_and_writes_nothing(score
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
 
 
-def test_a_status_of_another_kind_is_refused(tmp_path):
-    pq.write_table(pa.table({"key": ["a"], "x": [1.0], "status": [200]}), tmp_path / "t.parquet")
-    with pytest.raises(InputError, match=r"expected text in column 'status' .*got int64; rename it"):
-        curate.filter(tmp_path / "t.parquet", rules=[KeepTop(1, "x")], dry_run=True)
-
-
 def scored_by(path, method, **columns):
     """A table of two rows, scored by a model of this method."""
     table = pa.table({"key": ["a", "b"], **{name: pa.array(values, pa.float32()) for name, values in columns.items()}})

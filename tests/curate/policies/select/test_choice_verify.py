@@ -93,14 +93,6 @@ def test_a_column_taken_out_of_the_batch_is_told(made):
     assert any("the batch has other columns or types" in note for note in found.notes)
 
 
-def test_a_batch_without_rows_names_those_that_are_missing(made):
-    _, _, _, result = made
-    keys = pq.read_table(result.subset)["key"].to_pylist()
-    rewrite(result.subset, lambda table: table.slice(0, 0))
-    found = verify(result.receipt)
-    assert sorted(found.different) == sorted(f"{key}: kept, but not in the subset" for key in keys)
-
-
 def test_a_row_that_is_missing_or_there_twice_is_no_other_column(made):
     _, _, _, result = made
     whole = pq.read_table(result.subset)
