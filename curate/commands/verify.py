@@ -48,8 +48,10 @@ def _subset(receipt: Path, table: Path | None, json_: bool, line: Callable[[str]
         line(text)
     if result.identical:
         line(f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same")
-    else:
+    elif result.n_different:
         line(f"different: {counted(result.n_different, 'difference')} in {counted(result.n_rows, 'row')}")
+    else:
+        line(f"different: {counted(result.n_rows, 'row')} decided alike, but not what is named above")
     return result.identical
 
 

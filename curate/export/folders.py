@@ -1,5 +1,5 @@
 # Paths are bytes where names need not be UTF-8, and pathlib holds text.
-# ruff: noqa: PTH100, PTH120
+# ruff: noqa: PTH100
 """The images of a batch: their bytes, and as files of a folder that goes out."""
 
 import os
@@ -39,7 +39,8 @@ def new_folder(out: Path, batch: Batch, options: ExportOptions, *, images: str, 
         if foreign is not None:
             raise InputError(f"{out} holds more than an export ({foreign}), and is left alone; choose another name")
         top = os.path.realpath(os.fsencode(out))
-        for folder in {os.path.dirname(item.path) for item in batch if item.path is not None}:
+        paths = (item.path for item in batch if item.path is not None and b"\0" not in item.path)
+        for folder in set(map(os.path.dirname, paths)):
             if os.path.commonpath([top, os.path.realpath(folder)]) == top:
                 raise InputError(f"{out} holds images of the batch, and is left alone; choose another name")
     return AtomicFolder(out, overwrite=options.overwrite)

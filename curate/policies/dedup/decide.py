@@ -78,31 +78,23 @@ def decide_duplicates(
         InputError: for a column or key that cannot be used, or another table whose embeddings or signatures are of
             another kind.
     """
-    if other is not None and "embedding" in request.thresholds:
-        same_model(table, other)
-    if other is not None and {"signature", "crop"} & set(request.thresholds):
-        same_signature(table, other)
+    if other is not None:
+        _require_same_kinds(table, other, request)
     rows = read_rows(table, request.needs(criteria))
     protected = rows.holds(request.protect)
-    theirs = read_rows(other, request.needs_of_other(), unique=False) if other is not None else None
-    read_again: list[str] = []
-    if "pixels" in request.thresholds:
-        mine, others = request.images()
-        tables = [(table, rows, mine)]
-        if other is not None and theirs is not None:
-            tables.append((other, theirs, others))
-        read_again = add_pixels(tables)
+    other_rows = read_rows(other, request.needs_of_other(), unique=False) if other is not None else None
+    unread = _read_pixels(table, rows, request, other, other_rows) if "pixels" in request.thresholds else []
     order = keep_order(rows, criteria, protected)
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
     read = {"path": stored.path, "digest": stored.digest} if stored else {}
-    told = stored.notes if stored else ()
+    of_graph = stored.notes if stored else ()
     del stored  # the finder holds what it needs of it
     open_rows = rows.ok.copy()
     stars = Stars.empty(len(rows), tuple(searches))
-    if theirs is not None:
+    if other_rows is not None:
         may_go = open_rows if protected is None or request.report_only else open_rows & ~protected
-        stars = find_outside(theirs, searches, may_go)
+        stars = find_outside(other_rows, searches, may_go)
     leaks = stars.finder >= 0
     if not request.report_only:
         open_rows &= ~leaks
@@ -117,9 +109,28 @@ def decide_duplicates(
     outcome = np.where(rows.ok, np.where(stars.finder >= 0, DROP, KEEP), FAILED).astype(np.uint8)
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
-    digest = theirs.digest if theirs is not None else ""
-    notes = [*read_again, *told, *_notes(rows, searches)]
+    digest = other_rows.digest if other_rows is not None else ""
+    notes = [*unread, *of_graph, *_notes(rows, searches)]
     return Duplicates(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
+
+
+def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> None:
+    """Refuse another table whose embeddings or signatures cannot be compared with the table's."""
+    if "embedding" in request.thresholds:
+        same_model(table, other)
+    if {"signature", "crop"} & set(request.thresholds):
+        same_signature(table, other)
+
+
+def _read_pixels(
+    table: Table, rows: Rows, request: DedupRequest, other: Table | None, other_rows: Rows | None
+) -> list[str]:
+    """Read images again where only their pixels can tell; return notes on those that could not be read."""
+    images, other_images = request.images()
+    tables = [(table, rows, images)]
+    if other is not None and other_rows is not None:
+        tables.append((other, other_rows, other_images))
+    return add_pixels(tables)
 
 
 def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) -> Stored:

@@ -214,6 +214,11 @@ def test_verify_exits_0_when_identical_and_1_when_not(folder):
     assert "k0: now keep, then drop" in result.stdout
     assert "the input is not the one that was read then" in result.stdout
     assert "different: " in result.stdout.splitlines()[-1]
+    pq.write_table(pq.read_table("kept.parquet"), "kept.parquet", compression="none")  # the same rows, other bytes
+    result = run("verify", "kept.receipt.json")
+    assert result.exit_code == 1
+    assert "kept.parquet is not the file that was written" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("different: 100 rows decided alike")
 
 
 @pytest.mark.usefixtures("folder")

@@ -258,6 +258,8 @@ def test_folders_of_images_that_are_no_export_are_never_replaced(tmp_path, forma
     exported = next(path for path in (tmp_path / "out" / inner).iterdir() if path.name.startswith("b"))
     two = two.set_column(1, "uri", pa.array([str(exported), two["uri"][1].as_py()]))
     refused("holds images of the batch")  # with links they would point nowhere
+    two = two.set_column(1, "uri", pa.array(["file:///nul%00/b.png", two["uri"][1].as_py()]))
+    refused("NUL byte")
     (tmp_path / "out" / inner / "notes.txt").write_text("mine")
     refused("notes.txt")
 
