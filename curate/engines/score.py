@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 
@@ -57,6 +57,29 @@ class ScoreResult:
         return self.rows - self.statuses.get(OK, 0)
 
 
+class ScoreKeywords(TypedDict, total=False):
+    """The fields of ``SourceOptions`` and ``ScoreSettings``, as keywords of ``score``."""
+
+    key: str | None
+    path_column: str | None
+    image_column: str | None
+    label_from_folder: bool
+    follow_symlinks: bool
+    hidden: bool
+    root: str | None
+    limit: int | None
+    reserved: tuple[str, ...]
+    max_bytes: int
+    device: str
+    precision: str
+    batch_size: int | None
+    shard_rows: int
+    dtype: str | None
+    max_pixels: int
+    allow_truncated: bool
+    scorers: tuple[str, ...]
+
+
 def score(
     source: Any,
     out: str | Path,
@@ -69,7 +92,7 @@ def score(
     overwrite: bool = False,
     report: Callable[[ScoreProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
-    **keywords: Any,
+    **keywords: Unpack[ScoreKeywords],
 ) -> ScoreResult:
     """Score every image of a source and write one row for each.
 
@@ -93,7 +116,7 @@ def score(
         TypeError: for a keyword that is neither's.
         InputError: for whatever of the above cannot be used; nothing that was written before is lost.
     """
-    options, settings = _with_keywords(options or SourceOptions(), settings or ScoreSettings(), keywords)
+    options, settings = _with_keywords(options or SourceOptions(), settings or ScoreSettings(), dict(keywords))
     out = Path(out)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")

@@ -68,3 +68,13 @@ def test_options_have_the_same_names_and_defaults_in_both(name):
     assert set(typed) - ONLY_TYPED == set(called) - ONLY_CALLED
     for option in set(typed) & set(called) - {"table", "receipt", "budget"}:
         assert called[option].default == typed[option], option
+
+
+def test_score_takes_every_field_of_its_options_and_settings_with_their_types():
+    from typing import get_type_hints
+
+    from curate.engines.score import ScoreKeywords
+    from curate.engines.settings import ScoreSettings
+    from curate.manifest import SourceOptions
+
+    assert get_type_hints(ScoreKeywords) == get_type_hints(SourceOptions) | get_type_hints(ScoreSettings)
