@@ -244,3 +244,9 @@ def test_help_of_every_command_loads_nothing_heavy():
     assert all(
         any(f"{name} [OPTIONS]" in line for line in lines) for name in ("select", "round init", "models convert")
     )
+
+
+def test_a_filter_loads_no_torch():
+    code = "import sys, curate.policies.filter.policy\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -16,11 +16,9 @@ from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import PHASH, SHA256, Needs
 from curate.tables.provenance import model_of, signature_of
-from curate.tables.signatures import signature_matrix
 from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS, Embeddings, space
 from scoring.errors import InputError
-from scoring.images.signature import WIDTH
 
 
 @dataclass(frozen=True)
@@ -215,6 +213,8 @@ class _Reading:
         if PHASH in needs.representations:
             rows.phash, rows.has_phash = np.zeros(n, np.uint64), np.zeros(n, bool)
         if SIGNATURE in needs.representations:
+            from scoring.images.signature import WIDTH  # loads torch, which a filter has no need of
+
             rows.signature = space(n, WIDTH, np.dtype(np.int8))
         self.rows = rows
 
@@ -240,6 +240,8 @@ class _Reading:
             rows.phash[to] = bits.astype(np.uint64) if column.type.bit_width == 64 else bits
             rows.has_phash[to] = column.is_valid().to_numpy(zero_copy_only=False)
         if rows.signature is not None:
+            from curate.tables.signatures import signature_matrix
+
             rows.signature[to] = signature_matrix(batch.column(SIGNATURE))
         if self.embeddings is not None:
             self.embeddings.add(batch.column(EMBEDDING), to)
