@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curate.commands import options, simulate
 from curate.commands.groups import plain_app
 from curate.commands.report import emit, say, show, show_table
+from curate.commands.round_words import advice_words, import_notes, lift_words, status_notes
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -212,15 +213,15 @@ def import_(
 
     found = import_labels(folder, file, format=format_, name=name, annotator=annotator, skip_rest=skip_rest)
     if json_:
-        emit(found.to_json())
+        emit({**found.to_json(), "notes": import_notes(found)})
     elif not quiet:
-        _tell_import(found)
+        _report_import(found)
 
 
-def _tell_import(found: "ImportResult") -> None:
+def _report_import(found: "ImportResult") -> None:
     for problem in found.problems:
         say(str(problem))
-    for note in found.notes:
+    for note in import_notes(found):
         say(note)
     news = found.news
     say(
@@ -248,9 +249,19 @@ def status_(
 
     found = status(folder, table=table, lift=not no_lift)
     if json_:
-        emit(found.to_json())
+        emit(_status_json(found))
     else:
         _show_status(found)
+
+
+def _status_json(found: "Status") -> dict[str, Any]:
+    """Facts, and beside them what is said of them."""
+    facts = found.to_json()
+    for facts_of, advice in zip(facts["advice"], found.advice, strict=True):
+        facts_of["text"] = advice_words(advice)
+    if found.lift is not None:
+        facts["lift"]["text"] = lift_words(found.lift)
+    return {**facts, "notes": status_notes(found)}
 
 
 def _show_status(found: "Status") -> None:
@@ -281,11 +292,11 @@ def _show_status(found: "Status") -> None:
     if rows:
         show_table(rows, header=("labels", "accuracy", "95 % interval", "held-out images"), right=0)
     if found.lift is not None:
-        show(found.lift.text)
+        show(lift_words(found.lift))
     for one in found.advice:
         mark = "cannot tell" if one.reached is None else "STOP" if one.reached else "go on"
-        show(f"{one.name}: {mark} ({one.text})")
-    for note in found.notes:
+        show(f"{one.name}: {mark} ({advice_words(one)})")
+    for note in status_notes(found):
         show(note)
 
 

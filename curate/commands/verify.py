@@ -8,6 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.report import emit, show
+from curate.commands.round_words import check_words
 from curate.counted import counted
 
 
@@ -58,7 +59,7 @@ def _subset(receipt: Path, table: Path | None, json_: bool, line: Callable[[str]
 def _rounds(folder: Path, number: int | None, table: Path | None, json_: bool, line: Callable[[str], None]) -> bool:
     from curate.rounds.verify import verify_rounds
 
-    result = verify_rounds(folder, table, only=number, report=lambda check: line(str(check)))
+    result = verify_rounds(folder, table, only=number, report=lambda check: line(check_words(check)))
     if json_:
         emit(result.to_json())
     for text in result.problems:

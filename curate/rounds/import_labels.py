@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from curate.counted import counted
 from curate.export.exchange import read_labels
 from curate.export.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
 from curate.rounds.files.folder import Folder, held, label_paths
@@ -25,7 +24,10 @@ class ImportResult:
         news: what was new of them.
         problems: what was set aside, and other findings.
         missing: keys of the last round that have not come back.
-        notes: in sentences.
+        round: the last one.
+        rest_skipped: images of it that count as skipped, being without a label; None where that was not asked.
+        earlier: the file of labels that an earlier import of the same file wrote: only what was asked since then
+            counts; None where there was none.
     """
 
     written: Path | None
@@ -34,7 +36,9 @@ class ImportResult:
     news: News
     problems: tuple[Problem, ...]
     missing: int
-    notes: tuple[str, ...]
+    round: int
+    rest_skipped: int | None = None
+    earlier: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -45,7 +49,9 @@ class ImportResult:
             **{name: len(getattr(self.news, name)) for name in ("new", "changed", "repeated")},
             "problems": [asdict(problem) for problem in self.problems],
             "missing": self.missing,
-            "notes": list(self.notes),
+            "round": self.round,
+            "rest_skipped": self.rest_skipped,
+            "earlier": self.earlier,
         }
 
 
@@ -90,24 +96,22 @@ def import_labels(
         if earlier is not None and not skip_rest and earlier[0] == opened.rounds[-1].number:
             return _nothing_new(opened, earlier[1])
         labels = read_labels(path, kind, keys=opened.uris, classes=opened.settings.names, name=name)
-        votes, notes = _votes(opened, labels, annotator), []
+        votes = _votes(opened, labels, annotator)
         if earlier is not None:
             votes = _asked_since(opened, votes, earlier[0])
             if not votes and not skip_rest:
                 return _nothing_new(opened, earlier[1])
-            name_before = opened.name(earlier[1].path)
-            notes.append(f"this file was imported already, as {name_before}: only images asked since then count")
+        rest: list[str] = []
         if skip_rest:
             come = {vote.key for vote in votes}
             held_votes = opened.votes
             rest = [key for key in opened.rounds[-1].keys if key not in held_votes and key not in come]
             votes += [Vote(key, None, annotator) for key in rest]
-            one, many = (f"{words} without a label" for words in ("image", "images"))
-            last = opened.rounds[-1].number
-            notes.append(f"{counted(len(rest), f'{one} counts', f'{many} count')} as skipped in round {last}")
         source: dict[str, Any] = {"name": path.name, "sha256": digest, "format": kind, "annotator": annotator}
         source["problems"] = [str(problem) for problem in labels.problems]
-        return _add(opened, votes, source, labels, notes)
+        result = _add(opened, votes, source, labels)
+        before = None if earlier is None else opened.name(earlier[1].path)
+        return replace(result, rest_skipped=len(rest) if skip_rest else None, earlier=before)
 
 
 def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tuple[int, LabelFile] | None:
@@ -129,10 +133,10 @@ def _nothing_new(folder: Folder, earlier: LabelFile) -> ImportResult:
     votes = earlier.votes
     held_votes = folder.votes
     missing = sum(key not in held_votes for key in folder.rounds[-1].keys)
-    note = f"this file was imported already, as {folder.name(earlier.path)}: nothing was counted twice"
     skipped = sum(vote.label is None for vote in votes)
     news = News(repeated=[vote.key for vote in votes])
-    return ImportResult(None, len(votes) - skipped, skipped, news, (), missing, (note,))
+    last, name = folder.rounds[-1].number, folder.name(earlier.path)
+    return ImportResult(None, len(votes) - skipped, skipped, news, (), missing, last, earlier=name)
 
 
 def _votes(folder: Folder, labels: Labels, annotator: str | None) -> list[Vote]:
@@ -147,7 +151,7 @@ def _class(row: Label, skip: set[str]) -> str | None:
     return None if row.label in skip else row.label
 
 
-def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labels, notes: list[str]) -> ImportResult:
+def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labels) -> ImportResult:
     held_votes, last = folder.votes, folder.rounds[-1]
     news = held_votes.add(votes)
     written = None
@@ -155,12 +159,6 @@ def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labe
         number = len(label_paths(last.folder)) + 1
         path = last.folder / f"labels-{number:04}.parquet"
         written = write_labels(path, votes, source, folder.head).path
-    else:
-        notes = [*notes, "every label in the file was there already: nothing was counted twice"]
-    if news.changed:
-        some = ", ".join(shown(key) for key in news.changed[:N_EXAMPLES])
-        answers = counted(len(news.changed), "earlier answer was", "earlier answers were")
-        notes = [*notes, f"{answers} replaced by what the same annotator says now ({some})"]
     missing = [key for key in last.keys if key not in held_votes]
     skipped = sum(vote.label is None for vote in votes)
     return ImportResult(
@@ -170,7 +168,7 @@ def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labe
         news,
         _problems(held_votes, labels, missing, [vote.key for vote in votes]),
         len(missing),
-        tuple(notes),
+        last.number,
     )
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from curate.counted import counted
-from curate.probes.accuracy import KnownClasses
 from curate.rounds.files.folder import CONTROL, STRATEGY, Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
 from curate.rounds.state.model import fit_probe, measure, pool_spread
@@ -39,7 +37,6 @@ class Status:
         advice: what each criterion for stopping says.
         lift: the strategy against random labels; None where it was not asked for.
         changed: files that are not as they were written.
-        notes: for the user.
     """
 
     path: Path
@@ -55,7 +52,6 @@ class Status:
     advice: list[Advice] = field(default_factory=list)
     lift: ArmLift | None = None
     changed: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON; what cannot be told is null."""
@@ -102,7 +98,6 @@ def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = 
         advice=advise([*models.values()], len(known), opened.settings.budget, n_left),
         lift=_lift(opened, scored, standing) if lift and opened.settings.n_control else None,
         changed=changed,
-        notes=_notes(opened, standing, known),
     )
 
 
@@ -134,23 +129,3 @@ def _agreement(progress: Progress) -> dict[str, float | int | None]:
         "pairs": None if math.isnan(found.pairs) else found.pairs,
         "alpha": None if math.isnan(found.alpha) else found.alpha,
     }
-
-
-def _notes(folder: Folder, standing: Standing, known: KnownClasses) -> list[str]:
-    notes = []
-    if not folder.rounds:
-        notes.append(f"nothing was asked yet; make a batch with `curate round next {folder.path}`")
-    held_out, labelled = len(standing.holdout), len(standing.held_known)
-    if not held_out:
-        notes.append("no rows are held out, so nothing can be said of accuracy")
-    elif not labelled:
-        notes.append(
-            f"none of the {counted(held_out, 'held-out image')} has a label yet, so nothing can be said of accuracy"
-        )
-    without = [name for name, count in known.counts().items() if not count]
-    if without and len(known):
-        more = ", ..." if len(without) > N_NAMED else ""
-        notes.append(
-            f"no label of {counted(len(without), 'class', 'classes')} yet: {', '.join(without[:N_NAMED])}{more}"
-        )
-    return notes

@@ -63,15 +63,6 @@ class RoundCheck:
         """Whether the batch was derived, and nothing differs."""
         return not self.n_different and not self.problems
 
-    def __str__(self) -> str:
-        if self.identical:
-            return f"round {self.number}: ok, {counted(self.n_rows, 'row was', 'rows were')} chosen again, all the same"
-        found = list(self.problems)
-        if self.n_different:
-            named = "; ".join(self.different[:N_SHOWN]) + ("; ..." if self.n_different > N_SHOWN else "")
-            found.append(f"{self.n_different:,} of {counted(self.n_rows, 'row')} not the same ({named})")
-        return f"round {self.number}: NOT THE SAME: {'; '.join(found)}"
-
 
 @dataclass
 class RoundsCheck:

@@ -1,13 +1,11 @@
 """What the strategy is worth on the user's own data: its labels against those drawn at random, at equal numbers."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.counted import counted
 from curate.probes.accuracy import KnownClasses, fit
 from curate.probes.linear import Spread
 
@@ -31,7 +29,7 @@ class ArmLift:
         high: upper end.
         needed: labels an arm after which the interval would leave 0 out, if the difference stays; None where it does
             already, where more held-out rows are needed first, or where that cannot be told.
-        text: one sentence for a person.
+        few_held_out: whether the held-out rows alone leave more room than the difference, however many labels come.
     """
 
     n: int
@@ -42,11 +40,7 @@ class ArmLift:
     low: float | None = None
     high: float | None = None
     needed: int | None = None
-    text: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
-        return asdict(self)
+    few_held_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,19 +92,16 @@ def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
     """
     n, n_held_out = arms.n, len(arms.held_out)
     if n < LEAST_CONTROL or n_held_out < LEAST_HELD_OUT:
-        text = (
-            f"not enough yet to tell the lift over random: {counted(n, 'control label')} of at least {LEAST_CONTROL}, "
-            f"{counted(n_held_out, 'held-out label')} of at least {LEAST_HELD_OUT}"
-        )
-        return ArmLift(n, n_held_out, needed=LEAST_CONTROL if n < LEAST_CONTROL else None, text=text)
+        return ArmLift(n, n_held_out, needed=LEAST_CONTROL if n < LEAST_CONTROL else None)
     generator = np.random.default_rng([seed, 4])
     strategy, control = arm_accuracy(arms, n)
     of_labels, of_rows = _errors(arms, n, generator)
     difference, error = strategy - control, math.hypot(of_labels, of_rows)
     low, high = difference - LEVEL * error, difference + LEVEL * error
     needed = None if low > 0 or high < 0 else _needed(n, abs(difference), of_labels, of_rows)
-    text = _text(n, strategy, control, low, high, needed, of_rows)
-    return ArmLift(n, n_held_out, strategy, control, difference, low, high, needed, text)
+    return ArmLift(
+        n, n_held_out, strategy, control, difference, low, high, needed, few_held_out=of_rows * LEVEL >= abs(difference)
+    )
 
 
 def arm_accuracy(arms: Arms, n: int) -> tuple[float, float]:
@@ -138,20 +129,3 @@ def _needed(n: int, difference: float, of_labels: float, of_rows: float) -> int 
     """Return the labels an arm at which 1.96 standard errors come down to the difference; None where they never do."""
     left = (difference / LEVEL) ** 2 - of_rows**2
     return math.ceil(n * of_labels**2 / left) if left > 0 else None
-
-
-def _text(n: int, strategy: float, control: float, low: float, high: float, needed: int | None, of_rows: float) -> str:
-    gap = strategy - control
-    told = (
-        f"the first {n:,} labels of the strategy teach {strategy:.1%}, as many at random {control:.1%}: "
-        f"{100 * gap:+.1f} points ({100 * low:+.1f} to {100 * high:+.1f})"
-    )
-    if low > 0:
-        return f"{told}; the strategy beats random"
-    if high < 0:
-        return f"{told}; random beats the strategy"
-    if needed is not None and needed <= 1000 * n:
-        return f"{told}; not enough yet to tell: about {needed:,} control labels if the difference stays"
-    return f"{told}; not enough yet to tell" + (
-        "; more held-out rows are needed" if of_rows * LEVEL >= abs(gap) else ""
-    )

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from curate.counted import counted
 from curate.rounds.worth.measured import Measured
 
 STABLE = 0.99  # kappa of successive models at which predictions count as stable
 WINDOW = 3  # rounds in a row that have to be
 SURE = 0.05  # mean entropy, over that of an even guess
+STABILISING, CHANGE, COVERAGE, ENTROPY = (
+    "stabilising predictions",
+    "classification change",
+    "exhausted coverage",
+    "mean entropy",
+)
+BUDGET, POOL = "budget", "pool"
 FLAT = 0.01  # of the first round's distance: less than this gained a round is nothing
 
 
@@ -19,14 +23,14 @@ class Advice:
     """One criterion.
 
     Attributes:
-        name: of it.
+        name: of it, a name below.
         reached: whether it says stop; None where it cannot tell yet.
-        text: what it saw.
+        seen: what it went by, by name; ``models`` and ``needed`` where there are not enough models to tell.
     """
 
     name: str
     reached: bool | None
-    text: str
+    seen: dict[str, float | list[float]]
 
 
 def advise(models: Sequence[Measured], n_labels: int, budget: int | None, n_left: int) -> list[Advice]:
@@ -43,47 +47,41 @@ def advise(models: Sequence[Measured], n_labels: int, budget: int | None, n_left
     """
     advice = [_stable(models), _unchanged(models), _covered(models), _sure(models)]
     if budget is not None:
-        advice.append(Advice("budget", n_labels >= budget, f"{n_labels:,} of {counted(budget, 'label')} planned"))
-    advice.append(Advice("pool", n_left == 0, f"{counted(n_left, 'image is left', 'images are left')} to ask"))
+        advice.append(Advice(BUDGET, n_labels >= budget, {"labels": n_labels, "planned": budget}))
+    advice.append(Advice(POOL, n_left == 0, {"left": n_left}))
     return advice
 
 
+def _too_early(name: str, models: Sequence[Measured], needed: int) -> Advice:
+    return Advice(name, None, {"models": len(models), "needed": needed})
+
+
 def _stable(models: Sequence[Measured]) -> Advice:
-    kappas = np.array([model.against_last.kappa for model in models if model.against_last])
-    name = "stabilising predictions"
+    kappas = [model.against_last.kappa for model in models if model.against_last]
     if len(kappas) < WINDOW:
-        return Advice(name, None, f"needs {WINDOW + 1} models, there are {len(models)}")
+        return _too_early(STABILISING, models, WINDOW + 1)
     last = kappas[-WINDOW:]
-    text = (
-        f"successive models agree with kappa {', '.join(f'{value:.3f}' for value in last)}; {STABLE} counts as stable"
-    )
-    return Advice(name, bool((last >= STABLE).all()), text)
+    return Advice(STABILISING, all(kappa >= STABLE for kappa in last), {"kappas": last, "stable": STABLE})
 
 
 def _unchanged(models: Sequence[Measured]) -> Advice:
     changed = [model.against_last.changed for model in models if model.against_last]
-    name = "classification change"
     if not changed:
-        return Advice(name, None, f"needs 2 models, there are {len(models)}")
-    text = f"{changed[-1]:.1%} of predictions changed with the last labels"
-    return Advice(name, changed[-1] == 0, text)
+        return _too_early(CHANGE, models, 2)
+    return Advice(CHANGE, changed[-1] == 0, {"changed": changed[-1]})
 
 
 def _covered(models: Sequence[Measured]) -> Advice:
     means = [model.coverage.mean for model in models if model.coverage]
-    name = "exhausted coverage"
     if len(means) < WINDOW + 1:
-        return Advice(name, None, f"needs {WINDOW + 1} models, there are {len(models)}")
+        return _too_early(COVERAGE, models, WINDOW + 1)
     falls = [before - after for before, after in zip(means[-WINDOW - 1 : -1], means[-WINDOW:], strict=True)]
-    text = (
-        f"the mean distance to the nearest label is {means[-1]:.3f}, after {means[-2]:.3f} and at first {means[0]:.3f}"
-    )
-    return Advice(name, all(fall < FLAT * means[0] for fall in falls), text)
+    seen: dict[str, float | list[float]] = {"first": means[0], "before": means[-2], "now": means[-1]}
+    return Advice(COVERAGE, all(fall < FLAT * means[0] for fall in falls), seen)
 
 
 def _sure(models: Sequence[Measured]) -> Advice:
-    name = "mean entropy"
     if not models:
-        return Advice(name, None, "needs a model, there is none")
+        return _too_early(ENTROPY, models, 1)
     share = models[-1].entropy
-    return Advice(name, share < SURE, f"{share:.3f} of an even guess; below {SURE} is sure")
+    return Advice(ENTROPY, share < SURE, {"entropy": share, "sure": SURE})

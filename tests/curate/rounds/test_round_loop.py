@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rounds_table import CLASSES, annotate, answer, content, images, sheet, table
 
+from curate.commands.round_words import import_notes, lift_words, status_notes
 from curate.export.table import FORMATS
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.files.folder import open_folder
@@ -171,7 +172,8 @@ def test_the_same_file_twice_is_noticed_and_nothing_is_counted_twice(tmp_path, t
     before = content(tmp_path / "r")
     again = import_labels(tmp_path / "r", answers)
     assert again.written is None
-    assert "imported already, as rounds/0001/labels-0001.parquet" in again.notes[0]
+    assert again.earlier == "rounds/0001/labels-0001.parquet"
+    assert import_notes(again) == [f"this file was imported already, as {again.earlier}: nothing was counted twice"]
     copy = tmp_path / "copy.csv"
     copy.write_text(answers.read_text() + "\n")
     same = import_labels(tmp_path / "r", copy)
@@ -213,7 +215,7 @@ def test_a_later_import_corrects_and_the_earlier_file_stays(tmp_path, truth):
     second = import_labels(tmp_path / "r", sheet(tmp_path / "b.csv", [(keys[0], "bee", "ann")]))
     assert second.written.name == "labels-0002.parquet"
     assert second.news.changed == [keys[0]]
-    assert any("1 earlier answer was replaced" in note for note in second.notes)
+    assert any("1 earlier answer was replaced" in note for note in import_notes(second))
     assert first.written.read_bytes() == bytes_of_first
     assert open_folder(tmp_path / "r").votes.labels_of(keys[0]) == ["bee"]
 
@@ -272,9 +274,8 @@ def test_one_file_with_all_labels_serves_round_after_round_and_no_answer_goes_ba
     next_round(tmp_path / "r")
     again = import_labels(tmp_path / "r", everything)
     assert (again.labels, again.missing, len(again.news.new), again.news.changed) == (10, 0, 10, [])
-    assert any(
-        "imported already, as rounds/0001/labels-0001.parquet: only images asked since" in n for n in again.notes
-    )
+    assert again.earlier == "rounds/0001/labels-0001.parquet"
+    assert any("only images asked since" in note for note in import_notes(again))
     said = {key: one.label for key, one in open_folder(tmp_path / "r").votes.consensus().items()}
     assert said == {key: truth[key] for key in said} | {keys[0]: other}
     assert len(said) == 20
@@ -300,10 +301,10 @@ def test_without_held_out_labels_status_says_so(tmp_path, truth):
     asked = [row["key"] for row in batch_of(made) if row["arm"] != "holdout"]
     import_labels(tmp_path / "r", sheet(tmp_path / "a.csv", [(key, truth[key], "") for key in asked]))
     found = status(tmp_path / "r")
-    assert "none of the 5 held-out images has a label yet, so nothing can be said of accuracy" in found.notes
-    assert "not enough yet" in found.lift.text
+    assert "none of the 5 held-out images has a label yet, so nothing can be said of accuracy" in status_notes(found)
+    assert "not enough yet" in lift_words(found.lift)
     start(tmp_path / "n", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0")
-    assert "no rows are held out, so nothing can be said of accuracy" in status(tmp_path / "n").notes
+    assert "no rows are held out, so nothing can be said of accuracy" in status_notes(status(tmp_path / "n"))
 
 
 def test_a_strategy_that_needs_labels_begins_with_one_that_does_not(tmp_path, truth):

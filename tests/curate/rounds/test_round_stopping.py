@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.commands.round_words import lift_words
 from curate.probes.accuracy import Accuracy, KnownClasses, entropy_share
 from curate.rounds.worth.comparison import Comparison, cohen_kappa, compared
 from curate.rounds.worth.coverage import REACHED, Coverage, coverage, sample_of
@@ -113,13 +114,13 @@ def test_a_control_arm_of_wrong_labels_is_beaten_and_the_interval_says_so():
     assert found.difference == pytest.approx(found.strategy - found.control)
     assert 0 < found.low < found.difference < found.high
     assert found.needed is None
-    assert "the strategy beats random" in found.text
+    assert "the strategy beats random" in lift_words(found)
 
 
 def test_arms_alike_are_not_told_apart_and_it_says_so():
     found = arm_lift(arms())
     assert found.low < 0 < found.high
-    assert "not enough yet to tell" in found.text
+    assert "not enough yet to tell" in lift_words(found)
     assert abs(found.difference) < 0.1
 
 
@@ -136,7 +137,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
 )
 def test_too_few_labels_to_say_anything_are_counted(sizes, text):
     found = arm_lift(arms(*sizes))
-    assert text in found.text
+    assert text in lift_words(found)
     assert found.difference is None
 
 

@@ -9,6 +9,7 @@ import pytest
 from rounds_table import CLASSES, answer, sheet, table
 from test_round_folder import edit_state
 
+from curate.commands.round_words import check_words
 from curate.policies.verify import verify
 from curate.rounds.files.label_files import read_label_file, write_labels
 from curate.rounds.files.settings import Guard
@@ -65,7 +66,7 @@ def replaced(found, name, row, value):
 def said(folder, **more):
     """The lines, one a round, and what belongs to none."""
     result = verify_rounds(folder, **more)
-    return [str(each) for each in result.rounds], result.problems, result.identical
+    return [check_words(each) for each in result.rounds], result.problems, result.identical
 
 
 def ok(number, n=10):

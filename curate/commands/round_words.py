@@ -1,0 +1,118 @@
+"""What is said of rounds of labelling: of their state, of labels that came back, of batches chosen again."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from curate.counted import counted
+
+if TYPE_CHECKING:
+    from curate.rounds.import_labels import ImportResult
+    from curate.rounds.status import Status
+    from curate.rounds.verify import RoundCheck
+    from curate.rounds.worth.lift import ArmLift
+    from curate.rounds.worth.stopping import Advice
+
+N_SHOWN = 3  # rows that differ, on a line
+N_CLASSES = 5  # without a label, on a line
+N_KEYS = 5  # of answers that were replaced
+
+
+def lift_words(lift: "ArmLift") -> str:
+    """Return what the strategy is worth over random labels, or what is missing to tell."""
+    from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT
+
+    if lift.strategy is None or lift.control is None or lift.low is None or lift.high is None:
+        return (
+            f"not enough yet to tell the lift over random: {counted(lift.n, 'control label')} of at least "
+            f"{LEAST_CONTROL}, {counted(lift.n_held_out, 'held-out label')} of at least {LEAST_HELD_OUT}"
+        )
+    text = (
+        f"the first {lift.n:,} labels of the strategy teach {lift.strategy:.1%}, as many at random "
+        f"{lift.control:.1%}: {100 * (lift.strategy - lift.control):+.1f} points "
+        f"({100 * lift.low:+.1f} to {100 * lift.high:+.1f})"
+    )
+    if lift.low > 0:
+        return f"{text}; the strategy beats random"
+    if lift.high < 0:
+        return f"{text}; random beats the strategy"
+    if lift.needed is not None and lift.needed <= 1000 * lift.n:
+        return f"{text}; not enough yet to tell: about {lift.needed:,} control labels if the difference stays"
+    return f"{text}; not enough yet to tell{'; more held-out rows are needed' if lift.few_held_out else ''}"
+
+
+SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stopping: what it went by
+    "stabilising predictions": lambda seen: (
+        f"successive models agree with kappa {', '.join(f'{value:.3f}' for value in seen['kappas'])}; "
+        f"{seen['stable']} counts as stable"
+    ),
+    "classification change": lambda seen: f"{seen['changed']:.1%} of predictions changed with the last labels",
+    "exhausted coverage": lambda seen: (
+        f"the mean distance to the nearest label is {seen['now']:.3f}, after {seen['before']:.3f} and at first "
+        f"{seen['first']:.3f}"
+    ),
+    "mean entropy": lambda seen: f"{seen['entropy']:.3f} of an even guess; below {seen['sure']} is sure",
+    "budget": lambda seen: f"{seen['labels']:,} of {counted(seen['planned'], 'label')} planned",
+    "pool": lambda seen: f"{counted(seen['left'], 'image is left', 'images are left')} to ask",
+}
+
+
+def advice_words(advice: "Advice") -> str:
+    """Return what a criterion for stopping went by."""
+    if "needed" not in advice.seen:
+        return SEEN[advice.name](advice.seen)
+    if advice.seen["needed"] == 1:
+        return "needs a model, there is none"
+    return f"needs {advice.seen['needed']} models, there are {advice.seen['models']}"
+
+
+def status_notes(found: "Status") -> list[str]:
+    """Return what cannot be told yet, and why."""
+    notes = []
+    if not found.rounds:
+        notes.append(f"nothing was asked yet; make a batch with `curate round next {found.path}`")
+    held_out, labelled = found.held_out
+    if not held_out:
+        notes.append("no rows are held out, so nothing can be said of accuracy")
+    elif not labelled:
+        notes.append(
+            f"none of the {counted(held_out, 'held-out image')} has a label yet, so nothing can be said of accuracy"
+        )
+    without = [name for name, count in found.classes.items() if not count]
+    if without and any(found.classes.values()):
+        more = ", ..." if len(without) > N_CLASSES else ""
+        notes.append(
+            f"no label of {counted(len(without), 'class', 'classes')} yet: {', '.join(without[:N_CLASSES])}{more}"
+        )
+    return notes
+
+
+def import_notes(found: "ImportResult") -> list[str]:
+    """Return what an import did not count, and what it replaced."""
+    from curate.export.labels import shown
+
+    notes = []
+    if found.earlier is not None:
+        rest = "nothing was counted twice" if found.written is None else "only images asked since then count"
+        notes.append(f"this file was imported already, as {found.earlier}: {rest}")
+    if found.rest_skipped is not None:
+        one, many = (f"{words} without a label" for words in ("image", "images"))
+        rest = counted(found.rest_skipped, f"{one} counts", f"{many} count")
+        notes.append(f"{rest} as skipped in round {found.round}")
+    if found.written is None and found.earlier is None:
+        notes.append("every label in the file was there already: nothing was counted twice")
+    if found.news.changed:
+        some = ", ".join(shown(key) for key in found.news.changed[:N_KEYS])
+        answers = counted(len(found.news.changed), "earlier answer was", "earlier answers were")
+        notes.append(f"{answers} replaced by what the same annotator says now ({some})")
+    return notes
+
+
+def check_words(check: "RoundCheck") -> str:
+    """Return whether a round was chosen again alike, or what is not."""
+    if check.identical:
+        return f"round {check.number}: ok, {counted(check.n_rows, 'row was', 'rows were')} chosen again, all the same"
+    problems = list(check.problems)
+    if check.n_different:
+        named = "; ".join(check.different[:N_SHOWN]) + ("; ..." if check.n_different > N_SHOWN else "")
+        problems.append(f"{check.n_different:,} of {counted(check.n_rows, 'row')} not the same ({named})")
+    return f"round {check.number}: NOT THE SAME: {'; '.join(problems)}"
