@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
+from curate.commands.dedup_words import dedup_notes, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
 from curate.commands.progress import Bar
 from curate.commands.report import emit, printers, say, say_files
@@ -159,7 +160,7 @@ def run(
         if not quiet:
             say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
     if json_:
-        emit(result.to_json())
+        emit({**result.to_json(), "notes": dedup_notes(result)})
     elif dry_run or not quiet:
         _report(result, against, dry_run)
 
@@ -228,7 +229,7 @@ def _draw(
 
 def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
-    for note in [*result.notes, *result.recall]:
+    for note in [*dedup_notes(result), *result.recall]:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
     rows += [("dropped", n, name) for name, n in result.dropped_by.items()]
@@ -250,8 +251,8 @@ def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
         for each in result.conflicts:
             line(f"  {each['kept_key']}: {', '.join(each['labels'])} ({counted(each['size'], 'row')})")
     if result.planted is not None:
-        table(result.planted.table(), header=result.planted.header())
-        for text in result.planted.lines():
+        table(recall_table(result.planted), header=recall_header(result.planted))
+        for text in recall_lines(result.planted):
             line(text)
     if dry_run:
         for example in result.examples:

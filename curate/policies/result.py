@@ -1,6 +1,6 @@
 """What a policy did, as a value."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ class Result:
         dropped_by: rule as typed, or why -> rows that it dropped.
         undecided_by: rule as typed, or what is missing -> rows that could not be judged.
         failed_by: status -> rows.
-        notes: notes for the user.
+        notes: facts for the user, each of a class of its own; sentences where a receipt holds them.
         examples: a few decisions: ``why`` they are shown (such as ``worst``), ``key`` and ``reason``.
         classes: class -> rows in, rows kept, where there is a column ``label``; in a dry run alone.
         input_digest: of the rows that were read, whatever their order.
@@ -30,7 +30,7 @@ class Result:
     dropped_by: dict[str, int] = field(default_factory=dict)
     undecided_by: dict[str, int] = field(default_factory=dict)
     failed_by: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Any] = field(default_factory=list)
     examples: list[dict[str, str]] = field(default_factory=list)
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)
     input_digest: str = ""
@@ -50,4 +50,6 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
-        return {**self.__dict__, **{name: str(path) if path else None for name, path in self.paths().items()}}
+        paths = {name: str(path) if path else None for name, path in self.paths().items()}
+        notes = [asdict(note) if is_dataclass(note) and not isinstance(note, type) else note for note in self.notes]
+        return {**self.__dict__, **paths, "notes": notes}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.counted import counted
+from curate.policies.dedup.finders.facts import NotCompared, PixelsRead
 from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import Options, build
@@ -39,6 +39,7 @@ class Duplicates:
         outcome: shape (N,) uint8.
         other_digest: of the other table, or empty.
         graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
+        notes: facts for the user; sentences of the graph.
     """
 
     rows: Rows
@@ -50,7 +51,7 @@ class Duplicates:
     outcome: NDArray[np.uint8]
     other_digest: str = ""
     graph: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[object] = field(default_factory=list)
 
 
 def decide_duplicates(
@@ -83,7 +84,7 @@ def decide_duplicates(
     rows = read_rows(table, request.needs(criteria))
     protected = rows.holds(request.protect)
     other_rows = read_rows(other, request.needs_of_other(), unique=False) if other is not None else None
-    unread = _read_pixels(table, rows, request, other, other_rows) if "pixels" in request.thresholds else []
+    read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []
     order = keep_order(rows, criteria, protected)
     stored = _graph(rows, request, graph, write=write_graph) if graph is not None else None
     searches = build(rows, request.thresholds, Options(request.views(), request.kappa, stored))
@@ -110,7 +111,7 @@ def decide_duplicates(
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
     digest = other_rows.digest if other_rows is not None else ""
-    notes = [*unread, *of_graph, *_notes(rows, searches)]
+    notes = [*read_again, *of_graph, *_notes(rows, searches)]
     return Duplicates(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
 
 
@@ -124,8 +125,8 @@ def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> No
 
 def _read_pixels(
     table: Table, rows: Rows, request: DedupRequest, other: Table | None, other_rows: Rows | None
-) -> list[str]:
-    """Read images again where only their pixels can tell; return notes on those that could not be read."""
+) -> PixelsRead:
+    """Read images again where only their pixels can tell; return how many."""
     images, other_images = request.images()
     tables = [(table, rows, images)]
     if other is not None and other_rows is not None:
@@ -141,17 +142,12 @@ def _graph(rows: Rows, request: DedupRequest, path: str | Path, *, write: bool) 
     return stored_graph(path, rows.hashes[at], rows_of(rows.embedding, at), rows.model, write=write)
 
 
-def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
-    not_compared = rows.not_compared()
-    notes = [
-        f"{counted(n, 'row has', 'rows have')} {what}: not compared by embedding" for what, n in not_compared.items()
-    ]
+def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[object]:
+    notes: list[object] = [NotCompared("embedding", n, what) for what, n in rows.not_compared().items()]
     if rows.signature is not None:
         blank = int((rows.ok & ~rows.signature.any(1)).sum())
         if blank:
-            notes.append(
-                f"{counted(blank, 'row')} of one flat colour or without a signature: not compared by signature"
-            )
+            notes.append(NotCompared("signature", blank, "of one flat colour or without a signature"))
     for search in searches.values():
         notes += search.notes
     return notes

@@ -14,6 +14,7 @@ from curate.columns import KEY
 from curate.policies.apply import apply
 from curate.policies.decided import GOES, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
+from curate.policies.dedup.finders.facts import FewFinders
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
@@ -50,7 +51,7 @@ class Dedup:
         audit: pairs for a person to judge; or None.
         model: that scored the table, for ``plant``, if it does not ship.
         seed: of the pairs that are drawn.
-        notes: notes for the user on the request.
+        few_finders: where the table has not the columns of the usual ones; or None.
         report: told of images edited, of all.
         compared: told of rows compared, of all.
 
@@ -65,7 +66,7 @@ class Dedup:
     audit: int | None = None
     model: str | None = None
     seed: int = 0
-    notes: tuple[str, ...] = ()
+    few_finders: FewFinders | None = None
     report: Callable[[int, int], None] = lambda done, total: None
     compared: Callable[[int, int], None] = lambda done, total: None
 
@@ -179,7 +180,7 @@ class Dedup:
             n_conflicts=conflicts.num_rows,
             conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
             recall=recall_lines(duplicates.searches),
-            notes=[*self.notes, *duplicates.notes],
+            notes=[*([self.few_finders] if self.few_finders else []), *duplicates.notes],
             planted=planted,
         )
 
@@ -276,7 +277,7 @@ def dedup(
         source_options={"root": root, "key": key, "path_column": path_column, "image_column": image_column},
         against_source=against_source,
     )
-    request, notes = resolved(request, opened, finder)
+    request, few_finders = resolved(request, opened, finder)
     if other is not None and other.path.resolve() == opened.path.resolve():
         raise InputError(f"--against is {opened.path} itself, which has every row already; name another table")
     policy = Dedup(
@@ -287,7 +288,7 @@ def dedup(
         audit=audit,
         model=model,
         seed=seed,
-        notes=tuple(notes),
+        few_finders=few_finders,
         report=report,
         compared=compared,
     )

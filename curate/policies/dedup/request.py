@@ -6,6 +6,7 @@ from typing import Any
 
 from curate.columns import is_less_certain
 from curate.manifest import SourceOptions
+from curate.policies.dedup.finders.facts import FewFinders
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
@@ -126,8 +127,8 @@ class DedupRequest:
 
 def resolved(
     request: DedupRequest, table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None
-) -> tuple[DedupRequest, list[str]]:
-    """Return what is asked with the thresholds and columns that it means in a table, and notes for the user.
+) -> tuple[DedupRequest, FewFinders | None]:
+    """Return what is asked with the thresholds and columns that it means in a table, and where these are too few.
 
     Args:
         request: without thresholds; ``kappa`` and ``label`` may be None for the table's own.
@@ -137,9 +138,9 @@ def resolved(
     Raises:
         InputError: for anything that cannot be had from this table; the text says what can.
     """
-    notes: list[str] = []
+    few = None
     if finder is None:
-        finder = _default_finders(table, notes)
+        finder, few = _default_finders(table)
     finders = (
         dict(finder) if isinstance(finder, Mapping) else dict.fromkeys([finder] if isinstance(finder, str) else finder)
     )
@@ -161,7 +162,7 @@ def resolved(
             "--mirrored and --rotated need the finder signature or crop, which compute these views; "
             f"got {', '.join(thresholds)}: add --finder signature"
         )
-    return replace(request, thresholds=thresholds, label=label, kappa=_kappa(request, table)), notes
+    return replace(request, thresholds=thresholds, label=label, kappa=_kappa(request, table)), few
 
 
 def refuse_graph(request: DedupRequest) -> None:
@@ -181,20 +182,13 @@ def refuse_graph(request: DedupRequest) -> None:
         )
 
 
-def _default_finders(table: Table, notes: list[str]) -> tuple[str, ...]:
+def _default_finders(table: Table) -> tuple[tuple[str, ...], FewFinders | None]:
     able = _able(table)
     if "signature" in able:
-        return tuple(name for name in DEFAULT_FINDERS if name in able)
-    found = tuple(name for name in WITHOUT_SIGNATURE if name in able)
-    if found:
-        notes.append(
-            f"{table.path} has no signature column, so only {' and '.join(found)} are compared, which miss most edited "
-            "copies; score the images again for better"
-        )
-        return found
-    if "embedding" in able:
-        notes.append(f"{table.path} has embeddings but no sha256, phash or signature: only embeddings are compared")
-        return ("embedding",)
+        return tuple(name for name in DEFAULT_FINDERS if name in able), None
+    others = tuple(name for name in WITHOUT_SIGNATURE if name in able) or tuple({"embedding"} & set(able))
+    if others:
+        return others, FewFinders(str(table.path), others)
     raise InputError(
         f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
         f"{', '.join(table.schema.names)}; score the images with curate score"

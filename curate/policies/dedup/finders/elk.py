@@ -29,7 +29,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.counted import counted
 from scoring.distributions.bessel import log_series, ratio
 from scoring.errors import InputError
 
@@ -127,19 +126,6 @@ class Radius:
         nats = log_kernel(cosine, self.clipped(kappa_a), self.clipped(kappa_b), self.dim)
         medians = np.full(nats.shape, self.median)
         return _cosine_at(nats, medians, medians, self.dim)
-
-    def lines(self) -> list[str]:
-        """Return notes for the user on the radius."""
-        said = [f"cosine {self.threshold:g} at the median kappa {self.median:.4g}; loosest pair {self.loosest:.4f}"]
-        if self.n_low:
-            said.append(
-                f"{counted(self.n_low, 'row')} with a kappa below {self.floor:.4g}: compared as if it were that"
-            )
-        if self.n_high:
-            said.append(
-                f"{counted(self.n_high, 'row')} with a kappa above {HIGHEST_KAPPA:g}: compared as if it were that"
-            )
-        return said
 
 
 def log_kernel(

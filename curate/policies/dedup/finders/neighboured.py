@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.policies.dedup.finders.facts import ManyLinks
 from curate.policies.dedup.finders.links import Links, first_of, joined
 from curate.policies.dedup.finders.searches import EVERY_PAIR, NearVector
 from curate.tables.graph import Stored
@@ -93,12 +94,9 @@ class NearGraph:
         return EVERY_PAIR
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes for the user."""
-        if not len(self.many):
-            return ()
-        told = f"{len(self.many):,} rows may have more links than {self.path} lists neighbours"
-        return (f"{told}: pairs of two such rows are searched for",)
+    def notes(self) -> tuple[ManyLinks, ...]:
+        """The rows whose pairs are searched for, if there are any."""
+        return (ManyLinks(len(self.many), self.path),) if len(self.many) else ()
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""

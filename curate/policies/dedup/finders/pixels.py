@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.counted import counted
+from curate.policies.dedup.finders.facts import PixelsRead
 from curate.tables.images import Encoded, Images, ImageSource
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -21,7 +21,7 @@ MANY = 1_000_000  # pairs, from which fewer are asked about at a time
 AHEAD = 64  # images read ahead of the decoders
 
 
-def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> list[str]:
+def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> PixelsRead:
     """Read the candidates of all tables together and put their digests into ``Rows.texts['pixels']``.
 
     A row is a candidate if another one, of any of the tables, has its width and height, nearly its perceptual hash, and
@@ -31,7 +31,7 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> list[str]:
         tables: each with its rows, which have ``width``, ``height``, ``phash`` and ``sha256``.
 
     Returns:
-        Notes for the user: images that could not be read.
+        How many were read, and could not be.
 
     Raises:
         InputError: if there is neither a path nor a source for an image.
@@ -50,10 +50,7 @@ def add_pixels(tables: Sequence[tuple[Table, Rows, ImageSource]]) -> list[str]:
                     problems.append(problem)
         n_read += len(wanted)
         rows.texts["pixels"] = pa.chunked_array([pa.array(digests, pa.large_string())])
-    notes = [f"pixels: {counted(n_read, 'image was', 'images were')} read again, with pixels that another may have too"]
-    if problems:
-        notes.append(f"pixels: {len(problems):,} of them could not be read, such as {problems[0]}")
-    return notes
+    return PixelsRead(n_read, len(problems), problems[0] if problems else "")
 
 
 def _digests(images: Images, wanted: NDArray[np.int64]) -> Iterable[tuple[int, str | None, str]]:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.counted import counted
 from curate.policies.dedup.finders.elk import Radius
+from curate.policies.dedup.finders.facts import NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -40,8 +40,8 @@ class Search(Protocol):
         """How much is compared where there is no ``recall`` to tell."""
 
     @property
-    def notes(self) -> Sequence[str]:
-        """Notes for the user."""
+    def notes(self) -> Sequence[object]:
+        """Facts for the user, each of a class of its own."""
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among``, shape (N,), marks."""
@@ -127,7 +127,7 @@ class NearHash:
             raise ValueError("rows were read without phash")
         self.has = _hashed(rows)
         n_flat = int((rows.has_phash & rows.ok).sum() - self.has.sum())
-        self.notes = (f"{counted(n_flat, 'row')} of one flat colour: not compared by hash",) if n_flat else ()
+        self.notes = (NotCompared("hash", n_flat, "of one flat colour"),) if n_flat else ()
         self.there = np.flatnonzero(self.has)
         self.codes = rows.phash
         self.index = HammingIndex(rows.phash[self.there], int(radius))
@@ -271,7 +271,7 @@ class NearDistribution:
             )
         self.radius = Radius.of(self.kappas[self.there], threshold, rows.embedding.shape[1], name=kappa)
         self.near = NearVector(rows.embedding, self.radius.loosest, "embedding", ties=rows.hashes)
-        self.notes = tuple(f"elk: {line}" for line in self.radius.lines())
+        self.notes = (self.radius,)
 
     @property
     def recall(self) -> Recall | None:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import STATUS
-from curate.counted import counted
 from curate.manifest import SourceOptions
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Digest, Planted, plant, scorer_of
 from curate.tables.images import Images, drawn_rows
@@ -23,7 +22,6 @@ from scoring.metrics.proportions import wilson
 
 LEVEL = 0.95
 _SPARE = 3  # times as many rows are drawn as wanted, for images that cannot be read
-_NAMED = 5  # unread images that are named in the report
 
 
 class Hits(NamedTuple):
@@ -118,43 +116,6 @@ class RecallReport:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return asdict(self)
-
-    def header(self) -> tuple[str, ...]:
-        """Return the titles of ``table``."""
-        return ("edit", "what was done", "found", "recall", "95 %", *self.overall.by_finder)
-
-    def table(self) -> list[tuple[str, ...]]:
-        """Return a row of text for each kind of edit, and one for all."""
-        rows = []
-        for one in [*self.kinds, self.overall]:
-            finders = [f"{found / one.n:.2f}" for found in one.by_finder.values()]
-            share, interval = f"{one.found / one.n:.3f}", f"{one.low:.3f} to {one.high:.3f}"
-            rows.append((one.name, one.strength, f"{one.found:,} of {one.n:,}", share, interval, *finders))
-        return rows
-
-    def lines(self) -> list[str]:
-        """Return what a reader must know besides the table, one sentence a line."""
-        all_ = self.overall
-        out = [
-            f"recall of planted copies {all_.found / all_.n:.3f} (95 %: {all_.low:.3f} to {all_.high:.3f}): "
-            f"{all_.found:,} of {all_.n:,} found, {len(self.kinds)} edits of each of {counted(self.images, 'image')}, "
-            f"seed {self.seed}; the mix of edits decides this number, so read it by kind"
-        ]
-        if self.elsewhere:
-            copies = counted(self.elsewhere, "copy was", "copies were")
-            out.append(f"{copies} linked, but not with the original or its group: not found")
-        if self.failed:
-            out.append(f"{counted(self.failed, 'copy', 'copies')} could not be scored: counted as missed")
-        if self.shrunk:
-            out.append(f"made smaller before the edits: {self.shrunk:,} of {counted(self.images, 'image')}")
-        if self.unread:
-            named = [f"{key} ({why})" for key, why in list(self.unread.items())[:_NAMED]]
-            more = f", and {len(self.unread) - _NAMED:,} more" if len(self.unread) > _NAMED else ""
-            out.append(
-                f"{len(self.unread):,} images that were drawn cannot be used, others took their place: "
-                f"{', '.join(named)}{more}"
-            )
-        return out
 
 
 def estimate_recall(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from made import plain_rows
 
 import curate
+from curate.commands.dedup_words import note_words
 from curate.policies.dedup.finders.elk import HIGHEST_KAPPA, Radius, cosine_bounds, log_kernel
 from curate.policies.dedup.finders.searches import NearDistribution
 from scoring.distributions import vmf
@@ -166,7 +167,7 @@ def test_a_few_rows_of_no_certainty_do_not_open_the_search_to_everything(thresho
     assert math.acos(radius.loosest) == pytest.approx(2 * math.acos(threshold), rel=1e-6)
     assert 250 < radius.floor < 500
     assert radius.bounds(np.zeros(1), np.zeros(1))[0] == pytest.approx(radius.loosest)
-    assert any("3 rows" in line for line in radius.lines())
+    assert any("3 rows" in line for line in note_words(radius))
 
 
 def test_rows_of_one_kappa_are_compared_by_cosine():

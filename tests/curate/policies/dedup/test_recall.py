@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.commands.dedup_words import recall_header, recall_lines, recall_table
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Planted, plant, scorer_of
 from curate.policies.dedup.quality.recall import Hits, RecallSettings, count_found, effective_size, estimate_recall
 from curate.tables.images import Images, drawn_rows
@@ -293,12 +294,12 @@ def test_the_report_is_json_and_lines_that_name_every_number(whole, tiny_checkpo
     assert plain["images"] == report.images == 26
     assert plain["overall"]["n"] == 52
     assert set(plain["unread"]) == {"00.png", "01.png"}
-    text = "\n".join(report.lines())
+    text = "\n".join(recall_lines(report))
     assert "52 found" in text.replace(f"{report.overall.found:,} of 52 found", "52 found")
     assert "2 images that were drawn cannot be used, others took their place: " in text
     assert "01.png (changed: the image is not the one that was scored)" in text
-    assert len(report.table()) == 3
-    assert all(len(row) == len(report.header()) for row in report.table())
+    assert len(recall_table(report)) == 3
+    assert all(len(row) == len(recall_header(report)) for row in recall_table(report))
 
 
 def test_every_edit_can_be_planted(whole, tiny_checkpoint):
@@ -315,7 +316,7 @@ def test_a_copy_that_cannot_be_scored_counts_as_missed():
     made.copies = made.copies.set_column(at, "status", pa.array(["ok", "corrupt", "ok"]))
     report = count_found(made, [hits("hash", (0, 4), (2, 4))], KINDS)
     assert (report.failed, report.overall.found, report.overall.n) == (1, 2, 3)
-    assert any("1 copy could not be scored: counted as missed" in line for line in report.lines())
+    assert any("1 copy could not be scored: counted as missed" in line for line in recall_lines(report))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""What finders could not do, or did beside their search; ``curate dedup`` says it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FewFinders:
+    """A table has not the columns of the usual finders.
+
+    Attributes:
+        table: its path.
+        finders: that are used in their place.
+    """
+
+    table: str
+    finders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """Rows that a finder leaves out.
+
+    Attributes:
+        finder: its name.
+        rows: how many.
+        why: what they are or have, such as "of one flat colour".
+    """
+
+    finder: str
+    rows: int
+    why: str
+
+
+@dataclass(frozen=True)
+class PixelsRead:
+    """Images that were read again, as another may have the same pixels.
+
+    Attributes:
+        images: how many.
+        unreadable: of them.
+        example: key of the first that could not be read, and why; or empty.
+    """
+
+    images: int
+    unreadable: int
+    example: str
+
+
+@dataclass(frozen=True)
+class ManyLinks:
+    """Rows that may have more links than a graph lists neighbours: pairs of two of them are searched for.
+
+    Attributes:
+        rows: how many.
+        graph: path of the graph.
+    """
+
+    rows: int
+    graph: str
