@@ -1,0 +1,183 @@
+"""What scores are worth on images that nothing was trained on, beside baselines and luck, in one run.
+
+    python benchmarks/transfer.py --data DATA [--model NAME|FILE] [--work FOLDER] [--only SECTION ...] [--json OUT]
+
+Reads the development sets as Parquet (columns `image`, `label`; PACS also `domain`): grocery_160, monkeys10_160,
+rsscn7_160 and the four domains of pacs_160; cifar10_test with cifar10h_test_0-1999, tinyimagenet_val, and
+caltech_subset with caltech_subset_pairs.csv. Tables are scored by the package, and kept in --work for reruns.
+
+- truth: Recall@1, and R-AUROC: does an uncertainty tell which rows' nearest other row is of another class?
+- in-domain: the same on classes that the shipped heads were trained on.
+- people: votes of people on CIFAR-10 test images, and how pictures of 32 pixels fare.
+- worse: is a worse copy, made at the original size, less certain?
+- pairs: average precision on near-duplicates that people have judged, over all pairs of 2,663 photographs.
+- junk: heaps with 10 and 30 % of junk in crowds: AUROC of each kind, and what keeping the surest removes.
+- keep: what a classifier that learns from the surest rows is worth, beside one that learns from as many at random.
+
+Every number has a 95 % interval: a bootstrap over images, for means over sets and images. `p` is the share of 999
+shuffles of the target that do as well; it is printed above .01, where luck would do.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transfer_junk
+import transfer_keep
+import transfer_pairs
+import transfer_people
+import transfer_truth
+import transfer_worse
+from transfer_heaps import DEVELOPMENT, Heap, Scored, development
+from transfer_scores import centred, heap_scores
+from transfer_tables import Column, Table
+
+from scoring.checkpoint import DEFAULT
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where data and scored tables are; ``limit`` bounds the rows of the large sets."""
+
+    data: Path
+    scored: Scored
+    random: Scored
+    limit: int | None
+
+    def heaps(self) -> Iterator[Heap]:
+        """Yield the development sets, scored."""
+        for name in DEVELOPMENT:
+            yield self.scored.heap(name, *development(self.data, name))
+
+
+def truth(run: Run) -> Iterator[Table]:
+    """Recall@1, and R-AUROC against the nearest row before and after centring."""
+    recalls, raw, middle = {}, {}, {}
+    for heap in run.heaps():
+        random = run.random.heap(heap.name, *development(run.data, heap.name))
+        recalls[heap.name] = transfer_truth.recalls(heap, random)
+        scores = transfer_truth.without_labels(heap, random)
+        for found, rows in ((raw, heap.embedding), (middle, centred(heap.embedding))):
+            target = transfer_truth.mistaken(rows, heap.label)
+            found[heap.name] = transfer_truth.r_aurocs(heap, target, scores)
+    yield Table("Recall@1", recalls)
+    yield Table("R-AUROC", raw)
+    yield Table("R-AUROC, neighbours after centring", middle)
+
+
+def in_domain(run: Run) -> Iterator[Table]:
+    """Recall@1 and R-AUROC where the classes were seen in training."""
+    recalls, found = {}, {}
+    for name in transfer_people.IN_DOMAIN:
+        heap = transfer_people.in_domain(run.data, name, run.scored, run.limit)
+        recalls[name] = transfer_truth.recalls(heap, None)
+        target = transfer_truth.mistaken(heap.embedding, heap.label)
+        scores = transfer_truth.without_labels(heap, None)
+        found[name] = transfer_truth.r_aurocs(heap, target, scores, probe=False)
+    yield Table("Recall@1, classes seen in training", recalls, of_sets=False)
+    yield Table("R-AUROC, classes seen in training", found, of_sets=False)
+
+
+def people(run: Run) -> Iterator[Table]:
+    """Votes of people, and neighbours, on pictures of 32 pixels."""
+    heap = transfer_people.in_domain(run.data, "CIFAR-10 test", run.scored, run.limit)
+    yield Table("CIFAR-10, 20 neighbours", {"accuracy": transfer_people.neighbour_accuracy(heap)}, of_sets=False)
+    found = transfer_people.votes(run.data, transfer_truth.without_labels(heap, None))
+    yield Table("CIFAR-10H, vote entropy", {"Spearman": found}, of_sets=False)
+
+
+def worse(run: Run) -> Iterator[Table]:
+    """Share of worse copies that are less certain."""
+    found: dict[str, dict[str, Column]] = {}
+    for heap in [*run.heaps(), transfer_pairs.scored_photos(run.data, run.scored)]:
+        copies = transfer_worse.scored_copies(run.data, heap.name, run.scored)
+        for kind, numbers in transfer_worse.seen(copies, transfer_worse.near_originals(heap, copies)).items():
+            found.setdefault(kind, {})[heap.name] = numbers
+    for kind, sets in found.items():
+        yield Table(f"less certain: {kind}", sets)
+
+
+def pairs(run: Run) -> Iterator[Table]:
+    """Average precision on near-duplicates."""
+    heap, truths = transfer_pairs.scored_photos(run.data, run.scored), transfer_pairs.judged(run.data)
+    found: dict[str, Column] = {name: {} for name in truths}
+    for likeness, alike in transfer_pairs.likenesses(heap):
+        for name, truth_ in truths.items():
+            found[name][likeness] = transfer_pairs.average_precision(alike, truth_)
+    yield Table("average precision, near-duplicates", found, of_sets=False)
+
+
+def junk(run: Run) -> Iterator[Table]:
+    """Junk against clean rows, by kind, and what keeping the surest removes."""
+    for part in transfer_junk.PLANTED:
+        told: dict[str, dict[str, Column]] = {}
+        removed = {}
+        for name in DEVELOPMENT:
+            heap = transfer_junk.junk_heap(run.data, name, part, run.scored)
+            scores = heap.scores | heap_scores(heap.embedding) | heap.baselines
+            for kind, numbers in transfer_junk.told(heap, scores).items():
+                told.setdefault(kind, {})[name] = numbers
+            removed[name] = transfer_junk.removed(heap, scores)
+        means = {kind: Table(kind, sets).whole()["mean"] for kind, sets in told.items()}
+        yield Table(f"AUROC, {part:.0%} junk, mean of sets", means, of_sets=False)
+        yield Table(f"AUROC, {part:.0%} junk", told["all"])
+        yield Table(f"junk removed, {part:.0%}", removed)
+
+
+def keep(run: Run) -> Iterator[Table]:
+    """Accuracy of a probe on what is kept, less that on as many rows at random."""
+    heaps: dict[str, Callable[[str], Heap]] = {
+        "clean": lambda name: run.scored.heap(name, *development(run.data, name)),
+        "30 % junk": lambda name: transfer_junk.junk_heap(run.data, name, 0.30, run.scored),
+    }
+    for kind, heap_of in heaps.items():
+        found: dict[str, dict[str, Column]] = {}
+        for name in DEVELOPMENT:
+            heap = heap_of(name)
+            scores = heap.scores | {"nearest, centred": heap_scores(heap.embedding)["nearest, centred"]}
+            for way, numbers in transfer_keep.differences(heap, scores).items():
+                found.setdefault(way, {})[name] = numbers
+        for way, sets in found.items():
+            yield Table(f"{kind}, kept {way}", sets)
+
+
+SECTIONS: dict[str, Callable[[Run], Iterator[Table]]] = {
+    "truth": truth,
+    "in-domain": in_domain,
+    "people": people,
+    "worse": worse,
+    "pairs": pairs,
+    "junk": junk,
+    "keep": keep,
+}
+
+
+def main() -> None:
+    """Print every table, and write the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the sets")
+    parser.add_argument("--model", default=DEFAULT, help="a shipped model's name, or a checkpoint")
+    parser.add_argument("--work", type=Path, default=Path("build/transfer"), help="where scored tables are kept")
+    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--limit", type=int, help="rows of CIFAR-10 and tiny-imagenet, the first ones")
+    parser.add_argument("--json", type=Path, help="write the numbers here, too")
+    arguments = parser.parse_args()
+    scored = Scored.of(arguments.model, arguments.work)
+    run = Run(arguments.data, scored, scored.random_weights(), arguments.limit)
+    found: dict[str, Any] = {"model": scored.folder.name}
+    for name in arguments.only:
+        started = time.monotonic()
+        for table in SECTIONS[name](run):
+            found[table.title] = table.to_json()
+            print(f"\n{table.markdown()}", flush=True)
+        print(f"{name}: {time.monotonic() - started:,.0f} s", flush=True)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Heaps with junk planted in crowds: is it told from the pictures, and does keeping the surest remove it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from transfer_heaps import Heap, Images, Scored, development, png
+from transfer_numbers import Measured, aurocs, share
+
+from scoring.changes import gaussian_blur
+from scoring.images import decode_rgb
+
+CLEAN = "clean"
+OTHER = "other domain"
+SOURCES = 160  # rows of a set that junk is made of; they are not among the clean ones
+PLANTED = (0.10, 0.30)  # of all rows
+DOMAIN = {  # set -> where its images of another domain come from
+    "grocery": "PACS sketch",
+    "monkeys": "PACS cartoon",
+    "rsscn7": "PACS sketch",
+    "PACS photo": "PACS cartoon",
+    "PACS cartoon": "PACS photo",
+    "PACS sketch": "PACS photo",
+    "PACS art": "PACS sketch",
+}
+Pixels = np.ndarray  # (H, W, 3), float in [0, 255]
+Draw = np.random.Generator
+
+
+def dark(pixels: Pixels, draw: Draw) -> Pixels:
+    """Return the picture at 2 to 8 % of its light."""
+    return pixels * draw.uniform(0.02, 0.08)
+
+
+def blurred(pixels: Pixels, draw: Draw) -> Pixels:
+    """Return the picture blurred by a Gaussian of 8 to 15 % of its short side."""
+    sigma = draw.uniform(0.08, 0.15) * min(pixels.shape[:2])
+    image = torch.from_numpy(pixels).permute(2, 0, 1)[None].float()
+    return gaussian_blur(image, torch.tensor([sigma]))[0].permute(1, 2, 0).numpy()
+
+
+def blank(pixels: Pixels, draw: Draw) -> Pixels:
+    """Return a white, black or grey page with noise of 2 levels."""
+    return np.full(pixels.shape, draw.choice([250.0, 5.0, 128.0])) + draw.normal(0, 2, pixels.shape)
+
+
+def flat_colour(pixels: Pixels, draw: Draw) -> Pixels:
+    """Return one colour."""
+    return np.broadcast_to(draw.uniform(0, 255, 3), pixels.shape)
+
+
+def noise(pixels: Pixels, draw: Draw) -> Pixels:
+    """Return uniform noise."""
+    return draw.uniform(0, 255, pixels.shape)
+
+
+def enlarged(pixels: Pixels, draw: Draw) -> Pixels:
+    """Return the picture as one of 12 pixels would look, enlarged to its size."""
+    height, width = pixels.shape[:2]
+    scale = 12 / min(height, width)
+    image = torch.from_numpy(pixels).permute(2, 0, 1)[None].float()
+    small = F.interpolate(image, (max(1, round(height * scale)), max(1, round(width * scale))), mode="area").round()
+    return F.interpolate(small, (height, width), mode="bicubic").clamp(0, 255)[0].permute(1, 2, 0).numpy()
+
+
+MADE: dict[str, Callable[[Pixels, Draw], Pixels]] = {
+    "dark": dark,
+    "blur": blurred,
+    "blank": blank,
+    "flat colour": flat_colour,
+    "noise": noise,
+    "12 px enlarged": enlarged,
+}
+KINDS = (*MADE, OTHER)
+HAVE_A_CLASS = ("dark", "blur", "12 px enlarged")  # the others are given one by chance, as a crawl would
+
+
+def planted(images: Images, others: Images, part: float, seed: int = 0) -> Images:
+    """Return the images of a set with junk of every kind, in equal numbers, after them.
+
+    Args:
+        images: of the set; those that junk is made of are left out.
+        others: of another domain.
+        part: share of junk among all rows.
+        seed: of every draw.
+    """
+    draw = np.random.default_rng(seed)
+    order = draw.permutation(len(images.data))
+    sources, clean = order[: min(SOURCES, len(order) // 5)], np.sort(order[min(SOURCES, len(order) // 5) :])
+    each = max(1, round(len(clean) * part / (1 - part) / len(KINDS)))
+    data, label, kind = images.take(clean).data, list(images.label[clean]), [CLEAN] * len(clean)
+    for name, change in MADE.items():
+        for row in draw.choice(sources, each, replace=each > len(sources)):
+            data.append(png(change(decode_rgb(images.data[row]).astype(float), draw)))
+            label.append(images.label[row] if name in HAVE_A_CLASS else draw.choice(images.label))
+            kind.append(name)
+    for row in draw.choice(len(others.data), each, replace=each > len(others.data)):
+        data.append(others.data[row])
+        label.append(draw.choice(images.label))
+        kind.append(OTHER)
+    return Images(data, np.array(label), kind)
+
+
+def junk_heap(data: Path, name: str, part: float, scored: Scored) -> Heap:
+    """Return a development set with junk planted in it, scored as one heap."""
+    recipe, images = development(data, name)
+    other_recipe, others = development(data, DOMAIN[name])
+    whole = f"{recipe} {other_recipe} junk {part} {SOURCES}"
+    return scored.heap(f"{name} {part:.0%} junk".replace("%", ""), whole, lambda: planted(images(), others(), part))
+
+
+def told(heap: Heap, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
+    """Return kind -> score -> AUROC of that kind of junk against the clean rows; ``all`` of every kind."""
+    clean = heap.kind == CLEAN
+    found = {"all": aurocs(scores, ~clean)}
+    for kind in KINDS:
+        found[kind] = aurocs(scores, heap.kind == kind, clean | (heap.kind == kind))
+    return found
+
+
+def removed(heap: Heap, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
+    """Return the share of the junk that goes when as many rows go as are junk, the least certain first."""
+    junk = heap.kind != CLEAN
+    found = {}
+    for name, score in scores.items():
+        gone = np.zeros(len(junk), bool)
+        gone[np.argsort(-score, kind="stable")[: int(junk.sum())]] = True
+        found[name] = share(gone[junk])
+    return found

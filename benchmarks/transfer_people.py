@@ -1,0 +1,39 @@
+"""What people say of pictures of 32 pixels, and how the embedding serves them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from transfer_heaps import Heap, Scored, images_of, stamp
+from transfer_numbers import Measured, share, spearmans
+from transfer_scores import centred
+
+from scoring.metrics import entropy, knn_predict
+
+IN_DOMAIN = {"CIFAR-10 test": "cifar10_test", "tiny-imagenet val": "tinyimagenet_val"}
+VOTES = "cifar10h_test_0-1999"
+
+
+def in_domain(data: Path, name: str, scored: Scored, limit: int | None) -> Heap:
+    """Return a set whose classes the shipped heads were trained on; its images are new to them."""
+    path = data / f"{IN_DOMAIN[name]}.parquet"
+    return scored.heap(name, f"{stamp(path)} {limit}", lambda: images_of(path, limit=limit))
+
+
+def neighbour_accuracy(heap: Heap) -> dict[str, Measured]:
+    """Return the share of rows that their 20 nearest other rows vote right."""
+    found = {"raw": heap.embedding, "centred": centred(heap.embedding)}
+    k = min(20, len(heap.label) - 1)
+    return {
+        name: share((knn_predict(rows, rows, heap.label, k=k, same=True) == heap.label).numpy())
+        for name, rows in found.items()
+    }
+
+
+def votes(data: Path, scores: dict[str, np.ndarray]) -> dict[str, Measured]:
+    """Return the rank correlation of uncertainties of the CIFAR-10 test images with the entropy of people's votes."""
+    counts = pq.read_table(data / f"{VOTES}.parquet")
+    rows = counts["id"].to_numpy()
+    there = rows < len(next(iter(scores.values())))
+    target = entropy(np.array(counts["counts"].to_pylist(), float))[there]
+    return spearmans({name: score[rows[there]] for name, score in scores.items()}, target)

@@ -1,0 +1,57 @@
+"""Uncertainties that need no training: baselines of the image, of the heap it lies in, and of a probe with labels."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transfer_heaps import Scores
+
+from scoring.metrics import cross_validate, entropy, fit_linear, nearest
+from scoring.search import assign, spherical_kmeans
+
+CLUSTERS = range(4, 31)
+NEIGHBOURS = 20
+STRENGTH = 10.0  # inverse penalty of probes: of 1, 10, 100 and 1,000 the best for 5 and 10 % of labels
+
+
+def centred(embedding: Tensor, mean: Tensor | None = None) -> Tensor:
+    """Return unit vectors (N, D) less the mean of the heap, of unit length again."""
+    return F.normalize(embedding - (embedding.mean(0) if mean is None else mean), dim=1)
+
+
+def heap_scores(embedding: Tensor) -> Scores:
+    """Return what a row's place in the heap says: distance to the nearest row, and neighbours in other clusters."""
+    middle = centred(embedding)
+    near = {"nearest, raw": embedding, "nearest, centred": middle}
+    found = {name: 1 - nearest(rows, rows, 1, same=True)[0][:, 0].double().numpy() for name, rows in near.items()}
+    return found | {"other clusters": other_clusters(middle)}
+
+
+def other_clusters(embedding: Tensor) -> np.ndarray:
+    """Return the share of a row's 20 neighbours that lie in another cluster, mean over 4 to 30 clusters; (N,)."""
+    k = min(NEIGHBOURS, len(embedding) - 1)
+    index = nearest(embedding, embedding, k, same=True)[1].numpy()
+    rows = embedding.numpy()
+    shares = []
+    for n_clusters in (n for n in CLUSTERS if n <= len(rows)):
+        cluster = assign(rows, spherical_kmeans(rows, n_clusters, seed=n_clusters, sample=len(rows)))[0][:, 0]
+        shares.append((cluster[index] != cluster[:, None]).mean(1))
+    return np.mean(shares, 0)
+
+
+def probe_entropy(embedding: Tensor, label: Tensor, given: np.ndarray) -> np.ndarray:
+    """Return the entropy of a logistic regression that was fitted on the rows given, of every row; (N,), nats."""
+    rows = centred(embedding)
+    probe = fit_linear(rows[given], label[given], int(label.max()) + 1, c=STRENGTH)
+    return entropy(probe.logits(rows).double().softmax(1).numpy())
+
+
+def cross_entropy(embedding: Tensor, label: Tensor) -> np.ndarray:
+    """Return the entropy of a probe that has all labels but those of the row's own fold; (N,), nats."""
+    return np.asarray(cross_validate(centred(embedding), label).entropy)
+
+
+def draw(n: int, share: float, seed: int) -> np.ndarray:
+    """Return the rows that are given labels, ascending; at least two."""
+    generator = torch.Generator().manual_seed(seed)
+    return np.sort(torch.randperm(n, generator=generator)[: max(2, round(share * n))].numpy())
