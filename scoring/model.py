@@ -7,7 +7,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from scoring.backbones import create_backbone, feature_width
 from scoring.errors import InputError
@@ -15,6 +14,7 @@ from scoring.heads import ClassifierHeadSpec, HeadSpec
 from scoring.images import Preprocessing
 from scoring.scorers import LOGITS, Scorer, columns_of, scored
 
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was drawn before
 
 
@@ -126,7 +126,7 @@ class ScoringModel(nn.Module):
 
     def dropouts(self) -> list[nn.Module]:
         """Return the layers of the backbone that drop anything in training."""
-        return [layer for layer in self.backbone.modules() if isinstance(layer, _DropoutNd) and layer.p > 0]
+        return [layer for layer in self.backbone.modules() if isinstance(layer, DROPOUTS) and layer.p > 0]
 
 
 def require_needs(model: ScoringModel, scorers: Mapping[str, Scorer]) -> None:

@@ -27,6 +27,15 @@ from trainers.targets import TargetsDigest
 GROUP_ROWS = 8192
 
 
+HOW = "way of reading images"
+OPTIONS = {  # what decides the features, as a cache notes it -> the option that chose it, where the name differs
+    **dict.fromkeys(("model", "width"), "--model"),
+    "preprocessing": HOW,
+    **dict.fromkeys(("input", "data"), "source of images"),
+    "loss": "--loss-column",
+}
+
+
 @dataclass(frozen=True)
 class CacheProgress:
     """How far the work is: images of all epochs."""
@@ -242,14 +251,24 @@ class EpochWriter:
 
 
 def _refuse_difference(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    found = _difference(before, now)
+    if found is None:
+        return
+    place, old, new = found
+    option = OPTIONS.get(place[0]) or OPTIONS.get(place[-1], f"--{place[-1].replace('_', '-')}")
+    digests = place[0] in ("model", "input") or option == HOW
+    got = "" if digests else f": {old!r}, this one has {new!r}"
+    raise InputError(
+        f"{folder} holds a cache with another {option}{got}; repeat the earlier command, or choose another --out"
+    )
+
+
+def _difference(before: dict[str, Any], now: dict[str, Any]) -> tuple[tuple[str, ...], Any, Any] | None:
+    """Return where two notes differ first, name in name, and both values; None where they are equal."""
     for name in {**now, **before}:
         old, new = before.get(name), now.get(name)
         if old == new:
             continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            inner = next(key for key in {**new, **old} if old.get(key) != new.get(key))
-            name, old, new = f"{name} {inner}", old.get(inner), new.get(inner)
-        raise InputError(
-            f"{folder} holds a cache with {name} = {old!r}, this one has {new!r}; repeat the earlier command, or "
-            "choose another --out"
-        )
+        inner = _difference(old, new) if isinstance(old, dict) and isinstance(new, dict) else None
+        return ((name, *inner[0]), *inner[1:]) if inner else ((name,), old, new)
+    return None

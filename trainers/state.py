@@ -107,6 +107,8 @@ def _with_settings(before: dict[str, Any], wanted: dict[str, Any]) -> dict[str, 
 
 
 def _require_lower_rate(path: Path, before: dict[str, Any], wanted: dict[str, Any], step: int) -> None:
+    if not isinstance(before.get("lr"), int | float):
+        raise InputError(f"{path} is not the state of a training run (no lr in it); remove it to start anew")
     if not wanted["lr"] < before["lr"]:
         raise InputError(
             f"{path} holds a run that diverged at step {step} with lr {before['lr']:g}; expected a lower --lr to go on "

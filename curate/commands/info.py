@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 def run(
     file: Annotated[
-        Path, typer.Argument(help="Table (.parquet or a folder), receipt (.json) or model (.safetensors).")
+        Path,
+        typer.Argument(
+            parser=options.given_path,
+            help="Table (.parquet or a folder), receipt (.json), model (.safetensors), cache or rounds (folders).",
+        ),
     ],
     json_: options.Json = False,
 ) -> None:
@@ -30,11 +34,42 @@ def run(
     from curate.info import info
     from curate.rounds.files.settings import CONFIG
 
-    description = _rounds(file) if (file / CONFIG).is_file() else info(file)
+    if (file / CONFIG).is_file():
+        description = _rounds(file)
+    elif (file / "cache.json").is_file():
+        description = _cache(file)
+    else:
+        _refuse_round(file)
+        description = info(file)
     if json_:
         emit(description.__dict__)
     else:
         _report(description)
+
+
+def _refuse_round(path: Path) -> None:
+    """Name the folder of rounds where somebody gives one round of it."""
+    from curate.rounds.files.folder import BATCH
+    from curate.rounds.verify import rounds_at
+    from scoring.errors import InputError
+
+    found = rounds_at(path) if path.is_dir() else None
+    if found is not None:
+        folder, number = found
+        raise InputError(
+            f"{path} is round {number} of {folder}; show all of them with `curate info {folder}`, its batch with "
+            f"`curate info {path / BATCH}`"
+        )
+
+
+def _cache(folder: Path) -> "Description":
+    """What a cache of features says of itself."""
+    from curate.info import Description
+    from trainers.cache import read_about
+
+    return Description(
+        str(folder), "cache", {"use it": f"curate train METHOD --cached {folder}", **(read_about(folder) or {})}
+    )
 
 
 def _rounds(folder: Path) -> "Description":

@@ -74,7 +74,17 @@ def given_to(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str
     return {name: given[name] for name in signature(function).parameters if name in given}
 
 
-Table = Annotated[Path, typer.Argument(help="Scored table: a Parquet file, or a folder of part-*.parquet.")]
+def given_path(text: str) -> Path:
+    """Return a path as typed; an empty text, which would mean the folder one is in, is refused."""
+    if not str(text):
+        raise typer.BadParameter("expected the path of a file or a folder, got an empty text")
+    return Path(text)
+
+
+Table = Annotated[
+    Path,
+    typer.Argument(parser=given_path, help="Scored table: a Parquet file, or a folder of part-*.parquet."),
+]
 
 Backbone = Annotated[
     str | None,

@@ -15,7 +15,10 @@ from curate.counted import counted
 def run(
     receipt: Annotated[
         Path,
-        typer.Argument(help="NAME.receipt.json, with subset and decisions beside it; or a folder of rounds."),
+        typer.Argument(
+            parser=options.given_path,
+            help="NAME.receipt.json, with subset and decisions beside it; or a folder of rounds.",
+        ),
     ],
     table: options.MovedTable = None,
     json_: options.Json = False,

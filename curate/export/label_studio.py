@@ -26,6 +26,7 @@ CONTROL = "label"  # what the choice is called in the labelling configuration
 OBJECT = "image"
 CONFIG_SUFFIX = ".xml"
 _WHAT = "a Label Studio export (JSON or JSON-MIN)"
+_END = "\n  </Choices>\n</View>\n"  # of a labelling configuration
 _MIME = {"jpeg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": "image/gif", "bmp": "image/bmp"}
 
 
@@ -52,7 +53,7 @@ def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
     try:
         files[0].write(to_json_list(tasks))
         if options.classes:
-            files.append(AtomicFile(config, overwrite=options.overwrite))
+            files.append(AtomicFile(config, overwrite=options.overwrite and _is_ours(config)))
             files[1].write(labelling_configuration(options.classes).encode())
     except BaseException:
         for file in files:
@@ -74,9 +75,18 @@ def labelling_configuration(classes: tuple[str, ...]) -> str:
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in classes)
     return (
         f'<View>\n  <Image name="{OBJECT}" value="${OBJECT}"/>\n'
-        f'  <Choices name="{CONTROL}" toName="{OBJECT}" choice="single" required="true">\n{choices}\n  </Choices>\n'
-        "</View>\n"
+        f'  <Choices name="{CONTROL}" toName="{OBJECT}" choice="single" required="true">\n{choices}{_END}'
     )
+
+
+def _is_ours(config: Path) -> bool:
+    """Whether there is nothing at a path, or a configuration that ``labelling_configuration`` wrote."""
+    head = labelling_configuration(()).encode()[: -len(_END)]
+    try:
+        with config.open("rb") as file:
+            return file.read(len(head)) == head
+    except FileNotFoundError:
+        return True
 
 
 def _served_folder(batch: Batch) -> bytes | None:

@@ -92,6 +92,9 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
+    beside = path.with_name(path.name.removesuffix(".parquet").removesuffix(".decisions") + ".receipt.json")
+    if path.suffix == ".parquet" and beside.is_file():
+        raise InputError(f"expected a receipt, got the table {path}; the receipt beside it is {beside}")
     if path.stat().st_size > MAX_BYTES:
         raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
     try:

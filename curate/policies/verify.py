@@ -53,7 +53,10 @@ def _policy(receipt: Path, noted: dict[str, Any]) -> Policy[Result]:
     try:
         return policy_of(rules).from_receipt(rules)
     except InputError as error:
-        raise InputError(f"{receipt}: {error}; what has moved is looked for beside the receipt") from None
+        files = [Path(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
+        lost = any(_there_or_beside(path, receipt.parent) is None for path in files)
+        more = "; what has moved is looked for beside the receipt" if lost else ""
+        raise InputError(f"{receipt}: {error}{more}") from None
 
 
 def _is_file(value: object) -> bool:
@@ -63,10 +66,15 @@ def _is_file(value: object) -> bool:
 
 def _located(rule: Any, folder: Path) -> Any:
     """A rule with the paths of its files where they are now: where they were, or else beside the receipt."""
-    if not isinstance(rule, Mapping):
+    files = {name: Path(str(file["path"])) for name, file in _files(rule).items()}
+    if not files:
         return rule
-    files = {name: Path(str(value["path"])) for name, value in rule.items() if _is_file(value)}
     return {**rule, **{name: str(_there_or_beside(path, folder) or path) for name, path in files.items()}}
+
+
+def _files(rule: Any) -> dict[str, Any]:
+    """The parameters of a rule that are files, by name."""
+    return {name: value for name, value in rule.items() if _is_file(value)} if isinstance(rule, Mapping) else {}
 
 
 def _moved(receipt: Path, noted: dict[str, Any]) -> Path:

@@ -135,6 +135,8 @@ def open_table(path: str | Path, *, require: Sequence[str] = ()) -> Table:
         InputError: for a path that does not exist, a folder without parts, a file that is not Parquet, parts
             of different schema, or a missing column.
     """
+    if not str(path):
+        raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; name the table")
     path = Path(path)
     if path.is_dir():
         files = sorted(path.glob(PART_FILES))

@@ -1,10 +1,13 @@
 """What a run starts from, what is frozen, and which heads stay."""
 
+import json
 from dataclasses import replace
 
 import pytest
 import timm
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 
 from scoring import backbones
 from scoring.checkpoint import load_model, save_checkpoint
@@ -147,6 +150,14 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
         train(config, blobs, state=state, device=CPU, start=build(config, 2, init=one))
     with pytest.raises(InputError, match="unfinished run with epochs"):
         train(replace(config, lr=0.001, epochs=9), blobs, state=state, device=CPU, start=build(config, 2, init=one))
+    whole = state.read_bytes()
+    with safe_open(state, "pt") as file:
+        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    identity = {name: value for name, value in json.loads(header["identity"]).items() if name != "lr"}
+    state.write_bytes(save(tensors, {**header, "identity": json.dumps(identity)}))
+    with pytest.raises(InputError, match=r"not the state of a training run \(no lr in it\)"):
+        train(replace(config, lr=0.001), blobs, state=state, device=CPU, start=build(config, 2, init=one))
+    state.write_bytes(whole)
     steps = []
     _, measures = train(
         replace(config, lr=0.001), blobs, state=state, device=CPU, start=build(config, 2, init=one),

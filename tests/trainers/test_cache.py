@@ -197,9 +197,10 @@ def test_pixels_that_do_not_fit_are_decoded_anew_and_give_the_same_bytes(made, m
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": 4}, "holds a cache with recipe seed = 3, this one has 4"),
-        ({"dtype": "float32"}, "recipe dtype = 'float16', this one has 'float32'"),
-        ({"augmentation": Augmentation()}, "recipe augmentation"),
+        ({"seed": 4}, "holds a cache with another --seed: 3, this one has 4"),
+        ({"dtype": "float32"}, "another --dtype: 'float16', this one has 'float32'"),
+        ({"augmentation": Augmentation()}, "another --scale: "),
+        ({"batch_size": 7}, "another --batch-size: 8, this one has 7"),
     ],
 )
 def test_another_recipe_on_the_same_folder_is_refused_by_name(copy, model, files, change, words):

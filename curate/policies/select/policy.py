@@ -17,7 +17,7 @@ from curate.policies.select.batch import Ranked
 from curate.policies.select.compare import compare_batch
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import SelectRequest
-from curate.policies.select.strategy import settings_of
+from curate.policies.select.strategy import refuse_unused_score, settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
@@ -214,6 +214,8 @@ def select(
         graph=_name(graph),
         seed=seed,
     )
+    if score is not None:  # of a choice that is made: receipts of earlier versions hold such a score, and verify
+        refuse_unused_score(strategy, request.plan.selector())
     return apply(Select(request), open_table(table, require=[KEY]), out, dry_run=dry_run, overwrite=overwrite)
 
 

@@ -10,6 +10,8 @@ from curate.selectors.table import SELECTORS, selector_named
 from scoring.errors import InputError
 from scoring.settings import with_settings
 
+SCORE = "score"  # the setting that names what ranks, and the score column's name in it
+
 SAFE_GATE = 0.2  # of the noise guard
 
 
@@ -39,6 +41,17 @@ def can_discount(selector: Selector) -> bool:
 def strategies_with(field: str) -> str:
     """Return the names of the strategies that go by a field of a pool where it is there, separated by commas."""
     return ", ".join(name for name, kind in SELECTORS.items() if field in kind.optional)
+
+
+def refuse_unused_score(strategy: str, selector: Selector) -> None:
+    """Refuse a score column where a strategy that could rank by it ranks by another score of its own.
+
+    Raises:
+        InputError: if the strategy has a setting ``score`` that does not name the column's.
+    """
+    own = getattr(selector, "score", SCORE)
+    if own != SCORE and "uncertainty" in selector.optional:
+        raise InputError(f"--strategy {strategy} ranks by {own}, not by --score; add --set score={SCORE}")
 
 
 def guard(

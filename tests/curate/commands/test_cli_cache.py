@@ -53,6 +53,9 @@ def test_a_cache_says_what_it_holds_and_what_it_left_out(cache, tiny_checkpoint)
     note = json.loads((out / "cache.json").read_text())
     assert note["made_from"] == {"digest": read_header(tiny_checkpoint)["digest"], "name": str(tiny_checkpoint)}
     assert note["recipe"]["augmentation"]["corrupt"] == 0.5
+    told = run("info", out).stdout
+    assert told.startswith(f"{out}: cache\n")
+    assert f"curate train METHOD --cached {out}" in told
     assert note["recipe"]["augmentation"]["scale"] == [0.08, 1.0]
     assert pl.read_parquet(out / "epoch-000002.parquet").columns == ["key", "label", "features"]
     assert pl.read_parquet(out / "epoch-000002.parquet")["label"].to_list() == ["cat"] * 8 + ["dog"] * 8
@@ -66,9 +69,15 @@ def test_repeating_the_command_does_nothing_and_more_epochs_are_added(cache, pho
     assert again.exit_code == 0, again.output
     assert "is complete already: 3 epochs; nothing to do" in again.stderr
     assert "going on: 3 of 4 epochs are there" in run(*args, "--epochs", 4).stderr
-    refused = run(*args, "--epochs", 4, "--seed", 1)
-    assert refused.exit_code == 1
-    assert "holds a cache with recipe seed = 0, this one has 1" in refused.stderr
+    for other, said in (
+        (["--seed", 1], "another --seed: 0, this one has 1;"),
+        (["--model", "trio"], "another --model;"),
+        (["--limit", 8], "another source of images"),
+        (["--gray", 0.5], "another --gray: 0.0, this one has 0.5;"),
+    ):
+        refused = run(*args, "--epochs", 4, *other)
+        assert refused.exit_code == 1
+        assert f"holds a cache with {said}" in refused.stderr
 
 
 def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, photos, tiny_checkpoint, tmp_path):

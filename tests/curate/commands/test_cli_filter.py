@@ -222,6 +222,25 @@ def test_verify_exits_0_when_identical_and_1_when_not(folder):
 
 
 @pytest.mark.usefixtures("folder")
+def test_verify_of_a_subset_or_its_decisions_names_the_receipt_beside_it():
+    run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
+    for name in ("kept.parquet", "kept.decisions.parquet"):
+        result = run("verify", name)
+        assert result.exit_code == 1
+        assert f"got the table {name}; the receipt beside it is kept.receipt.json" in result.stderr
+    assert "expected a receipt" not in run("verify", "scores.parquet").stdout
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("command", [["filter", "", "--min", "1", "--dry-run"], ["verify", ""], ["info", ""]])
+def test_an_empty_path_is_not_the_folder_one_is_in(command):
+    Path("scores.parquet").rename("part-00000.parquet")
+    result = run(*command)
+    assert result.exit_code == 2
+    assert "got an empty text" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
 def test_info_shows_columns_with_their_meaning_and_rules_as_lines():
     run("filter", "scores.parquet", "--keep-top", "80%", "--per", "label", "-o", "kept.parquet")
     text = run("info", "kept.parquet").stdout

@@ -176,3 +176,8 @@ def test_init_says_what_round_one_asks_and_info_describes_the_folder(truth):
     facts = json.loads(said.stdout)["facts"]
     assert (facts["batch"], facts["held out"], facts["rounds"]) == (20, 30, 0)
     assert "curate round status r" in CliRunner().invoke(app, ["info", "r"]).stdout
+    assert CliRunner().invoke(app, ["round", "next", "r"]).exit_code == 0
+    one = CliRunner().invoke(app, ["info", "r/rounds/0001"])
+    assert (one.exit_code, one.stderr.count("\n")) == (1, 1)
+    assert f"r/rounds/0001 is round 1 of {Path('r').absolute()}; show all of them with `curate info" in one.stderr
+    assert CliRunner().invoke(app, ["info", "r/rounds/0001/batch.parquet"]).exit_code == 0

@@ -133,6 +133,20 @@ def test_the_configuration_offers_the_classes_and_quotes_them(tmp_path):
     assert root.find("Choices").get("toName") == root.find("Image").get("name") == "image"
 
 
+def test_overwrite_replaces_a_configuration_of_its_own_and_no_other_file(tmp_path):
+    rows = batch(tmp_path / "i", ["a"])
+    first, second = (ExportOptions(classes=names, overwrite=True) for names in (("a",), ("b",)))
+    write_batch(rows, tmp_path / "t.json", "label-studio", first)
+    write_batch(rows, tmp_path / "t.json", "label-studio", second)
+    assert '"b"' in (tmp_path / "t.xml").read_text()
+    (tmp_path / "t.xml").write_text("<View>mine</View>")
+    before = (tmp_path / "t.json").read_bytes()
+    with pytest.raises(InputError, match=r"t.xml exists already"):
+        write_batch(rows, tmp_path / "t.json", "label-studio", first)
+    assert (tmp_path / "t.xml").read_text() == "<View>mine</View>"
+    assert (tmp_path / "t.json").read_bytes() == before
+
+
 def test_neither_file_appears_where_one_of_the_two_names_is_taken(tmp_path):
     (tmp_path / "t.xml").write_text("mine")
     with pytest.raises(InputError, match=r"t.xml exists already"):

@@ -121,5 +121,6 @@ def test_a_receipt_that_was_tampered_with_is_one_line(made):
         other = json.loads(json.dumps(whole))
         other["policy"][0].update(change)
         result.receipt.write_text(json.dumps(other))
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=said) as caught:
             verify(result.receipt)
+        assert "beside the receipt" not in str(caught.value)  # no file has moved
