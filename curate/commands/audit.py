@@ -90,7 +90,7 @@ def _readings(share: "Share") -> str:
 
 def suggestion_line(each: "Suggestion") -> str:
     """Return a suggested threshold, or why there is none, in one sentence."""
-    goal = f"precision {each.wanted:g} with confidence {each.confidence:g}"
+    goal = f"precision {each.target_precision:g} with confidence {each.confidence:g}"
     if each.threshold is not None:
         low = max(one.low for one in each.tested if one.passed and one.threshold == each.threshold)
         return f"{each.finder}: threshold {each.threshold:g} keeps {goal} (lower bound {low:.3f})"

@@ -84,8 +84,8 @@ def recall_table(report: "RecallReport") -> list[tuple[str, ...]]:
     rows = []
     for one in [*report.kinds, report.overall]:
         finders = [f"{n / one.n:.2f}" for n in one.by_finder.values()]
-        share, interval = f"{one.found / one.n:.3f}", f"{one.low:.3f} to {one.high:.3f}"
-        rows.append((one.name, one.strength, f"{one.found:,} of {one.n:,}", share, interval, *finders))
+        share, interval = f"{one.n_found / one.n:.3f}", f"{one.low:.3f} to {one.high:.3f}"
+        rows.append((one.name, one.strength, f"{one.n_found:,} of {one.n:,}", share, interval, *finders))
     return rows
 
 
@@ -93,8 +93,8 @@ def recall_lines(report: "RecallReport") -> list[str]:
     """Return what a reader must know besides the table, one sentence a line."""
     overall, images = report.overall, counted(report.images, "image")
     lines = [
-        f"recall of planted copies {overall.found / overall.n:.3f} (95 %: {overall.low:.3f} to {overall.high:.3f}): "
-        f"{overall.found:,} of {overall.n:,} found, {len(report.kinds)} edits of each of {images}, "
+        f"recall of planted copies {overall.n_found / overall.n:.3f} (95 %: {overall.low:.3f} to {overall.high:.3f}): "
+        f"{overall.n_found:,} of {overall.n:,} found, {len(report.kinds)} edits of each of {images}, "
         f"seed {report.seed}; the mix of edits decides this number, so read it by kind"
     ]
     if report.elsewhere:

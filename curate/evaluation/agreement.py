@@ -41,7 +41,7 @@ def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: i
     return measure
 
 
-def told_apart(certainty: Mapping[str, Floats], is_first: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
+def separation(certainty: Mapping[str, Floats], is_first: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
     """Return how well certainty tells two sets of images apart.
 
     Args:

@@ -44,19 +44,19 @@ class MeasuredRows:
         return MeasuredRows(self.table, self.index[keep], certainties(raw), raw, dict(self.left_out))
 
 
-def score_columns(table: Table, asked: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     """Return the score columns to measure, and notes on what was left out.
 
     Args:
         table: a scored table.
-        asked: the user's; by default every ``kappa_*`` and ``unc_*``, but no ``unc_X`` beside ``kappa_X``, which
+        columns: the user's; by default every ``kappa_*`` and ``unc_*``, but no ``unc_X`` beside ``kappa_X``, which
             is 1/kappa and gives the same ranks.
 
     Raises:
         InputError: if there is none, or one asked for is absent or does not hold numbers.
     """
     notes = []
-    names = list(dict.fromkeys(asked))
+    names = list(dict.fromkeys(columns))
     if not names:
         names = [name for name in table.schema.names if name.startswith(("kappa_", "unc_"))]
         doubles = [name for name in names if name.startswith("unc_") and "kappa_" + name[4:] in names]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from curate.evaluation import correctness
-from curate.evaluation.agreement import APART, VOTES, against_votes, told_apart
+from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
 from curate.evaluation.results import Evaluation, Floats
@@ -255,7 +255,7 @@ class _Work:
             return
         raw = {name: np.concatenate([values, rows.raw[name]]) for name, values in self.rows.raw.items()}
         first = np.arange(len(self.rows.index) + len(rows.index)) < len(self.rows.index)
-        self.result_.measures.append(told_apart(certainties(raw), first, **self.common))
+        self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
     def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions | None) -> None:
         """Read images again, make them worse, and measure what the model says of them."""

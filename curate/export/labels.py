@@ -33,13 +33,13 @@ class Label:
         key: of the table.
         label: the class, as written.
         annotator: who; None where the file does not say.
-        at: when, as the file writes it; None where it does not.
+        labelled_at: when, as the file writes it; None where it does not.
     """
 
     key: str
     label: str
     annotator: str | None = None
-    at: str | None = None
+    labelled_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Labels:
     def table(self) -> pa.Table:
         """Return the usable labels: `key`, `label`, `annotator`, `at`, all text, the last two may be null."""
         names = ("key", "label", "annotator", "at")
-        return pa.table({name: pa.array([getattr(row, name) for row in self.rows], pa.string()) for name in names})
+        rows = [(row.key, row.label, row.annotator, row.labelled_at) for row in self.rows]
+        return pa.table({name: pa.array([row[i] for row in rows], pa.string()) for i, name in enumerate(names)})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from curate.tables.digests import is_text, plain
 from curate.tables.table import Table
 
 N_EXAMPLES = 5
-GOES = "goes"
+FIRST_DROPPED = "goes"
 R = TypeVar("R", bound=Result, covariant=True)
 
 # start row, keys (M,), status (M,) or None, error (M,) or None -> M rows of the decisions
@@ -104,7 +104,7 @@ def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[st
     """
     table, outcome = decided.table, decided.outcome
     gone = np.flatnonzero((outcome == DROP) | (outcome == UNDECIDED))[:N_EXAMPLES]
-    chosen = decided.examples or {GOES: gone}
+    chosen = decided.examples or {FIRST_DROPPED: gone}
     shown = np.unique(np.concatenate(list(chosen.values())))
     failed = np.flatnonzero(outcome == FAILED)
     seen: dict[int, dict[str, str]] = {}

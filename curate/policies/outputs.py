@@ -114,7 +114,7 @@ def write_outputs(
     Raises:
         InputError: if an input changed since it was read, or the place refuses; nothing has a name then.
     """
-    described = {"kind": "decisions", "policy": decided.policy, "columns": _told(decided.meanings)}
+    described = {"kind": "decisions", "policy": decided.policy, "columns": _described(decided.meanings)}
     writers: dict[str, TableWriter] = {}
     others: list[AtomicFile] = []
 
@@ -126,8 +126,10 @@ def write_outputs(
         subset = writer("subset", *_subset(decided))
         decisions = writer("decisions", decided.schema, described)
         for name, rows in decided.more.items():
-            told = _told(decided.more_meanings.get(name, {}))
-            writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": told}).write(rows)
+            described_columns = _described(decided.more_meanings.get(name, {}))
+            writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": described_columns}).write(
+                rows
+            )
         for name, content in (decided.texts(outputs.texts) if decided.texts else {}).items():
             others.append(AtomicFile(outputs.texts[name], overwrite=overwrite))
             others[-1].write(content)
@@ -159,7 +161,7 @@ def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
         return table.schema.with_metadata(table.file_metadata), metadata
     earlier = table.metadata.get("columns")
     described = {**describe_all(arranged.schema.names), **(earlier if isinstance(earlier, dict) else {})}
-    metadata["columns"] = {**described, **_told(arranged.meanings)}
+    metadata["columns"] = {**described, **_described(arranged.meanings)}
     return arranged.schema.with_metadata(table.file_metadata), metadata
 
 
@@ -169,7 +171,7 @@ def _earlier(table: Table) -> list[Any]:
     return policy if isinstance(policy, list) else []
 
 
-def _told(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     key = {KEY: {"meaning": describe(KEY).meaning, "unit": "", "higher": ""}}
     return key | {name: {"meaning": text, "unit": "", "higher": ""} for name, text in meanings.items()}
 

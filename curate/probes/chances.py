@@ -51,9 +51,9 @@ class Labelled:
         classes = tuple(sorted({*self.classes, *given.names}))
         place = {name: code for code, name in enumerate(classes)}
         codes = np.array([*(place[name] for name in self.classes), -1], np.int64)[self.codes]
-        everyone = np.array([*(place[name] for name in given.names), -1], np.int64)[given.codes]
-        everyone[self.rows[codes >= 0]] = codes[codes >= 0]
-        return Labelled(self.rows, codes, classes), everyone
+        all_codes = np.array([*(place[name] for name in given.names), -1], np.int64)[given.codes]
+        all_codes[self.rows[codes >= 0]] = codes[codes >= 0]
+        return Labelled(self.rows, codes, classes), all_codes
 
 
 def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = False) -> tuple[Pool, dict[str, Any]]:

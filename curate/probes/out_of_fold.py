@@ -74,7 +74,7 @@ def with_own_losses(
         "not_judged": int((~judged).sum()),
     }
     alone = [labelled.classes[code] for code in names[np.unique(codes[~judged])].tolist()]
-    return replace(pool, holdout_loss=loss), facts, _told(facts, column, alone)
+    return replace(pool, holdout_loss=loss), facts, _notes(facts, column, alone)
 
 
 def _refuse(n: int, classes: list[str], width: int, column: str) -> None:
@@ -133,7 +133,7 @@ def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int
     return rows[np.sort(np.concatenate([first, rest])[:MOST_ROWS])]
 
 
-def _told(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
+def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:
     n, other = facts["rows"], facts["says_otherwise"]
     notes = [
         f"{FOLDS} probes, each asked of rows that it was not fitted on, agree with {column!r} on "

@@ -141,7 +141,7 @@ def _nothing_new(folder: Folder, earlier: LabelFile) -> ImportResult:
 
 def _votes(folder: Folder, labels: Labels, annotator: str | None) -> list[Vote]:
     skip = set(folder.settings.skip)
-    votes = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.at) for row in labels.rows]
+    votes = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.labelled_at) for row in labels.rows]
     labelled = {vote.key for vote in votes}
     skipped = [one.key for one in labels.ignored if one.reason == CANCELLED and one.key is not None]
     return votes + [Vote(key, None, annotator) for key in dict.fromkeys(skipped) if key not in labelled]

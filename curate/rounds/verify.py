@@ -170,18 +170,18 @@ class _Past:
         self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
         self.before: str | None = file_sha256(path / CONFIG)  # digest of the last thing written; None where it is lost
         self.lacking: str | None = None  # why no round from here on can be derived
-        self.told: set[str] = set()  # imports that a round named
+        self.named_imports: set[str] = set()  # imports that a round named
         self.loose: list[str] = []  # what no round is to blame for
 
     def check_holdout(self) -> list[str]:
         """Return what is wrong with the rows held out; without them no round can be derived."""
         path, settings = self.folder.path, self.folder.settings
-        self.given: dict[str, str] = {}
+        self.initial_labels: dict[str, str] = {}
         self.held_out: tuple[str, ...] = ()
         if file_sha256(path / HOLDOUT) != settings.holdout_sha256:
             self.lacking = f"{HOLDOUT} is not what {CONFIG} says"
             return []
-        self.held_out, self.given = held_out_keys(self.folder)
+        self.held_out, self.initial_labels = held_out_keys(self.folder)
         drawn = self.scored.keys(held_out_rows(self.scored, settings))
         other = sorted(set(drawn) ^ set(self.held_out))
         if other:
@@ -244,14 +244,14 @@ class _Past:
             file = self.labels.get(name)
             if not isinstance(file, LabelFile):
                 lacking.append(file or f"{name} is not there")
-                self.told.add(name)
+                self.named_imports.add(name)
             elif round_ is not None and round_.state.labels[name] != file.content:
                 check.problems.append(f"{name} is not what {self.folder.name(round_.folder)}/{STATE} says")
-                self.told.add(name)
+                self.named_imports.add(name)
         for name in self.labels:
             if name not in wanted:
                 check.problems.append(f"{name} is there now and was not then")
-                self.told.add(name)
+                self.named_imports.add(name)
         if lacking:
             check.problems.append(f"cannot be chosen again: {'; '.join(lacking)}")
             return None
@@ -270,7 +270,7 @@ class _Past:
     def _derive(self, number: int, votes: Votes | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
         if votes is None:
             return None
-        progress = Progress(votes, votes.consensus(), self.given, self.held_out, self.arms)
+        progress = Progress(votes, votes.consensus(), self.initial_labels, self.held_out, self.arms)
         try:
             standing = standing_of(self.folder, self.scored, progress)
             return derive(self.scored, self.folder.settings, standing, number, graph)
@@ -300,7 +300,9 @@ class _Past:
 
     def leftover(self) -> list[str]:
         """Return what is wrong and was not told of a round: labels and a graph that none went by, or all the same."""
-        unread = [text for name, text in self.labels.items() if isinstance(text, str) and name not in self.told]
+        unread = [
+            text for name, text in self.labels.items() if isinstance(text, str) and name not in self.named_imports
+        ]
         findings = [*self.loose, *unread]
         there = os.path.lexists(self.folder.path / GRAPH)
         if there and self.noted_graphs and self.graph_sha256 not in self.noted_graphs:

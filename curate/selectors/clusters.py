@@ -108,7 +108,7 @@ class TypiClust(Selector):
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
         typical = np.zeros(len(clusters.rows))
         free = np.isin(clusters.rows, pool.candidates, assume_unique=True)
-        graph, told = graph_of_rows(pool, clusters.rows)
+        graph, graph_notes = graph_of_rows(pool, clusters.rows)
         measure = Typicality(vectors, np.where(free, clusters.of_row, -1).astype(np.int32), seed, graph)
 
         def typicality_of(positions: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -116,7 +116,7 @@ class TypiClust(Selector):
             return typical[positions]
 
         picks, notes = _visit(pool, clusters, budget, typicality_of, clusters.sizes <= TINY)
-        return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *measure.notes, *told))
+        return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *measure.notes, *graph_notes))
 
 
 def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:

@@ -66,18 +66,18 @@ def neighbours(pool: Pool, k: int, seed: int) -> tuple[NDArray[np.int64], "Graph
         raise ValueError("a pool that was checked has vectors")
     rows = members(pool.candidates, pool.labelled)
     k = min(k, len(rows) - 1)
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if isinstance(pool, Neighboured) and pool.graph is not None and pool.graph.index.shape[1] >= k:
         graph = _among(pool.graph, rows, k)
         lost = float((graph.index < 0).mean())
         if not lost:
             return rows, graph, _worth(graph)
-        told = (f"{lost:.2%} of the neighbours that the graph names are left out rows",)
+        notes = (f"{lost:.2%} of the neighbours that the graph names are left out rows",)
         if lost <= LOST:
-            return rows, graph, (f"approximate: {told[0]}",)
-        told = (f"{told[0]}: a graph of the {len(rows):,} others is computed",)
+            return rows, graph, (f"approximate: {notes[0]}",)
+        notes = (f"{notes[0]}: a graph of the {len(rows):,} others is computed",)
     graph = knn_graph(subset(pool.vectors, rows), k, seed=seed)
-    return rows, graph, (*told, *_worth(graph))
+    return rows, graph, (*notes, *_worth(graph))
 
 
 def graph_of_rows(pool: Pool, rows: NDArray[np.int64]) -> tuple["Graph | None", tuple[str, ...]]:

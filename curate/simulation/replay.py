@@ -102,8 +102,8 @@ class _Run:
 
     def __init__(self, data: Replay, spread: Spread, seed: int) -> None:
         self.data, self.spread, self.seed = data, spread, seed
-        self.given = data.labels if data.annotated is None else data.annotated
-        self.n_classes = int(max(data.labels.max(), self.given.max(), data.test_labels.max())) + 1
+        self.annotated_labels = data.labels if data.annotated is None else data.annotated
+        self.n_classes = int(max(data.labels.max(), self.annotated_labels.max(), data.test_labels.max())) + 1
         self.picked = np.zeros(0, np.int64)
         self.probabilities: NDArray[np.float32] | None = None
 
@@ -121,7 +121,7 @@ class _Run:
         data = self.data
         probe = fit_linear_probe(
             data.features[self.picked],
-            self.given[self.picked],
+            self.annotated_labels[self.picked],
             self.n_classes,
             spread=self.spread,
             calibrate=data.calibrate,
@@ -133,12 +133,12 @@ class _Run:
     def _pool(self, needs: Sequence[str]) -> Pool:
         data, labelled = self.data, np.sort(self.picked)
         labels = np.full(len(data.labels), -1)
-        labels[labelled] = self.given[labelled]
+        labels[labelled] = self.annotated_labels[labelled]
         draws = None
         if "draws" in needs:
             draws = bootstrap_draws(
                 data.features[self.picked],
-                self.given[self.picked],
+                self.annotated_labels[self.picked],
                 data.features,
                 self.n_classes,
                 draws=DRAWS,

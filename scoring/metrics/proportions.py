@@ -54,20 +54,20 @@ class Stratum:
     Attributes:
         size: members, >= 1.
         n: of them looked at, in [0, size].
-        yes: of those, that have the property, in [0, n].
+        positive: of those, that have the property, in [0, n].
     """
 
     size: int
     n: int
-    yes: int
+    positive: int
 
     def __post_init__(self) -> None:
-        if not (self.size >= 1 and 0 <= self.n <= self.size and 0 <= self.yes <= self.n):
-            raise ValueError(f"expected size >= 1, n in [0, size] and yes in [0, n], got {self}")
+        if not (self.size >= 1 and 0 <= self.n <= self.size and 0 <= self.positive <= self.n):
+            raise ValueError(f"expected size >= 1, n in [0, size] and positive in [0, n], got {self}")
 
     def turned(self) -> "Stratum":
         """Return the same sample, of the members without the property."""
-        return Stratum(self.size, self.n, self.n - self.yes)
+        return Stratum(self.size, self.n, self.n - self.positive)
 
 
 def stratified_share(strata: Sequence[Stratum]) -> float:
@@ -75,7 +75,7 @@ def stratified_share(strata: Sequence[Stratum]) -> float:
     total = sum(one.size for one in strata)
     if not total or any(one.n == 0 for one in strata):
         return float("nan")
-    return sum(one.size * one.yes / one.n for one in strata) / total
+    return sum(one.size * one.positive / one.n for one in strata) / total
 
 
 def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
@@ -108,22 +108,22 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
     most = floor(share * total + _SLACK * total)  # members that may have the property
     if most >= total:
         return 1.0
-    known = sum(one.yes for one in strata if one.n == one.size)
+    known = sum(one.positive for one in strata if one.n == one.size)
     rest = [one for one in strata if one.n < one.size]
     left = most - known  # of the rest
-    if sum(one.yes for one in rest) > left:
+    if sum(one.positive for one in rest) > left:
         return 0.0
     if not any(one.n for one in rest):
         return 1.0
     if len(rest) == 1:
         one = rest[0]
-        return _hypergeometric_tail(one, min(left, one.size - one.n + one.yes))
+        return _hypergeometric_tail(one, min(left, one.size - one.n + one.positive))
     return _chernoff(rest, left)
 
 
 def _hypergeometric_tail(one: Stratum, good: int) -> float:
-    """Return the chance of at least ``one.yes`` when ``good`` of ``one.size`` members have the property."""
-    i = np.arange(one.yes, min(one.n, good) + 1)
+    """Return the chance of at least ``one.positive`` when ``good`` of ``one.size`` members have the property."""
+    i = np.arange(one.positive, min(one.n, good) + 1)
     bad = one.size - good
     i = i[one.n - i <= bad]
     if not len(i):
@@ -144,7 +144,7 @@ def _chernoff(rest: Sequence[Stratum], left: int) -> float:
     """Return the bound of ``p_value_at_most`` for strata that are known in part; some may have no sample."""
     size = np.array([one.size for one in rest], np.float64)
     n = np.array([one.n for one in rest], np.float64)
-    yes = np.array([one.yes for one in rest], np.float64)
+    yes = np.array([one.positive for one in rest], np.float64)
     seen = n > 0  # strata without a sample have none with the property, in the worst case
     weight = size[seen] / size.sum()
     moments = _Moments(
@@ -210,7 +210,7 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
     total = sum(one.size for one in strata)
-    low, high = sum(one.yes for one in strata), total - sum(one.n - one.yes for one in strata)
+    low, high = sum(one.positive for one in strata), total - sum(one.n - one.positive for one in strata)
     while low < high:  # the fewest members that are not rejected; the p value grows with their number
         middle = (low + high) // 2
         if p_value_at_most(strata, middle / total) > 1 - confidence:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.policies.apply import apply
-from curate.policies.decided import GOES, N_EXAMPLES, Decided
+from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
 from curate.policies.dedup.finders.facts import FewFinders
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
@@ -45,7 +45,7 @@ class Dedup:
 
     Attributes:
         request: what is the same, and who stays.
-        other: table whose rows are there already; or None.
+        against: table whose rows are there already; or None.
         graph: file of the graph of nearest neighbours; or None.
         plant: which copies to plant, to say how many are found again; or None.
         audit: pairs for a person to judge; or None.
@@ -60,7 +60,7 @@ class Dedup:
     """
 
     request: DedupRequest
-    other: Table | None = None
+    against: Table | None = None
     graph: str | None = None
     plant: RecallSettings | None = None
     audit: int | None = None
@@ -71,7 +71,7 @@ class Dedup:
     compared: Callable[[int, int], None] = lambda done, total: None
 
     def __post_init__(self) -> None:
-        if self.request.report_only and self.other is None:
+        if self.request.report_only and self.against is None:
             raise InputError("--report-only tells what another table has too; name that with --against")
         if self.graph is not None:
             refuse_graph(self.request)
@@ -84,7 +84,7 @@ class Dedup:
     def files(self) -> Files:
         """The other table, the graph, the groups and what is to be judged."""
         return Files(
-            tables=() if self.other is None else (self.other,),
+            tables=() if self.against is None else (self.against,),
             read={} if self.graph is None else {"--graph": self.graph},
             more=("groups",),
             texts={} if self.audit is None else {ANSWERS: "audit.csv", PAGE: "audit.html"},
@@ -104,7 +104,7 @@ class Dedup:
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
         duplicates = decide_duplicates(
-            table, request, criteria, self.other, graph=self.graph, write_graph=write, compared=self.compared
+            table, request, criteria, self.against, graph=self.graph, write_graph=write, compared=self.compared
         )
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
         words = self._words(table, duplicates, members)
@@ -132,12 +132,12 @@ class Dedup:
         """Return rows to show: leaks where they are what was asked for, and rows that go."""
         leaks = np.flatnonzero(duplicates.leaks & (duplicates.outcome != DROP))[:N_LEAKS]
         gone = np.flatnonzero(duplicates.outcome == DROP)[:N_EXAMPLES]
-        return {LEAK: leaks, GOES: gone} if len(leaks) else {}
+        return {LEAK: leaks, FIRST_DROPPED: gone} if len(leaks) else {}
 
     def _rule(self, duplicates: Duplicates) -> dict[str, Any]:
         rule = self.request.to_json()
-        if self.other is not None:
-            rule["against"] = {"path": str(self.other.path.resolve()), "digest": duplicates.other_digest}
+        if self.against is not None:
+            rule["against"] = {"path": str(self.against.path.resolve()), "digest": duplicates.other_digest}
         if duplicates.graph:
             rule["graph"] = {**duplicates.graph, "path": str(Path(duplicates.graph["path"]).resolve())}
         return rule
@@ -146,10 +146,10 @@ class Dedup:
         """What the decisions say, with the key of the row that stays in place of each."""
         linked = duplicates.stars.finder >= 0
         kept_key = keys_at(table, np.where(linked & ~duplicates.outside, duplicates.stars.owner, -1))
-        if self.other is not None:
-            others = keys_at(self.other, np.where(duplicates.outside, duplicates.stars.owner, -1))
+        if self.against is not None:
+            others = keys_at(self.against, np.where(duplicates.outside, duplicates.stars.owner, -1))
             kept_key = np.where(duplicates.outside, others, kept_key)
-        other = str(self.other.path) if self.other else ""
+        other = str(self.against.path) if self.against else ""
         return DecisionWords(duplicates, self.request, members.group, pa.array(kept_key, pa.string()), other)
 
     def _texts(self, table: Table, duplicates: Duplicates, n: int, paths: Mapping[str, Path]) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ class Ranked:
     Args:
         schema: of the table.
         picks: table row of each pick, in the order picked, shape (K,).
-        told: columns about the picks, K rows in the order picked.
+        of_picks: columns about the picks, K rows in the order picked.
         meanings: of these columns.
 
     Raises:
@@ -31,12 +31,12 @@ class Ranked:
     """
 
     def __init__(
-        self, schema: pa.Schema, picks: NDArray[np.int64], told: pa.Table, meanings: Mapping[str, str]
+        self, schema: pa.Schema, picks: NDArray[np.int64], of_picks: pa.Table, meanings: Mapping[str, str]
     ) -> None:
-        self._own = passed_through(schema, told.schema.names)
-        self.schema = pa.schema([*self._own, *told.schema])
+        self._own = passed_through(schema, of_picks.schema.names)
+        self.schema = pa.schema([*self._own, *of_picks.schema])
         self.meanings = meanings
-        self._told = told
+        self._of_picks = of_picks
         self._waiting_at = np.argsort(np.argsort(picks))  # where each pick stands among the kept rows of the table
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
@@ -61,8 +61,8 @@ class Ranked:
             batches = pa.ipc.open_file(file)
             for start in range(0, len(self._waiting_at), size):
                 own = self._take(batches, self._waiting_at[start : start + size])
-                told = self._told.slice(start, own.num_rows)
-                yield pa.Table.from_arrays([*own.columns, *told.columns], schema=self.schema)
+                of_picks = self._of_picks.slice(start, own.num_rows)
+                yield pa.Table.from_arrays([*own.columns, *of_picks.columns], schema=self.schema)
 
     def _take(self, batches: pa.RecordBatchFileReader, wanted: NDArray[np.int64]) -> pa.Table:
         """Return some of the waiting rows, in the order wanted."""

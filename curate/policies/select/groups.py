@@ -45,8 +45,8 @@ def pick_in_groups(
         part, rows = part_of(pool, by_group[name], labelled.get(name, nobody) if own_only else pool.labelled)
         drawn = int(np.random.SeedSequence([seed, mixed]).generate_state(1)[0])
         each = selector(part, quotas[name], seed=drawn)
-        told = tuple(f"{name}: {note}" for note in each.notes)
-        found.append(replace(each, rows=rows[each.rows], notes=told))
+        notes = tuple(f"{name}: {note}" for note in each.notes)
+        found.append(replace(each, rows=rows[each.rows], notes=notes))
     order = in_turns([quotas[name] for name in names])
     note = (
         f"{len(pool.labelled):,} labelled rows and {len(names):,} groups: each group keeps away from its own ones only"

@@ -213,14 +213,14 @@ def _short_groups(
     if plan.shares == BALANCE:
         most = max(quotas.values(), default=0)
         short = [name for name in quotas if quotas[name] < most - 1]
-        said = "have fewer rows than an equal share and give all they have"
+        what = "have fewer rows than an equal share and give all they have"
     else:
         short = [name for name, rows in by_group.items() if amount.count is not None and len(rows) < amount.count]
-        said = f"have fewer than {amount} and give all they have"
+        what = f"have fewer than {amount} and give all they have"
     if not short:
         return []
     named = ", ".join(f"{name} ({quotas[name]:,})" for name in short[:3])
-    return [f"{len(short):,} of {len(by_group):,} groups {said}: {named}{', ...' if len(short) > 3 else ''}"]
+    return [f"{len(short):,} of {len(by_group):,} groups {what}: {named}{', ...' if len(short) > 3 else ''}"]
 
 
 def _some(notes: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ class LabelFile:
 
 def content_of(votes: Sequence[Vote], source: dict[str, Any], parent: str) -> str:
     """Return a digest of votes, where they came from and what was before them."""
-    rows = [[vote.key, vote.label, vote.annotator, vote.at] for vote in votes]
+    rows = [[vote.key, vote.label, vote.annotator, vote.labelled_at] for vote in votes]
     text = json.dumps([rows, source, parent], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -57,7 +57,8 @@ def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], pare
         InputError: if something is there, or the place refuses.
     """
     content = content_of(votes, source, parent)
-    columns = {name: pa.array([getattr(vote, name) for vote in votes], pa.string()) for name in SCHEMA.names}
+    rows = [(vote.key, vote.label, vote.annotator, vote.labelled_at) for vote in votes]
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(SCHEMA.names)}
     metadata = {"kind": KIND, "source": source, "parent": parent, "content": content}
     with TableWriter(path, SCHEMA, metadata) as writer:
         writer.write(pa.table(columns, schema=SCHEMA))
@@ -73,7 +74,7 @@ def read_label_file(path: Path) -> LabelFile:
     table = open_table(path)
     if table.schema != SCHEMA or table.metadata.get("kind") != KIND:
         raise ChangedError(f"{path} is no file of labels that curate round wrote; take it from a copy")
-    votes = tuple(Vote(**row) for row in table.read().to_pylist())
+    votes = tuple(Vote(row["key"], row["label"], row["annotator"], row["at"]) for row in table.read().to_pylist())
     source, parent = table.metadata.get("source"), table.metadata.get("parent")
     if not isinstance(source, dict) or not isinstance(parent, str):
         raise ChangedError(f"{path} does not say where its labels are from; take it from a copy")

@@ -19,13 +19,13 @@ class Vote:
         key: of the table.
         label: the class; None for "not this image".
         annotator: who; None where the file does not say.
-        at: when, as the file wrote it; None where it does not.
+        labelled_at: when, as the file wrote it; None where it does not.
     """
 
     key: str
     label: str | None
     annotator: str | None = None
-    at: str | None = None
+    labelled_at: str | None = None
 
 
 class Votes:

@@ -19,14 +19,14 @@ class Progress:
     Attributes:
         votes: all of them.
         consensus: of every key that came back.
-        given: classes of held-out keys that were known from the start.
+        initial_labels: classes of held-out keys that were known from the start.
         held_out: keys that are held out.
         arms: every key that was asked -> why.
     """
 
     votes: Votes
     consensus: dict[str, Consensus]
-    given: dict[str, str]
+    initial_labels: dict[str, str]
     held_out: tuple[str, ...]
     arms: dict[str, str]
 
@@ -42,8 +42,8 @@ class Progress:
 def progress_of(folder: Folder) -> Progress:
     """Return what came back so far."""
     votes = folder.votes
-    held_out, given = held_out_keys(folder)
-    return Progress(votes, votes.consensus(), given, held_out, folder.arms)
+    held_out, initial_labels = held_out_keys(folder)
+    return Progress(votes, votes.consensus(), initial_labels, held_out, folder.arms)
 
 
 def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -89,8 +89,8 @@ def standing_of(folder: Folder, scored: TableRows, progress: Progress) -> Standi
     asked = np.sort(scored.find(progress.arms))
     skipped = scored.find(key for key, one in progress.consensus.items() if one.state == SKIPPED)
     away = np.setdiff1d(np.setdiff1d(asked, holdout), skipped)
-    known = known_rows(scored, progress.consensus, progress.given, folder.settings.classes)
-    to_ask = [key for key in progress.held_out if key not in progress.given and key not in progress.arms]
+    known = known_rows(scored, progress.consensus, progress.initial_labels, folder.settings.classes)
+    to_ask = [key for key in progress.held_out if key not in progress.initial_labels and key not in progress.arms]
     return Standing(
         holdout,
         asked,
@@ -113,20 +113,23 @@ def rows_of_arm(folder: Folder, scored: TableRows, known: KnownClasses, arm: str
 
 
 def known_rows(
-    scored: TableRows, consensus: Mapping[str, Consensus], given: Mapping[str, str], classes: Sequence[str] | None
+    scored: TableRows,
+    consensus: Mapping[str, Consensus],
+    initial_labels: Mapping[str, str],
+    classes: Sequence[str] | None,
 ) -> KnownClasses:
     """Return the rows whose class is known, by annotators or from the start; annotators come first.
 
     Args:
         scored: the table.
         consensus: of every key that came back.
-        given: key -> class, known from the start.
+        initial_labels: key -> class, known from the start.
         classes: all of them; None for those that are seen.
 
     Raises:
         InputError: for a class that is not among them.
     """
-    class_of = {key: label for key, label in given.items() if key not in consensus}
+    class_of = {key: label for key, label in initial_labels.items() if key not in consensus}
     class_of |= {key: one.label for key, one in consensus.items() if one.state == LABELLED and one.label}
     names = tuple(sorted(set(class_of.values()))) if classes is None else tuple(classes)
     place = {name: number for number, name in enumerate(names)}

@@ -72,7 +72,9 @@ def test_encodings_line_ends_and_separators_of_spreadsheets_are_read(tmp_path, e
     lines = [["label", "key", "annotator", "at"], ["kät", "007", "ann", "2024-01-02"], ["", "", "", ""]]
     text = "".join(separator.join(line) + end for line in lines)
     labels = read_labels(write(tmp_path / "l.csv", text, encoding), "csv", keys=["007"])
-    assert [(row.key, row.label, row.annotator, row.at) for row in labels.rows] == [("007", "kät", "ann", "2024-01-02")]
+    assert [(row.key, row.label, row.annotator, row.labelled_at) for row in labels.rows] == [
+        ("007", "kät", "ann", "2024-01-02")
+    ]
 
 
 def test_several_people_are_several_rows_and_their_disagreement_is_named(tmp_path):

@@ -41,7 +41,7 @@ def test_every_key_comes_back_exactly_from_annotated_tasks(tmp_path):
         one.update(id=1000 - number, annotations=[annotation(f"class {number % 3}")])
     labels = read_labels(export(out, tasks), "label-studio", keys=KEYS)
     assert pairs(labels) == [(key, f"class {i % 3}") for i, key in enumerate(KEYS)]
-    assert {(row.annotator, row.at) for row in labels.rows} == {("7", "2024-01-02T03:04:05Z")}
+    assert {(row.annotator, row.labelled_at) for row in labels.rows} == {("7", "2024-01-02T03:04:05Z")}
     assert labels.problems == ()
 
 
@@ -210,7 +210,7 @@ def test_json_min_is_read_one_annotation_an_object(tmp_path):
         {"image": "x", "curate_key": "c", "annotator": 1},
     ]
     labels = read(tmp_path, rows)
-    assert [(row.key, row.label, row.annotator, row.at) for row in labels.rows] == [
+    assert [(row.key, row.label, row.annotator, row.labelled_at) for row in labels.rows] == [
         ("a", "cat", "1", "t"),
         ("a", "dog", "2", None),
     ]

@@ -109,11 +109,11 @@ class Tested:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The loosest threshold of a finder that keeps a wanted precision.
+    """The loosest threshold of a finder that keeps a target precision.
 
     Attributes:
         finder: whose pairs were judged.
-        wanted: precision, in (0, 1).
+        target_precision: in (0, 1).
         confidence: that the threshold keeps it.
         threshold: the loosest that does; None where none is shown to.
         tested: from strict to loose, up to the first that failed.
@@ -124,7 +124,7 @@ class Suggestion:
     """
 
     finder: str
-    wanted: float
+    target_precision: float
     confidence: float
     threshold: float | None
     tested: list[Tested]
@@ -136,42 +136,42 @@ class Suggestion:
         return asdict(self) | {"share": None if isnan(self.share) else self.share}
 
 
-def suggest_threshold(answers: Answers, wanted: float, confidence: float = 0.95) -> list[Suggestion]:
-    """Return for each finder the loosest threshold whose precision is shown to reach what is wanted.
+def suggest_threshold(answers: Answers, target_precision: float, confidence: float = 0.95) -> list[Suggestion]:
+    """Return for each finder the loosest threshold whose precision is shown to reach a target.
 
     Thresholds at the edges of strata are tested from the strict end on, each at the full confidence, and the first
     that fails ends it: with a sequence fixed beforehand the chance of choosing any threshold that does not keep the
-    wanted precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all, which
+    target precision is at most 1 - confidence. The sequence begins at the first threshold that could pass at all, which
     the number of answers decides and not what they say. An unsure pair counts as different.
 
     The precision is that of pairs: a looser threshold also makes other groups. The confidence is for each finder.
 
     Args:
         answers: of an audit.
-        wanted: precision, in (0, 1).
+        target_precision: in (0, 1).
         confidence: in (0, 1).
 
     Raises:
-        InputError: if ``wanted`` or ``confidence`` is out of range.
+        InputError: if ``target_precision`` or ``confidence`` is out of range.
 
     Source: fixed-sequence testing as in Angelopoulos et al. 2021, "Learn then Test", arXiv:2110.01052, section 2.3.
     """
-    for name, value in (("precision", wanted), ("confidence", confidence)):
+    for name, value in (("precision", target_precision), ("confidence", confidence)):
         if not 0 < value < 1:
             raise InputError(f"expected a wanted {name} between 0 and 1, got {value:g}; 0.95 is usual")
     finders: dict[str, list[Counted]] = {}
     for one in count_answers(answers):
         finders.setdefault(one.name.finder, []).append(one)
-    return [_suggest(name, strata, wanted, confidence) for name, strata in finders.items()]
+    return [_suggest(name, strata, target_precision, confidence) for name, strata in finders.items()]
 
 
-def _suggest(finder: str, strata: Sequence[Counted], wanted: float, confidence: float) -> Suggestion:
+def _suggest(finder: str, strata: Sequence[Counted], target_precision: float, confidence: float) -> Suggestion:
     order = {DROPPED: -1, NEAR: 1}
     strict_first = sorted(strata, key=lambda one: (order[one.name.side], order[one.name.side] * one.name.number))
     samples = [one.sample(unsure=DIFFERENT) for one in strict_first]
 
     def passes(parts: Sequence[Stratum]) -> bool:
-        return lower_bound(parts, confidence) >= wanted
+        return lower_bound(parts, confidence) >= target_precision
 
     tested: list[Tested] = []
     at = max(0, sum(one.name.side == DROPPED for one in strict_first) - 1)  # the run's own, unless one is tested
@@ -182,13 +182,13 @@ def _suggest(finder: str, strata: Sequence[Counted], wanted: float, confidence: 
         at = number
         low = lower_bound(samples[: number + 1], confidence)
         threshold = _edge(strict_first, number)
-        tested.append(Tested(threshold, sum(one.size for one in best), low, low >= wanted))
+        tested.append(Tested(threshold, sum(one.size for one in best), low, low >= target_precision))
         if not tested[-1].passed:
             break
     chosen = next((one.threshold for one in reversed(tested) if one.passed), None)
     share = stratified_share(samples[: at + 1])
-    more = _more_answers(samples[: at + 1], share, wanted, passes) if chosen is None else None
-    return Suggestion(finder, wanted, confidence, chosen, tested, more, share)
+    more = _more_answers(samples[: at + 1], share, target_precision, passes) if chosen is None else None
+    return Suggestion(finder, target_precision, confidence, chosen, tested, more, share)
 
 
 def _edge(strict_first: Sequence[Counted], number: int) -> float:
@@ -207,18 +207,18 @@ def _edge(strict_first: Sequence[Counted], number: int) -> float:
 
 
 def _more_answers(
-    samples: Sequence[Stratum], share: float, wanted: float, passes: Callable[[Sequence[Stratum]], bool]
+    samples: Sequence[Stratum], share: float, target_precision: float, passes: Callable[[Sequence[Stratum]], bool]
 ) -> int | None:
     """Return how many more answers like those there are would do; None where no number of them does."""
     answered = sum(one.n for one in samples)
-    if not isnan(share) and share <= wanted:
+    if not isnan(share) and share <= target_precision:
         return None
 
     def grown(times: float) -> list[Stratum]:
         out = []
         for one in samples:
             n = min(one.size, ceil(max(one.n, 1) * times))
-            out.append(Stratum(one.size, n, round(n * one.yes / one.n) if one.n else n))
+            out.append(Stratum(one.size, n, round(n * one.positive / one.n) if one.n else n))
         return out
 
     times = 1.0

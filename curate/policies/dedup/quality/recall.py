@@ -74,7 +74,7 @@ class KindRecall:
         name: of the edit.
         strength: what was done, in words.
         n: copies.
-        found: of them, by any finder.
+        n_found: of them, by any finder.
         low: Wilson's lower bound of the share found, at 95 %.
         high: likewise, the upper one.
         by_finder: finder -> how many it found.
@@ -83,7 +83,7 @@ class KindRecall:
     name: str
     strength: str
     n: int
-    found: int
+    n_found: int
     low: float
     high: float
     by_finder: dict[str, int]
@@ -115,7 +115,8 @@ class RecallReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return asdict(self)
+        kinds = [_kind_json(kind) for kind in self.kinds]
+        return asdict(self) | {"kinds": kinds, "overall": _kind_json(self.overall)}
 
 
 def estimate_recall(
@@ -218,6 +219,11 @@ def count_found(
         shrunk=planted.shrunk,
         seed=seed,
     )
+
+
+def _kind_json(kind: KindRecall) -> dict[str, Any]:
+    """Return a kind as receipts hold it."""
+    return {{"n_found": "found"}.get(name, name): value for name, value in asdict(kind).items()}
 
 
 def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, NDArray[np.bool_]]) -> KindRecall:
