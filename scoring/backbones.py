@@ -1,5 +1,6 @@
 """Feature extractors by name. The only file that imports timm."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -9,6 +10,15 @@ from torch import nn
 
 from scoring.errors import InputError
 from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
+
+BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
+
+
+def require_options(options: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` unless options only shape the network; others of timm's read files."""
+    for name, value in options.items():
+        if name not in BACKBONE_OPTIONS or not isinstance(value, (bool, int, float)):
+            raise ValueError(f"backbone option {name}={value!r} is not one of {', '.join(BACKBONE_OPTIONS)}")
 
 
 def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, Any] | None = None) -> nn.Module:
@@ -87,6 +97,14 @@ def published_preprocessing(backbone: nn.Module, size: int | None = None) -> Pre
         mean=record["mean"],
         std=record["std"],
     )
+
+
+def published_shapes(name: str, options: Mapping[str, Any] | None = None) -> dict[str, torch.Size]:
+    """Return what the published weights of a model hold, classifier included: name -> shape, in their order."""
+    require_options(options or {})
+    with torch.device("meta"):
+        model = timm.create_model(name, **(options or {}))
+    return {key: value.shape for key, value in model.state_dict().items()}
 
 
 def feature_width(backbone: nn.Module) -> int:

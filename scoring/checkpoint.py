@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,20 @@ from safetensors.torch import save
 from torch import Tensor
 
 from scoring.atomic import AtomicFile
+from scoring.backbones import require_options
 from scoring.errors import InputError
 from scoring.heads import head_from_json, head_to_json
 from scoring.images import Preprocessing
 from scoring.lookup import lookup
-from scoring.model import ModelSpec, ScoringModel
+from scoring.model import ModelSpec, ScoringModel, side_by_side
+from scoring.packaged import hash_tensors
+from scoring.stored import packaged_tensors, stored_names, stored_tensors
+from scoring.trunks import MOST_PARTS, part_from_json, require_parts
 
 FORMAT = 1
+OF_PARTS = 2  # the format of a model of several trunks
 SHIPPED = Path(__file__).parent / "checkpoints"
 DEFAULT = "trio"
-BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
 REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
 
 
@@ -70,7 +75,7 @@ def save_checkpoint(
         The digest that names the model in every table that it scores.
     """
     tensors = {}
-    for name, value in model.state_dict().items():
+    for name, value in stored_tensors(model).items():
         stored = value.to(dtype) if value.is_floating_point() else value
         keeps = not name.startswith(tuple(exact)) or torch.equal(stored.to(value.dtype), value)
         tensors[name] = (stored if keeps else value).detach().cpu().contiguous()
@@ -80,8 +85,8 @@ def save_checkpoint(
     spec = model.spec
     header = {
         **card,
-        "format": FORMAT,
-        "backbone": {"name": spec.backbone, "options": spec.backbone_options, "width": model.width},
+        "format": OF_PARTS if spec.parts else FORMAT,
+        "backbone": _backbone_to_json(model),
         "heads": {name: head_to_json(head) for name, head in spec.heads.items()},
         "preprocessing": spec.preprocessing.to_json(),
     }
@@ -111,9 +116,10 @@ def read_header(path: str | Path) -> dict[str, Any]:
             f"{path} is a safetensors file, but not one of curate's: its header has no model card; "
             "expected a file that `curate train` wrote"
         ) from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
+    if not isinstance(header, dict) or header.get("format") not in (FORMAT, OF_PARTS):
         got = header.get("format") if isinstance(header, dict) else type(header).__name__
-        raise InputError(f"{path} has checkpoint format {got!r}; this version of curate reads format {FORMAT}")
+        known = f"formats {FORMAT} and {OF_PARTS}"
+        raise InputError(f"{path} has checkpoint format {got!r}; this version of curate reads {known}")
     missing = [name for name in REQUIRED if name not in header]
     if missing:
         raise InputError(f"{path} is a damaged checkpoint: its card lacks {', '.join(missing)}")
@@ -142,11 +148,13 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
         )
     spec = _spec(path, header)
     with torch.device("meta"):  # a card that names a giant costs no memory before its weights are seen to fit
-        expected = {key: value.shape for key, value in ScoringModel(spec).state_dict().items()}
+        empty = ScoringModel(spec)
+    expected = {key: value.shape for key, value in stored_names(empty).items()}
     found = {key: value.shape for key, value in tensors.items()}
     if expected != found:
         wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
         raise InputError(f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})")
+    tensors |= packaged_tensors(spec, empty)
     model = ScoringModel(spec)
     model.load_state_dict(
         {key: value.float() if value.is_floating_point() else value for key, value in tensors.items()}
@@ -154,22 +162,31 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     return model.eval(), header
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return backbone options that only shape the network; others of timm's read files."""
-    for name, value in options.items():
-        if name not in BACKBONE_OPTIONS or not isinstance(value, (bool, int, float)):
-            raise ValueError(f"backbone option {name}={value!r} is not one of {', '.join(BACKBONE_OPTIONS)}")
-    return dict(options)
+def _backbone_to_json(model: ScoringModel) -> dict[str, Any]:
+    spec = model.spec
+    record = {"name": spec.backbone, "options": spec.backbone_options, "width": model.width}
+    if not spec.parts:
+        return record
+    return {**record, "parts": [part.to_json() for part in spec.parts], "projection": spec.projection}
 
 
 def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
     try:
-        return ModelSpec(
-            backbone=str(header["backbone"]["name"]),
-            backbone_options=_options(header["backbone"].get("options", {})),
-            heads={str(name): head_from_json(head) for name, head in header["heads"].items()},
-            preprocessing=Preprocessing.from_json(header["preprocessing"]),
-        )
+        heads = {str(name): head_from_json(head) for name, head in header["heads"].items()}
+        preprocessing, backbone = Preprocessing.from_json(header["preprocessing"]), header["backbone"]
+        if header["format"] == OF_PARTS:
+            records, projection = backbone["parts"], backbone["projection"]
+            if not isinstance(records, list) or len(records) > MOST_PARTS:
+                raise ValueError(f"expected at most {MOST_PARTS} trunks")
+            parts = [part_from_json(record) for record in records]
+            require_parts(parts, preprocessing.size, projection)
+            spec = side_by_side(parts, preprocessing, projection)
+            if spec.preprocessing != preprocessing:
+                raise ValueError("trunks side by side normalise by themselves, and the card normalises before them")
+            return replace(spec, heads=heads)
+        options = dict(backbone.get("options", {}))
+        require_options(options)
+        return ModelSpec(str(backbone["name"]), options, heads, preprocessing)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path} is a damaged checkpoint: its card cannot be read ({error})") from None
 
@@ -179,10 +196,7 @@ def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     total = hashlib.sha256()
     card = {name: value for name, value in header.items() if name != "digest"}
     total.update(json.dumps(card, sort_keys=True).encode())
-    for name in sorted(tensors):
-        value = tensors[name].contiguous()
-        total.update(f"\0{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
-        total.update(value.view(-1).view(torch.uint8).numpy().data)
+    hash_tensors(total, tensors)
     return total.hexdigest()
 
 

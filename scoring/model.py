@@ -1,7 +1,7 @@
 """One model that scores: a backbone and its heads."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from scoring.errors import InputError
 from scoring.heads import ClassifierHeadSpec, HeadSpec
 from scoring.images import Preprocessing
 from scoring.scorers import LOGITS, Scorer, columns_of, scored
+from scoring.trunks import PLAIN_MEAN, PLAIN_STD, PartSpec, Trunks
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was drawn before
@@ -20,12 +21,41 @@ DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was dra
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything that is needed to build a model, bar its weights."""
+    """Everything that is needed to build a model, bar its weights.
+
+    Attributes:
+        backbone: timm's name; of several trunks side by side their names with ``+`` between them.
+        backbone_options: of timm, for a single trunk.
+        heads: method -> head.
+        preprocessing: of the square that all trunks read.
+        parts: the trunks where there are several, else empty.
+        projection: width of the embedding of several trunks, or 0 for that of their features.
+    """
 
     backbone: str
     backbone_options: dict[str, Any] = field(default_factory=dict)
-    heads: dict[str, HeadSpec] = field(default_factory=dict)  # method -> head
+    heads: dict[str, HeadSpec] = field(default_factory=dict)
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
+    parts: tuple[PartSpec, ...] = ()
+    projection: int = 0
+
+    def create_backbone(self) -> nn.Module:
+        """Return the trunk, or the trunks as one, with random weights."""
+        if self.parts:
+            return Trunks(self.parts, self.preprocessing.size, self.projection)
+        return create_backbone(self.backbone, options=self.backbone_options)
+
+
+def side_by_side(parts: Sequence[PartSpec], preprocessing: Preprocessing, projection: int = 0) -> ModelSpec:
+    """Return the spec of a headless model of several trunks.
+
+    Args:
+        parts: the trunks; each normalises what it reads by itself.
+        preprocessing: how the square is decoded; its mean and std do not count.
+        projection: width of the embedding, or 0 for that of the features.
+    """
+    name = "+".join(part.name for part in parts)
+    return ModelSpec(name, {}, {}, replace(preprocessing, mean=PLAIN_MEAN, std=PLAIN_STD), tuple(parts), projection)
 
 
 @dataclass(frozen=True)
@@ -33,7 +63,7 @@ class Outputs:
     """What a model says of N images.
 
     Attributes:
-        embedding: shape (N, D), float32, rows of unit length.
+        embedding: shape (N, E), float32, rows of unit length; E is D for a single trunk.
         columns: name of a column of the table -> shape (N,), float32; see ``scoring.scorers``.
     """
 
@@ -42,7 +72,7 @@ class Outputs:
 
 
 class ScoringModel(nn.Module):
-    """A timm backbone and the heads that read its features."""
+    """A timm backbone, or several side by side, and the heads that read the features."""
 
     mean: Tensor
     std: Tensor
@@ -51,12 +81,21 @@ class ScoringModel(nn.Module):
         """Build the model; ``backbone`` takes the place of a fresh one of that name."""
         super().__init__()
         self.spec = spec
-        self.backbone = backbone or create_backbone(spec.backbone, options=spec.backbone_options)
+        self.backbone = backbone or spec.create_backbone()
         self.width = feature_width(self.backbone)
         self.heads = nn.ModuleDict({name: head.build(self.width) for name, head in spec.heads.items()})
         preprocessing = spec.preprocessing
         self.register_buffer("mean", 255 * torch.tensor(preprocessing.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", 255 * torch.tensor(preprocessing.std).view(1, 3, 1, 1), persistent=False)
+
+    @property
+    def embedding_width(self) -> int:
+        """E, the width of an embedding."""
+        return self.backbone.embedding_width if isinstance(self.backbone, Trunks) else self.width
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Return embeddings, shape (N, E), rows of unit length, of features in float32, shape (N, D)."""
+        return self.backbone.embed(features) if isinstance(self.backbone, Trunks) else F.normalize(features, dim=1)
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """Return what the backbone reads, float32, from pixel values in [0, 255], shape (N, 3, H, W)."""
@@ -93,7 +132,7 @@ class ScoringModel(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             for name, head in self.heads.items():
                 columns |= scored(name, self.spec.heads[name], head(features), len(features))
-            return Outputs(F.normalize(features, dim=1), columns)
+            return Outputs(self.embed(features), columns)
 
     def logits(self, features: Tensor) -> Tensor:
         """Return logits (..., C) of features (..., D) by the model's classifier.

@@ -41,13 +41,15 @@ def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = No
         if init is None:
             options = size_options(config.backbone, config.size)
             backbone = create_backbone(config.backbone, options=options)
-            preprocessing = Preprocessing(size=config.size, resize=config.size)
+            spec = ModelSpec(config.backbone, options, {}, Preprocessing(size=config.size, resize=config.size))
         else:
-            options, backbone, preprocessing = init.spec.backbone_options, init.backbone, _preprocessing(config, init)
+            spec, backbone = replace(init.spec, preprocessing=_preprocessing(config, init)), init.backbone
+            if config.freeze != "trunk":  # weights that move are no longer those of a package
+                spec = replace(spec, parts=tuple(replace(part, packaged=None) for part in spec.parts))
         kept = kept_heads(config, init)
         head = kind.head(settings)
         heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
-        model = ScoringModel(ModelSpec(config.backbone, options, heads, preprocessing), backbone=backbone)
+        model = ScoringModel(replace(spec, heads=heads), backbone=backbone)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
         task = Task(model.width, n_classes, config.seed, config.freeze == "trunk")
@@ -86,6 +88,8 @@ def _preprocessing(config: TrainConfig, init: ScoringModel) -> Preprocessing:
         return own
     if config.freeze == "trunk":
         raise ValueError(f"a frozen backbone for {own.size} pixels cannot be trained on views of {config.size}")
+    if init.spec.parts:
+        raise InputError(f"{init.spec.backbone} keeps its size: expected views of {own.size} pixels; leave --size out")
     return replace(own, size=config.size, resize=config.size)
 
 

@@ -17,6 +17,7 @@ from trainers.cache import CachedFeatures
 PUBLISHED = "timm:"
 DEFAULT = "resnet18"
 RANDOM_SIZE = 224
+OF_EMBEDDING = ("share", "projection", "packaged")  # of trunks side by side: these change no feature by themselves
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,13 @@ class Start:
 def trunk_digest(model: ScoringModel) -> str:
     """Return sha256 over what decides a model's features: architecture, preprocessing and the backbone's weights."""
     spec = model.spec
-    facts = [spec.backbone, spec.backbone_options, spec.preprocessing.to_json()]
+    facts: list[Any] = [spec.backbone, spec.backbone_options, spec.preprocessing.to_json()]
+    for part in spec.parts:
+        facts.append({name: value for name, value in part.to_json().items() if name not in OF_EMBEDDING})
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, value in sorted(model.backbone.state_dict().items()):
+        if spec.parts and name in OF_EMBEDDING:
+            continue
         plain = value.detach().cpu().contiguous()
         total.update(f"\0{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
         total.update(plain.view(-1).view(torch.uint8).numpy().data)

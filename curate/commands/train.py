@@ -159,8 +159,11 @@ def _save(out: Path, model: "ScoringModel", card: dict[str, Any], *, exact: list
     import torch
 
     from scoring.checkpoint import save_checkpoint
+    from scoring.stored import stored_names
 
-    if exact and not all(torch.equal(v.half().float(), v.float()) for v in model.backbone.parameters()):
+    stored = stored_names(model)
+    trunk = [value for name, value in model.named_parameters() if name in stored and name.startswith("backbone.")]
+    if exact and not all(torch.equal(v.half().float(), v.float()) for v in trunk):
         line("the backbone is stored as float32: as float16 it would give other embeddings")
     return save_checkpoint(out, model, card, dtype=torch.float32 if exact is None else torch.float16, exact=exact or [])
 

@@ -230,7 +230,7 @@ def _assemble(
         "error": column("error", pa.string()),
     }
     if settings.dtype is not None:
-        width = runner.model.width
+        width = runner.model.embedding_width
         matrix = np.concatenate([one.embedding for one in scored]) if scored else np.zeros((1, width), np.float32)
         values = matrix.astype(settings.dtype)[pick]
         values[missing] = 0

@@ -101,7 +101,7 @@ def test_a_flipped_bit_in_the_weights_is_noticed(saved, tmp_path):
 
 
 def test_another_format_is_refused_with_both_versions(saved, tmp_path):
-    with pytest.raises(InputError, match=r"has checkpoint format 99; this version of curate reads format 1"):
+    with pytest.raises(InputError, match=r"has checkpoint format 99; this version of curate reads formats 1 and 2"):
         read_header(tampered(saved, tmp_path / "t.safetensors", format=99))
 
 

@@ -1,0 +1,153 @@
+"""Trunks side by side: several networks that read the same decoded square, and one embedding of them all."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.backbones import create_backbone, feature_width, require_options
+from scoring.images import Preprocessing
+from scoring.packaged import PackagedWeights, packaged_from_json
+
+MOST_PARTS = 4
+WIDEST_EMBEDDING = 8192
+PLAIN_MEAN, PLAIN_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # of the decoded square: each part normalises by itself
+
+
+@dataclass(frozen=True)
+class PartSpec:
+    """One trunk of several.
+
+    Attributes:
+        name: timm's name of the architecture.
+        size: side of what it reads, in pixels; it divides the side of the decoded square.
+        share: of this part in the squared length of an embedding, above 0; those of all parts add up to 1.
+        mean: of the channels in [0, 1], subtracted before the trunk.
+        std: of the same, divided by.
+        options: of timm, which shape the network.
+        packaged: where the weights are; None where the checkpoint holds them.
+    """
+
+    name: str
+    size: int
+    share: float
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    options: dict[str, Any] = field(default_factory=dict)
+    packaged: PackagedWeights | None = None
+
+    def __post_init__(self) -> None:
+        checked = Preprocessing(size=self.size, resize=self.size, mean=self.mean, std=self.std)
+        object.__setattr__(self, "mean", checked.mean)
+        object.__setattr__(self, "std", checked.std)
+        if isinstance(self.share, bool) or not 0 < self.share <= 1:
+            raise ValueError(f"the share of a trunk is above 0 and at most 1, got {self.share!r}")
+        require_options(self.options)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values; ``part_from_json`` reads them back."""
+        packaged = {} if self.packaged is None else {"packaged": self.packaged.to_json()}
+        read = {"size": self.size, "mean": list(self.mean), "std": list(self.std), "share": self.share}
+        return {"name": self.name, "options": self.options, **read, **packaged}
+
+
+def part_from_json(record: Any) -> PartSpec:
+    """Return the part that ``to_json`` wrote.
+
+    Raises:
+        TypeError, ValueError, InputError: if a field is missing, unknown, or out of bounds.
+    """
+    if not isinstance(record, Mapping):
+        raise TypeError(f"a trunk is {record!r}")
+    packaged = None if record.get("packaged") is None else packaged_from_json(record["packaged"])
+    if not isinstance(record.get("name"), str) or not isinstance(record.get("options"), Mapping):
+        raise ValueError("a trunk lacks its name or its options")
+    return PartSpec(**{**record, "options": dict(record["options"]), "packaged": packaged})
+
+
+def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None:
+    """Raise ``ValueError`` unless trunks can read squares of ``size`` side by side."""
+    if not 2 <= len(parts) <= MOST_PARTS:
+        raise ValueError(f"expected 2 to {MOST_PARTS} trunks side by side, got {len(parts)}")
+    for part in parts:
+        if part.size > size or size % part.size:
+            raise ValueError(f"{part.name} reads {part.size} pixels, which do not divide the {size} that are decoded")
+    if not math.isclose(sum(part.share for part in parts), 1, abs_tol=1e-6):
+        raise ValueError(f"the shares of the trunks add up to {sum(part.share for part in parts):g}, expected 1")
+    if type(projection) is not int or not 0 <= projection <= WIDEST_EMBEDDING:
+        raise ValueError(f"a projection has 1 to {WIDEST_EMBEDDING} dimensions, or 0 for none, got {projection!r}")
+
+
+class Trunks(nn.Module):
+    """Several trunks as one: pixels in [0, 1], (N, 3, S, S) -> features (N, D), those of the parts side by side.
+
+    Args:
+        parts: in the order of the features.
+        size: side of the decoded square, in pixels. Each part reads means of squares of ``size / part.size`` pixels.
+        projection: width of the embedding, or 0 for that of the features.
+
+    Attributes:
+        widths: of each part's features.
+        centre: shape (D,), subtracted from the trunks' pooled features; their mean over training images.
+        scale: shape (P,), which each part's are divided by then.
+        projection: shape (E, D) or None.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    projection: Tensor | None
+
+    def __init__(self, parts: Sequence[PartSpec], size: int, projection: int = 0) -> None:
+        super().__init__()
+        require_parts(parts, size, projection)
+        self.specs = tuple(parts)
+        self.parts = nn.ModuleList(create_backbone(part.name, options=part.options) for part in parts)
+        self.widths = tuple(feature_width(part) for part in self.parts)
+        self.pools = tuple(size // part.size for part in parts)
+        self.num_features = self.head_hidden_size = sum(self.widths)
+        for at, part in enumerate(parts):
+            self.register_buffer(f"mean{at}", torch.tensor(part.mean).view(1, 3, 1, 1), persistent=False)
+            self.register_buffer(f"std{at}", torch.tensor(part.std).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("centre", torch.zeros(self.num_features))
+        self.register_buffer("scale", torch.ones(len(parts)))
+        self.register_buffer("projection", torch.zeros(projection, self.num_features) if projection else None)
+
+    @property
+    def embedding_width(self) -> int:
+        """E, the width of an embedding."""
+        return self.num_features if self.projection is None else len(self.projection)
+
+    def read(self, at: int, pixels: Tensor) -> Tensor:
+        """Return what a part reads, (N, 3, S/k, S/k), of pixels in [0, 1], (N, 3, S, S)."""
+        seen = F.avg_pool2d(pixels, self.pools[at]) if self.pools[at] > 1 else pixels
+        return (seen - getattr(self, f"mean{at}")) / getattr(self, f"std{at}")
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return features, shape (N, D), float32, from pixels in [0, 1], shape (N, 3, S, S)."""
+        found = [part(self.read(at, pixels)).float() for at, part in enumerate(self.parts)]
+        return self.standardize(torch.cat(found, dim=1))
+
+    def standardize(self, pooled: Tensor) -> Tensor:
+        """Return features, shape (N, D), of what the trunks pooled, shape (N, D): less the centre, over the scales."""
+        pieces = (pooled - self.centre).split(self.widths, dim=1)
+        return torch.cat([piece / self.scale[at] for at, piece in enumerate(pieces)], dim=1)
+
+    def weigh(self, features: Tensor) -> Tensor:
+        """Return the parts' directions by the roots of their shares, shape (N, D), of unit length together."""
+        pieces = zip(self.specs, features.split(self.widths, dim=1), strict=True)
+        return torch.cat([math.sqrt(part.share) * F.normalize(piece, dim=1) for part, piece in pieces], dim=1)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Return embeddings, shape (N, E), rows of unit length, of features, shape (N, D).
+
+        Each part is made unit length and weighed by the root of its share, so that the cosine of two embeddings is the
+        mean of the parts' cosines by their shares; a projection comes after.
+        """
+        together = self.weigh(features)
+        if self.projection is not None:
+            together = together @ self.projection.T
+        return F.normalize(together, dim=1)

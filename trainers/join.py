@@ -1,0 +1,89 @@
+"""A model of several trunks out of single ones: what to centre and divide by, seen on images, and a projection."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from scoring.backbones import published_shapes
+from scoring.errors import InputError
+from scoring.images import Preprocessing
+from scoring.model import ScoringModel, side_by_side
+from scoring.packaged import PackagedWeights, packaged_weights
+from scoring.stored import packaged_tensors
+from scoring.trunks import PartSpec, Trunks
+
+FEWEST = 2  # images that a spread can be measured on
+
+
+def part_of(model: ScoringModel, share: float) -> PartSpec:
+    """Return a single-trunk model's trunk as a part, whose weights the new checkpoint will hold."""
+    spec = model.spec
+    if spec.parts:
+        raise InputError(f"expected a model of one trunk, got {spec.backbone}; take its parts")
+    own = spec.preprocessing
+    return PartSpec(spec.backbone, own.size, share, own.mean, own.std, dict(spec.backbone_options))
+
+
+def in_package(name: str, package: str, file: str) -> PackagedWeights:
+    """Return where an installed package holds the weights of a timm model; they are read once and must fit."""
+    return packaged_weights(package, file, published_shapes(name))
+
+
+def join_trunks(
+    parts: Sequence[PartSpec],
+    weights: Mapping[int, Mapping[str, Tensor]],
+    batches: Iterable[Tensor],
+    *,
+    size: int,
+    projection: int = 0,
+    precision: str = "fp32",
+) -> ScoringModel:
+    """Return a headless model of several trunks, centred and scaled on images.
+
+    The centre is the mean of the features, the scale of a part the root mean square of what is left: features then
+    have variance 1 on average, whatever the trunk. A projection keeps the directions in which embeddings have the
+    greatest second moment, so that their cosines change least. All three are rounded to float16, and stored without
+    loss by a checkpoint of either precision.
+
+    Args:
+        parts: the trunks, in the order of their features.
+        weights: number of a part -> its state dict, for every part that no package holds.
+        batches: images of the kind that the model is for, uint8, each (B, 3, size, size).
+        size: side of the decoded square in pixels.
+        projection: width of the embedding, or 0 for that of the features.
+        precision: fp32, or bf16 for convolutions that are faster where the CPU has it, and means of 3 digits.
+
+    Raises:
+        InputError: if a package is missing or does not fit, or there are too few images.
+    """
+    spec = side_by_side(parts, Preprocessing(size=size, resize=size), projection)
+    model = ScoringModel(spec).eval()
+    trunks = model.backbone
+    if not isinstance(trunks, Trunks):
+        raise ValueError("parts side by side are trunks")
+    state = {**model.state_dict(), **packaged_tensors(spec, model)}
+    for at, tensors in weights.items():
+        state |= {f"backbone.parts.{at}.{name}": value for name, value in tensors.items()}
+    model.load_state_dict(state)
+    model.to(memory_format=torch.channels_last)
+    with torch.inference_mode():
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            features = torch.cat([model.features(batch) for batch in batches])  # (N, D), float32
+        if len(features) < max(FEWEST, projection):
+            raise InputError(f"expected at least {max(FEWEST, projection)} images to measure on, got {len(features)}")
+        centre = features.mean(0, dtype=torch.float64).float()
+        spread = [piece.square().mean().sqrt() for piece in (features - centre).split(trunks.widths, dim=1)]
+        trunks.centre.copy_(centre.half())
+        trunks.scale.copy_(torch.stack(spread).half())
+        if trunks.projection is not None:
+            ready = trunks.weigh(trunks.standardize(features))
+            trunks.projection.copy_(principal(ready, projection).half())
+    return model.to(memory_format=torch.contiguous_format)
+
+
+def principal(rows: Tensor, n: int) -> Tensor:
+    """Return the ``n`` orthonormal directions, shape (n, D), of the greatest second moment of rows, shape (N, D)."""
+    moment = rows.double().T @ rows.double() / len(rows)
+    _, vectors = torch.linalg.eigh(moment)  # ascending
+    return vectors[:, -n:].flip(1).T.float().contiguous()
