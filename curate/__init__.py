@@ -1,7 +1,7 @@
 """Score a heap of images, keep the subset worth training on.
 
-``score``, ``filter``, ``dedup``, ``select``, ``evaluate`` and ``verify`` are the commands of these names, with the same
-options as keywords; a mistake of the user's is an ``InputError``. They are loaded when first used, so that
+``score``, ``fit``, ``filter``, ``dedup``, ``select``, ``evaluate`` and ``verify`` are the commands of these names, with
+the same options as keywords; a mistake of the user's is an ``InputError``. They are loaded when first used, so that
 ``import curate`` costs nothing.
 """
 
@@ -13,6 +13,7 @@ from curate.version import __version__
 if TYPE_CHECKING:
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
+    from curate.fitting.fit import fit
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
     from curate.policies.select.policy import select
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "score": "curate.engines.score",
+    "fit": "curate.fitting.fit",
     "filter": "curate.policies.filter.policy",
     "dedup": "curate.policies.dedup.policy",
     "select": "curate.policies.select.policy",
@@ -30,7 +32,7 @@ _MODULES = {
     "InputError": "scoring.errors",
 }
 # Not ``filter``: a star import would replace Python's own.
-__all__ = ["InputError", "__version__", "dedup", "evaluate", "score", "select", "verify"]
+__all__ = ["InputError", "__version__", "dedup", "evaluate", "fit", "score", "select", "verify"]
 
 
 def __getattr__(name: str) -> Any:

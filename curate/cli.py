@@ -19,6 +19,7 @@ from curate.commands import (
     dedup,
     evaluate,
     export,
+    fit,
     info,
     models,
     rounds,
@@ -105,6 +106,7 @@ def root(
 
 # In the order that --help lists them.
 app.command("score", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(score.run))
+app.command("fit", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(fit.run))
 app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
 app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
 app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))

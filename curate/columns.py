@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from scoring.column import Column
+from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
+from scoring.heap.columns import FITTED
 from scoring.scorers import METHOD, score_columns
 
 KEY = "key"
@@ -28,6 +30,7 @@ COLUMNS: dict[str, Column] = {
     STATUS: Column("'ok', or the kind of failure"),
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
     EMBEDDING: Column("representation of unit length"),
+    FITTED: HEAP_COLUMNS[FITTED],
 }
 
 

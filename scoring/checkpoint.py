@@ -27,6 +27,7 @@ FORMAT = 1
 OF_PARTS = 2  # the format of a model of several trunks
 SHIPPED = Path(__file__).parent / "checkpoints"
 DEFAULT = "trio"
+FIT = "fit"  # the part of a card, and the start of the names of tensors, that curate fit adds to a model
 REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
 
 
@@ -90,10 +91,16 @@ def save_checkpoint(
         "heads": {name: head_to_json(head) for name, head in spec.heads.items()},
         "preprocessing": spec.preprocessing.to_json(),
     }
+    return write_checkpoint(path, tensors, header, overwrite=True)
+
+
+def write_checkpoint(path: Path, tensors: dict[str, Tensor], card: Mapping[str, Any], *, overwrite: bool) -> str:
+    """Write tensors and a card, which gets their digest; return that."""
+    header = {name: value for name, value in card.items() if name != "digest"}
     header["digest"] = _digest(tensors, header)
-    with AtomicFile(path, overwrite=True) as file:
+    with AtomicFile(path, overwrite=overwrite) as file:
         file.write(save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
-    return header["digest"]
+    return str(header["digest"])
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -126,16 +133,12 @@ def read_header(path: str | Path) -> dict[str, Any]:
     return header
 
 
-def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]]:
-    """Return a model, ready to score on the CPU in float32, and its card.
-
-    Args:
-        name: a shipped model's name, or the path of a checkpoint.
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the card and all tensors of a checkpoint, as they are stored.
 
     Raises:
-        InputError: if there is no such checkpoint, it cannot be trusted, or its weights do not fit its card.
+        InputError: as ``read_header``, or if the contents do not match the digest in the card.
     """
-    path = find_checkpoint(name)
     header = read_header(path)
     try:
         with safe_open(path, "pt") as file:
@@ -146,6 +149,21 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
         raise InputError(
             f"{path} is damaged: its contents do not match the digest in its card; fetch or train it again"
         )
+    return header, tensors
+
+
+def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]]:
+    """Return a model, ready to score on the CPU in float32, and its card.
+
+    Args:
+        name: a shipped model's name, or the path of a checkpoint.
+
+    Raises:
+        InputError: if there is no such checkpoint, it cannot be trusted, or its weights do not fit its card.
+    """
+    path = find_checkpoint(name)
+    header, tensors = read_checkpoint(path)
+    tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{FIT}.")}
     spec = _spec(path, header)
     with torch.device("meta"):  # a card that names a giant costs no memory before its weights are seen to fit
         empty = ScoringModel(spec)

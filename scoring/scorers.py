@@ -44,6 +44,8 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "norm": "scoring.heads:NormHeadSpec",
     "uncertainty": "scoring.heads:UncertaintyHeadSpec",
     "classifier": "scoring.heads:ClassifierHeadSpec",
+    "neighbour": "scoring.heap.scorers:NeighbourScorer",
+    "ambiguous": "scoring.heap.scorers:AmbiguousScorer",
 }
 SCORERS: Mapping[str, type[Scorer]] = Lazy(WHERE)
 

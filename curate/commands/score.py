@@ -37,6 +37,9 @@ def run(
             hidden=not free_scorers(),
         ),
     ] = None,
+    fit: Annotated[
+        bool, typer.Option("--fit/--no-fit", help="End with scores fitted to the heap: unc_fitted and what it is of.")
+    ] = True,
     embedding: Annotated[bool, typer.Option("--embedding/--no-embedding", help="Store embeddings.")] = True,
     key: options.Key = None,
     path_column: options.PathColumn = None,
@@ -97,6 +100,7 @@ def run(
                 dtype=dtype if embedding else None,
                 max_pixels=max_pixels,
                 allow_truncated=allow_truncated,
+                fit=fit,
                 scorers=tuple(dict.fromkeys(scorer or [])),
             ),
             workers=workers,

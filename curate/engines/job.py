@@ -18,6 +18,9 @@ from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
+from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
+from scoring.heap.fit import HeapFit
+from scoring.heap.stored import read_fit
 from scoring.images import DecodedImage
 from scoring.images.signature import KIND as SIGNATURE_KIND
 from scoring.model import require_needs
@@ -37,6 +40,8 @@ class Opened:
         card: of the model.
         batch_size: images a batch.
         of_table: scorers that need all rows.
+        fit: what the model was fitted to, where it was.
+        fits: whether a score is fitted to the heap at the end.
     """
 
     manifest: Manifest
@@ -44,6 +49,8 @@ class Opened:
     card: dict[str, Any]
     batch_size: int
     of_table: dict[str, Scorer]
+    fit: HeapFit | None = None
+    fits: bool = False
 
     def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int) -> Decoded:
         """Return the decoded images of some shards."""
@@ -65,6 +72,7 @@ class Opened:
             "allow-truncated": settings.allow_truncated,
             "signature": SIGNATURE_KIND,
             **asked,
+            **({"fit": True} if self.fits else {}),
             "curate": __version__,
             "torch": torch.__version__,
             "pillow": PIL.__version__,
@@ -87,8 +95,12 @@ def open_all(source: Source, options: SourceOptions, model: str | Path, settings
     require_needs(network, asked)
     of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
     runner = Runner(network, device, precision, scorers=of_model)
-    manifest = open_manifest(source, replace(options, reserved=(*runner.columns, *columns_of(of_table))))
-    return Opened(manifest, runner, card, settings.batch_size or BATCH_SIZE[device.type], of_table)
+    fit = read_fit(model, card)
+    fits = fit is None and settings.fit and settings.dtype is not None
+    of_heap = HEAP_COLUMNS if fit is not None or fits else {}
+    reserved = (*runner.columns, *columns_of(of_table), *of_heap)
+    manifest = open_manifest(source, replace(options, reserved=reserved))
+    return Opened(manifest, runner, card, settings.batch_size or BATCH_SIZE[device.type], of_table, fit, fits)
 
 
 @dataclass(frozen=True)
@@ -154,11 +166,11 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     """
     opened = opened_job(job)
     rows = opened.manifest.rows(span.start, span.stop)
-    finish = start_shard(rows, images, opened.runner, job.settings, opened.batch_size)
+    finish = start_shard(rows, images, opened.runner, job.settings, opened.batch_size, opened.fit)
     step = min(opened.runner.step, opened.batch_size)
 
     def write() -> Part:
-        schema = score_schema(opened.manifest.schema, opened.runner, job.settings)
+        schema = score_schema(opened.manifest.schema, opened.runner, job.settings, opened.fit)
         table = pa.Table.from_arrays(finish().columns, schema=schema)
         with TableWriter(part_path(job.folder, span.index), schema, dict(job.metadata), overwrite=True) as writer:
             writer.write(table)

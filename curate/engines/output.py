@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from curate.columns import describe_all
 from curate.engines.journal import JOURNAL, RUN, WorkFolder
-from curate.engines.whole import table_columns
+from curate.engines.whole import Whole, of_whole
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic import require_folder
@@ -63,7 +63,9 @@ def holds_scores(out: Path) -> bool:
     return metadata.get("kind") == "scores" and isinstance(metadata.get("settings"), dict)
 
 
-def publish(work: WorkFolder, n_shards: int, out: Path, *, scorers: Mapping[str, Scorer], overwrite: bool) -> None:
+def publish(
+    work: WorkFolder, n_shards: int, out: Path, *, scorers: Mapping[str, Scorer], fit: bool, overwrite: bool
+) -> list[str]:
     """Give the finished shards their place: joined in one ``.parquet`` file, or as a folder of parts.
 
     Args:
@@ -71,20 +73,27 @@ def publish(work: WorkFolder, n_shards: int, out: Path, *, scorers: Mapping[str,
         n_shards: how many there are.
         out: the table.
         scorers: that need all rows; only where the table is one file.
+        fit: whether to fit a score to the heap, where the table is one file.
         overwrite: replace what is there.
+
+    Returns:
+        Notes for the user.
     """
     if out.suffix != ".parquet":
         work.become(out, overwrite=overwrite)
-        return
-    _merge([work.part(shard) for shard in range(n_shards)], out, scorers, overwrite=overwrite)
+        return [f"a folder of parts gets no unc_fitted by itself; curate fit {out} --apply NAME.parquet"] if fit else []
+    parts = [work.part(shard) for shard in range(n_shards)]
+    whole = of_whole(parts, scorers, fit=fit)
+    _merge(parts, out, whole, overwrite=overwrite)
     work.remove()
+    return whole.notes
 
 
-def _merge(parts: Sequence[Path], out: Path, scorers: Mapping[str, Scorer], *, overwrite: bool) -> None:
-    """Write the shards into one file, in order, with the columns of scorers that need them all."""
+def _merge(parts: Sequence[Path], out: Path, whole: Whole, *, overwrite: bool) -> None:
+    """Write the shards into one file, in order, with the columns that need them all."""
     first = open_table(parts[0])
-    schema, metadata = first.schema, first.metadata
-    added = table_columns(parts, scorers) if scorers else {}
+    added = whole.columns
+    schema, metadata = first.schema, {**first.metadata, **whole.metadata}
     if added:
         schema = pa.schema([*schema, *(pa.field(name, values.type) for name, values in added.items())], schema.metadata)
         metadata = {**metadata, "columns": describe_all(schema.names)}

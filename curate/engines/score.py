@@ -78,6 +78,7 @@ class ScoreKeywords(TypedDict, total=False):
     max_pixels: int
     allow_truncated: bool
     scorers: tuple[str, ...]
+    fit: bool
 
 
 def score(
@@ -146,8 +147,8 @@ def score(
         run = ScoreRun(job, work, parts, report)
         score_spans(run)
         run.check_whole()
-        publish(work, len(run.parts), out, scorers=opened.of_table, overwrite=overwrite)
-    return _result(out, opened, run, time.monotonic() - started)
+        notes = publish(work, len(run.parts), out, scorers=opened.of_table, fit=opened.fits, overwrite=overwrite)
+    return _result(out, opened, run, time.monotonic() - started, notes)
 
 
 def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], None]) -> None:
@@ -158,6 +159,7 @@ def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], 
 
 def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
     about = {name: opened.card[name] for name in ("method", "backbone", "preprocessing", "digest", "data_licence")}
+    about["digest"] = opened.card.get("base", about["digest"])  # a fitted model's embeddings are its base model's
     return {
         "kind": "scores",
         "model": about,
@@ -166,7 +168,7 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
     }
 
 
-def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float) -> ScoreResult:
+def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:
     statuses = Counter[str]()
     for part in run.parts.values():
         statuses.update(part.statuses)
@@ -181,7 +183,7 @@ def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float) -> ScoreRe
         str(opened.runner.device),
         opened.runner.precision,
         opened.card["digest"],
-        [shrunk] if step < opened.batch_size else [],
+        [*([shrunk] if step < opened.batch_size else []), *notes],
     )
 
 

@@ -23,6 +23,7 @@ class ScoreSettings:
         max_pixels: a larger image is not decoded.
         allow_truncated: score what there is of a truncated image, with a warning in its row.
         scorers: names of scores that need no training, besides those of the model's heads.
+        fit: end with a score that is fitted to the heap; where embeddings are stored, and the table is one file.
     """
 
     device: str = "auto"
@@ -33,6 +34,7 @@ class ScoreSettings:
     max_pixels: int = MAX_PIXELS
     allow_truncated: bool = False
     scorers: tuple[str, ...] = ()
+    fit: bool = True
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "shard_rows", "max_pixels"):

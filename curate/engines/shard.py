@@ -16,6 +16,7 @@ from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
+from scoring.heap.fit import HeapFit
 from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.runner import Pending, Runner
 
@@ -156,7 +157,12 @@ def unreadable(status: str, error: str) -> DecodedImage:
 
 
 def start_shard(
-    rows: pa.Table, images: Iterable[DecodedImage], runner: Runner, settings: ScoreSettings, batch_size: int
+    rows: pa.Table,
+    images: Iterable[DecodedImage],
+    runner: Runner,
+    settings: ScoreSettings,
+    batch_size: int,
+    fit: HeapFit | None = None,
 ) -> Callable[[], pa.Table]:
     """Send a shard through the model, and return what waits for the device and makes the table.
 
@@ -169,6 +175,7 @@ def start_shard(
         settings: whether and how embeddings are stored.
         batch_size: rows a batch; batches hold the distinct readable images in row order, so their composition
             depends on nothing but the shard.
+        fit: what the model was fitted to, where it was: its columns follow those of the heads.
 
     Returns:
         A callable that gives N rows. An image that could not be scored has its status and error, and nulls for
@@ -200,7 +207,7 @@ def start_shard(
         found.append(replace(image, pixels=None))
     flush()
     where = np.array(at, np.int64)
-    return lambda: pa.Table.from_arrays(*_assemble(rows, found, where, pending, runner, settings))
+    return lambda: pa.Table.from_arrays(*_assemble(rows, found, where, pending, runner, settings, fit))
 
 
 def _assemble(
@@ -210,6 +217,7 @@ def _assemble(
     pending: list[Pending],
     runner: Runner,
     settings: ScoreSettings,
+    fit: HeapFit | None,
 ) -> tuple[list[pa.Array], list[str]]:
     def column(name: str, kind: pa.DataType) -> pa.Array:
         return pa.array([getattr(image, name) for image in found], kind)
@@ -229,27 +237,30 @@ def _assemble(
         "status": column("status", pa.string()),
         "error": column("error", pa.string()),
     }
+    width = runner.model.embedding_width
+    matrix = np.concatenate([one.embedding for one in scored]) if scored else np.zeros((1, width), np.float32)
     if settings.dtype is not None:
-        width = runner.model.embedding_width
-        matrix = np.concatenate([one.embedding for one in scored]) if scored else np.zeros((1, width), np.float32)
         values = matrix.astype(settings.dtype)[pick]
         values[missing] = 0
         kind = embedding_field(width, settings.dtype).type
         mask = pa.array(missing) if missing.any() else None
         arrays[EMBEDDING] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), type=kind, mask=mask)
 
-    for name in runner.columns:
-        values = (
-            np.concatenate([one.columns[name] for one in scored])[pick] if scored else np.zeros(len(at), np.float32)
-        )
-        arrays[name] = pa.array(values, mask=missing)
+    columns = {
+        name: np.concatenate([one.columns[name] for one in scored]) if scored else np.zeros(1, np.float32)
+        for name in runner.columns
+    }
+    if fit is not None:
+        columns |= fit.score(matrix.astype(np.float16), columns).columns
+    for name, values in columns.items():
+        arrays[name] = pa.array(values[pick], mask=missing)
     return list(arrays.values()), list(arrays)
 
 
-def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings) -> pa.Schema:
+def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings, fit: HeapFit | None = None) -> pa.Schema:
     """Return the schema of every shard of a run."""
     empty = rows.empty_table()
-    arrays, names = _assemble(empty, [], np.zeros(0, np.int64), [], runner, settings)
+    arrays, names = _assemble(empty, [], np.zeros(0, np.int64), [], runner, settings, fit)
     return pa.schema(
         [pa.field(name, array.type, nullable=name != KEY) for name, array in zip(names, arrays, strict=True)]
     )

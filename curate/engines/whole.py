@@ -1,36 +1,60 @@
 """Scores that need the embeddings of all rows: computed when every shard is there, before the table gets its name."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from curate.columns import EMBEDDING
-from curate.tables.table import open_table
-from curate.tables.vectors import Embeddings, rows_of
+from curate.counted import counted
+from curate.tables.heap import Heap, read_heap
+from curate.tables.table import Table
+from scoring.errors import InputError
+from scoring.heap.fit import FEW_ROWS, fit_heap
 from scoring.scorers import Scorer, scored
 
 
-def table_columns(parts: Sequence[Path], scorers: Mapping[str, Scorer]) -> dict[str, pa.Array]:
-    """Return the columns of scorers that need the whole table, N rows each, float32; null for a row without embedding.
+@dataclass
+class Whole:
+    """What is added to a table when all its rows are there.
+
+    Attributes:
+        columns: by name, N rows each, float32; null for a row without embedding.
+        metadata: of the table, by name.
+        notes: notes for the user.
+    """
+
+    columns: dict[str, pa.Array] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def of_whole(parts: Sequence[Path], scorers: Mapping[str, Scorer], *, fit: bool) -> Whole:
+    """Return what needs the whole table.
 
     Args:
         parts: files of the table's rows, in order.
-        scorers: each is given the embeddings as stored, shape (M, D), of the M rows that have one.
+        scorers: each is given the embeddings as stored, shape (M, D), of the M rows that have one, in the order of
+            the hashes of their keys.
+        fit: whether to fit a score to the heap as well, where it is large enough.
     """
-    n_rows = sum(open_table(path).n_rows for path in parts)
-    gathered, start = Embeddings(n_rows, parts[0]), 0
-    for path in parts:
-        for batch in open_table(path).batches([EMBEDDING]):
-            gathered.add(batch.column(0), slice(start, start + len(batch)))
-            start += len(batch)
-    matrix, problem = gathered.done()
-    there = np.flatnonzero(problem == 0)
-    given, columns = rows_of(matrix, there), {}
+    if not scorers and not fit:
+        return Whole()
+    heap = read_heap(Table(parts[0].parent, parts))
+    found = _fitted(heap) if fit else Whole()
     for name, scorer in scorers.items():
-        for column, values in scored(name, scorer, given, len(there)).items():
-            whole = np.zeros(n_rows, np.float32)
-            whole[there] = values
-            columns[column] = pa.array(whole, mask=problem != 0)
-    return columns
+        found.columns |= heap.in_table(scored(name, scorer, heap.embeddings, len(heap)))
+    return found
+
+
+def _fitted(heap: Heap) -> Whole:
+    """Return the columns of a score that is fitted to the heap; none, and why, where that cannot be."""
+    if len(heap) < FEW_ROWS:
+        images = counted(len(heap), "image")
+        return Whole(notes=[f"no unc_fitted: {images} with an embedding, and fewer than {FEW_ROWS} tell too little"])
+    try:
+        _, said = fit_heap(heap.embeddings, heap.columns)
+    except InputError as error:
+        return Whole(notes=[f"no unc_fitted: {error}"])
+    return Whole(heap.in_table(said.columns), {"fit": {"rows": len(heap)}})

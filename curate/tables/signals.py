@@ -7,6 +7,7 @@ import pyarrow as pa
 from curate.columns import describe
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.heap.columns import FITTED
 
 MAX, MIN = "max:", "min:"
 
@@ -58,8 +59,9 @@ def quality_signal(text: str | None, table: Table) -> Signal:
 def default_column(table: Table, *, flag: str = "--column") -> str:
     """Return the score of a table: its model's own method's, else the only one.
 
-    A table may hold several scores, from a model with several heads: then the method that the model was trained for
-    last, which its card names, decides. Kappa goes before the uncertainty of the same method, and before others.
+    A score that was fitted to the heap goes before all others. A table may hold several scores, from a model with
+    several heads: then the method that the model was trained for last, which its card names, decides. Kappa goes
+    before the uncertainty of the same method, and before others.
 
     Args:
         table: scored.
@@ -68,6 +70,8 @@ def default_column(table: Table, *, flag: str = "--column") -> str:
     Raises:
         InputError: if there is none, or several and none is the model's own; the text lists the candidates.
     """
+    if FITTED in table.schema.names:
+        return FITTED
     model = table.metadata.get("model")
     own = model.get("method") if isinstance(model, dict) else None
     for name in (f"kappa_{own}", f"unc_{own}"):

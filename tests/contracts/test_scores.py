@@ -69,8 +69,12 @@ def shipped():
 
 
 def certainties(source, out, checkpoint, **settings):
-    """Score as `curate score` does on a CPU; column -> file name -> kappa, or 1/uncertainty where there is no kappa."""
-    score(source, out, model=checkpoint, settings=ScoreSettings(**{"device": "cpu", **settings}), workers=2)
+    """Score as `curate score` does on a CPU; column -> file name -> kappa, or 1/uncertainty where there is no kappa.
+
+    Without the fit to the heap, which depends on what else is there.
+    """
+    asked = ScoreSettings(**{"device": "cpu", "fit": False, **settings})
+    score(source, out, model=checkpoint, settings=asked, workers=2)
     table = open_table(out)
     kappas = [name for name in table.schema.names if name.startswith("kappa_")]
     alone = [name for name in table.schema.names if name.startswith("unc_") and f"kappa_{name[4:]}" not in kappas]

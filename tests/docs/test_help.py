@@ -14,6 +14,11 @@ COMMANDS = list(GROUP.commands)
 # What a command calls first, its own arguments, and a mistake.
 CALLS = {
     "score": ("curate.engines.score.score", ["photos", "-o", "s.parquet"], ["none", "-o", "s.parquet"]),
+    "fit": (
+        "curate.fitting.fit.open_table",
+        ["s.parquet", "-o", "m.safetensors"],
+        ["none.parquet", "--apply", "t.parquet"],
+    ),
     "filter": ("curate.tables.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
     "dedup": ("curate.policies.dedup.policy.open_table", ["s.parquet", "--dry-run"], ["none.parquet", "--dry-run"]),
     "select": (

@@ -1,0 +1,52 @@
+"""A table with the columns of a fitted score: no image is read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.columns import describe_all
+from curate.tables.table import Table
+from curate.tables.writer import TableWriter
+from scoring.atomic import refuse_existing, require_folder
+from scoring.errors import InputError
+
+
+def check_applied(out: Path, table: Table, *, overwrite: bool) -> None:
+    """Refuse a name that a table cannot have, or that is the table's own."""
+    if out.suffix != ".parquet":
+        raise InputError(f"the table is a Parquet file: expected --apply NAME.parquet, got {out}")
+    if out.resolve() in {file.resolve() for file in (table.path, *table.files)}:
+        raise InputError(f"{out} is the table itself, which is never changed; choose another name with --apply")
+    require_folder(out)
+    refuse_existing(out, overwrite=overwrite)
+
+
+def write_applied(
+    out: Path, table: Table, columns: Mapping[str, pa.Array], about: Mapping[str, Any], *, overwrite: bool
+) -> str:
+    """Write a table with columns in place of those of their names, or after all others; return the file's sha256.
+
+    Args:
+        out: a name ending in ``.parquet``.
+        table: N rows.
+        columns: name -> N values.
+        about: what the table says of the fit.
+        overwrite: replace what is there.
+    """
+    kept = [name for name in table.schema.names if name not in columns]
+    added = [pa.field(name, values.type) for name, values in columns.items()]
+    schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)
+    told = table.metadata.get("columns")
+    described = {**describe_all(schema.names), **(told if isinstance(told, dict) else {}), **describe_all(columns)}
+    metadata = {"kind": "scores", **table.metadata, "fit": dict(about)}
+    metadata["columns"] = {name: described[name] for name in schema.names}
+    start = 0
+    with TableWriter(out, schema, metadata, overwrite=overwrite) as writer:
+        for batch in table.batches():
+            here = [values.slice(start, len(batch)) for values in columns.values()]
+            arrays = [*(batch.column(name) for name in kept), *here]
+            writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
+            start += len(batch)
+    return writer.file.sha256

@@ -1,0 +1,49 @@
+"""Which model made a table's embeddings: a fit is added to that one."""
+
+from pathlib import Path
+
+from curate.tables.provenance import model_of
+from curate.tables.table import Table
+from scoring.checkpoint import find_checkpoint, read_header, shipped_models
+from scoring.errors import InputError
+
+
+def digest_of(model: str | Path) -> str:
+    """Return the digest of the model whose embeddings a checkpoint gives: a fitted one has those of its base."""
+    card = read_header(find_checkpoint(model))
+    return str(card.get("base", card["digest"]))
+
+
+def base_of(table: Table, model: str | Path | None) -> Path:
+    """Return the checkpoint that made a table's embeddings.
+
+    Args:
+        table: scored.
+        model: as named by the user; None looks among those that ship.
+
+    Raises:
+        InputError: if it is another model, or none is named and none that ships made them.
+    """
+    made_by = model_of(table)
+    if model is not None:
+        check_same(table, model)
+        return find_checkpoint(model)
+    for path in shipped_models().values():
+        if made_by and digest_of(path) == made_by:
+            return path
+    who = f"by the model {made_by[:12]}..., which does not ship" if made_by else "by a model that it does not name"
+    raise InputError(f"{table.path} was scored {who}; name its file with --model")
+
+
+def check_same(table: Table, model: str | Path) -> None:
+    """Refuse a model whose embeddings cannot be compared with a table's.
+
+    Raises:
+        InputError: naming both; a table that does not say who made its embeddings is taken at its word.
+    """
+    made_by, here = model_of(table), digest_of(model)
+    if made_by and made_by != here:
+        raise InputError(
+            f"expected the model that scored {table.path} ({made_by[:12]}...), got {model} ({here[:12]}...): their "
+            "embeddings cannot be compared; name the other, or score the images with this one"
+        )

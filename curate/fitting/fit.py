@@ -1,0 +1,188 @@
+"""Fit a score to a heap: a table's embeddings in, a model and the table with its columns out; no image is read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.columns import KEY, LABEL
+from curate.counted import counted
+from curate.fitting.applied import check_applied, write_applied
+from curate.fitting.base import base_of, check_same
+from curate.fitting.result import FitResult, Share
+from curate.fitting.shares import of_classes, of_clusters
+from curate.tables.heap import Heap, read_heap
+from curate.tables.table import Table, open_table
+from curate.version import __version__
+from scoring.atomic import refuse_existing, require_folder
+from scoring.checkpoint import find_checkpoint, load_model
+from scoring.errors import InputError
+from scoring.heap.clusters import labels_of
+from scoring.heap.columns import FITTED
+from scoring.heap.fit import FEW_ROWS, HeapFit, Said, fit_heap
+from scoring.heap.space import centred
+from scoring.heap.stored import digest_of_fit, read_fit, write_fitted
+
+TOLD_CLUSTERS = 10  # clusters that a heap without classes is told of by
+FAR_SHARE = 0.05  # of rows outside of what was fitted, above which somebody should know
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A heap, what was fitted to it or taken for it, and what that says of its rows."""
+
+    heap: Heap
+    fit: HeapFit
+    said: Said
+
+
+def fit(
+    table: str | Path,
+    out: str | Path | None = None,
+    *,
+    apply: str | Path | None = None,
+    fitted: str | Path | None = None,
+    model: str | Path | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda text: None,
+) -> FitResult:
+    """Fit a score to the heap that a table holds; write a model that gives it, the table with its columns, or both.
+
+    The columns are ``unc_neighbour``, ``unc_ambiguous`` and ``unc_fitted``, which other commands then go by. The same
+    rows give the same fit, whatever their order.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
+        out: the model to write, NAME.safetensors: the one that scored the table, with what was fitted.
+        apply: the table to write, NAME.parquet, with the columns.
+        fitted: a model that was fitted before, to apply in place of fitting.
+        model: the model that scored the table; by default looked for among those that ship.
+        seed: of clusterings, and of the rows that are kept of a large heap.
+        overwrite: replace files that are there.
+        report: told in words what is done.
+
+    Returns:
+        what was fitted, what a cut would take, notes and paths.
+
+    Raises:
+        InputError: for a table, model or output that cannot be used; nothing is written then.
+    """
+    opened = open_table(table, require=[KEY])
+    places = _places(opened, out, apply, fitted, overwrite=overwrite)
+    base = None if places[0] is None else base_of(opened, model)
+    if model is not None:
+        check_same(opened, model)
+    names = (LABEL,) if LABEL in opened.schema.names else ()
+    done = _fitted(opened, fitted, names, seed, report)
+    about = _about(done, opened, seed)
+    if places[1] is not None:
+        columns = done.heap.in_table(done.said.columns)
+        sha256 = write_applied(places[1], opened, columns, about, overwrite=overwrite)
+        about["applied"] = {"file": places[1].name, "sha256": sha256}
+    if places[0] is not None and base is not None:
+        write_fitted(places[0], base, done.fit, about, overwrite=overwrite)
+    kind, shares = _shares(done)
+    return FitResult(
+        rows=len(done.heap),
+        without=dict(done.heap.missing),
+        references=len(done.fit.references),
+        n_bytes=done.fit.n_bytes,
+        digest=about["digest"],
+        kind=kind,
+        shares=shares,
+        outside=done.said.outside,
+        notes=_notes(done, fitted),
+        path=places[0],
+        applied=places[1],
+    )
+
+
+def _places(
+    table: Table, out: str | Path | None, apply: str | Path | None, fitted: str | Path | None, *, overwrite: bool
+) -> tuple[Path | None, Path | None]:
+    """Return where model and table go, checked before any work is done."""
+    if out is None and apply is None:
+        raise InputError("expected a model to write (-o NAME.safetensors), or a table (--apply NAME.parquet), got none")
+    if out is not None and fitted is not None:
+        raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out -o {out}")
+    places = None if out is None else Path(out), None if apply is None else Path(apply)
+    if places[0] is not None:
+        if places[0].suffix != ".safetensors":
+            raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")
+        require_folder(places[0])
+        refuse_existing(places[0], overwrite=overwrite)
+    if places[1] is not None:
+        check_applied(places[1], table, overwrite=overwrite)
+    return places
+
+
+def _fitted(
+    table: Table, fitted: str | Path | None, names: tuple[str, ...], seed: int, report: Callable[[str], None]
+) -> Fitted:
+    if fitted is None:
+        heap = read_heap(table, names=names)
+        if not len(heap):
+            raise InputError(f"{table.path} has no row with an embedding{_why(heap.missing)}; score the images again")
+        report(f"fitting to {counted(len(heap), 'row')} of {table.path}")
+        return Fitted(heap, *fit_heap(heap.embeddings, heap.columns, seed=seed))
+    _, card = load_model(find_checkpoint(fitted))
+    kept = read_fit(fitted, card)
+    if kept is None:
+        raise InputError(f"{fitted} was not fitted to a heap; give one that curate fit wrote, or leave out --fitted")
+    check_same(table, fitted)
+    heap = read_heap(table, names=names)
+    if heap.embeddings.shape[1] != len(kept.mean):
+        raise InputError(
+            f"expected embeddings of {len(kept.mean):,} numbers in {table.path}, as {fitted} was fitted to, got "
+            f"{heap.embeddings.shape[1]:,}; score the images with the same model"
+        )
+    report(f"applying {fitted} to {counted(len(heap), 'row')} of {table.path}")
+    return Fitted(heap, kept, kept.score(heap.embeddings, heap.columns))
+
+
+def _why(missing: Mapping[str, int]) -> str:
+    told = ", ".join(f"{count:,} with {what}" for what, count in missing.items())
+    return f" ({told})" if told else ""
+
+
+def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
+    """Return what model and table say of the fit, as plain JSON."""
+    return {
+        "table": {"path": str(table.path.resolve()), "digest": done.heap.rows.digest, "rows": len(done.heap)},
+        "seed": seed,
+        "references": len(done.fit.references),
+        "digest": digest_of_fit(done.fit),
+        "curate": __version__,
+    }
+
+
+def _shares(done: Fitted) -> tuple[str, list[Share]]:
+    score, classes = done.said.columns[FITTED], done.heap.rows.names.get(LABEL)
+    if classes is not None and len(classes.names) > 1:
+        return "class", of_classes(score, classes, done.heap.at)
+    sizes = [k for k in done.fit.centres if k <= TOLD_CLUSTERS]
+    if not sizes:
+        return "cluster", []
+    middle = done.fit.centres[max(sizes)]
+    units = centred(done.heap.embeddings, done.fit.mean).units
+    return "cluster", of_clusters(score, labels_of(units, {max(sizes): middle})[:, 0])
+
+
+def _notes(done: Fitted, fitted: str | Path | None) -> list[str]:
+    heap, kept = done.heap, len(done.fit.references)
+    notes = [f"left out: {counted(count, 'image')} with {what}" for what, count in heap.missing.items()]
+    if fitted is not None:
+        if done.said.outside > FAR_SHARE:
+            notes.append(
+                f"{done.said.outside:.0%} of the rows lie farther from the heap that was fitted than 99 % of its own: "
+                "what is said of them is a guess; fit anew with them"
+            )
+        return notes
+    if len(heap) < FEW_ROWS:
+        notes.append(f"fitted to {counted(len(heap), 'image')}: fewer than {FEW_ROWS} tell too little to go by")
+    if kept < len(heap):
+        notes.append(f"the model keeps a draw of {kept:,} of {counted(len(heap), 'row')} to compare new images with")
+    if not done.said.recall.exact:
+        notes.append(f"the search found {done.said.recall.estimate:.1%} of the neighbours, as measured on rows drawn")
+    return notes

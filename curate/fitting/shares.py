@@ -1,0 +1,47 @@
+"""What a cut by a score would take of each class or cluster: rare is not bad."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.fitting.result import Share
+from curate.tables.rows import Codes
+
+KEPT = 0.7  # of the rows: the cut that is told of
+MOST_SHARES = 100  # classes that are told of, the largest first
+UNEVEN = 2.0  # times the share that an even cut would take
+
+
+def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> list[Share]:
+    """Return what keeping the surest 70 % would take of each group, the largest group first.
+
+    Args:
+        score: higher is less certain, shape (M,).
+        codes: group of each row, a place in ``names``, shape (M,); -1 for none.
+        names: of the groups.
+    """
+    order = np.argsort(score, kind="stable")
+    taken = np.zeros(len(score), bool)
+    taken[order[int(np.ceil(KEPT * len(score))) :]] = True
+    known = codes >= 0
+    size = np.bincount(codes[known], minlength=len(names))
+    lost = np.bincount(codes[known & taken], minlength=len(names))
+    by_size = [at for at in np.argsort(-size, kind="stable").tolist() if size[at]]
+    return [Share(names[at], int(size[at]), int(lost[at])) for at in by_size[:MOST_SHARES]]
+
+
+def of_classes(score: NDArray, classes: Codes, at: NDArray[np.int64]) -> list[Share]:
+    """Return the shares of the classes of rows ``at`` of a table, shape (M,)."""
+    return shares_of(score, classes.codes[at], classes.names)
+
+
+def of_clusters(score: NDArray, labels: NDArray[np.int32]) -> list[Share]:
+    """Return the shares of clusters, numbered from 1."""
+    count = int(labels.max(initial=-1)) + 1
+    return shares_of(score, labels, [str(number + 1) for number in range(count)])
+
+
+def uneven(shares: list[Share]) -> list[Share]:
+    """Return the groups that would lose more than twice as much as an even cut takes, most first."""
+    even = 1 - KEPT
+    most = [each for each in shares if each.taken > UNEVEN * even * each.rows]
+    return sorted(most, key=lambda each: -each.taken / each.rows)

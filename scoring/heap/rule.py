@@ -1,0 +1,53 @@
+"""The rule: from signals to one number that says how ambiguous a row is, and that with junk to the default score."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+WEIGHTS: Mapping[str, float] = {"distance": 1.0, "disagreement": 1.0}  # of the ranks of signals
+SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
+STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
+
+
+def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> Floats:
+    """Return the weighted mean of ranks in [0, 1], shape (N,), in [0, 1]; higher is more ambiguous."""
+    total = sum(weights.values())
+    return np.sum([weight / total * ranks[name] for name, weight in weights.items()], axis=0)
+
+
+def composed(junk: Floats | None, ambiguity: Floats) -> Floats:
+    """Return the default score: junk above all else and by how sure it is, the rest by ambiguity.
+
+    A row whose chance of junk is at most .4 gets half its ambiguity, in [0, .5]; one of at least .6 gets
+    (1 + chance) / 2, in [.8, 1]; between, the one passes smoothly into the other. It never falls when either grows.
+
+    Args:
+        junk: chance that there is nothing to learn from, in [0, 1], shape (N,); None where nothing tells.
+        ambiguity: share of the heap that is less ambiguous, in [0, 1], shape (N,).
+
+    Returns:
+        In [0, 1], shape (N,); higher is less certain.
+
+    >>> composed(np.array([0.0, 0.0, 0.9]), np.array([0.2, 1.0, 0.1])).round(2).tolist()
+    [0.1, 0.5, 0.95]
+    """
+    if junk is None:
+        return ambiguity / 2
+    part = np.clip((junk - SURE) / (SUSPECT - SURE), 0, 1)
+    gate = part * part * (3 - 2 * part)
+    return (1 - gate) * ambiguity / 2 + gate * (1 + junk) / 2
+
+
+def junk_chance(deviations: Floats) -> Floats:
+    """Return the chance of junk from how far scores that rise on junk lie above the heap's median.
+
+    Args:
+        deviations: in robust standard deviations of the heap, shape (N,).
+
+    Returns:
+        In [0, 1], shape (N,); 1/2 at three deviations.
+    """
+    return 1 / (1 + np.exp(-STEEP * (np.clip(deviations, -50, 50) - USUAL)))

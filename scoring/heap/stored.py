@@ -1,0 +1,113 @@
+"""A fitted score inside a checkpoint: the base model's tensors and card as they were, and a section ``fit``."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.checkpoint import FIT, find_checkpoint, read_checkpoint, write_checkpoint
+from scoring.errors import InputError
+from scoring.heap.clusters import SIZES
+from scoring.heap.fit import AMBIGUITY, REFERENCES, HeapFit
+from scoring.heap.grades import POINTS
+from scoring.heap.junk import JunkScale
+from scoring.heap.signals import SIGNALS
+
+MEAN, ROWS, CENTRES, QUANTILES = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.centres.", f"{FIT}.quantiles."
+
+
+def write_fitted(
+    path: Path, base: str | Path, fit: HeapFit, about: Mapping[str, Any], *, overwrite: bool = False
+) -> str:
+    """Write a model with what it was fitted to; the file appears whole or not at all.
+
+    Args:
+        path: where.
+        base: the model that made the embeddings: a shipped one's name, or a checkpoint; one that was fitted before
+            loses what it was fitted to.
+        fit: what it was fitted to.
+        about: what a reader should know of the fit, as plain JSON.
+        overwrite: replace what is there.
+
+    Returns:
+        The digest of the file's contents; the card keeps that of the base model, whose embeddings these are.
+    """
+    card, tensors = read_checkpoint(find_checkpoint(base))
+    record = {
+        **about,
+        "weights": dict(fit.weights),
+        "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
+    }
+    card = {**card, "base": card.get("base", card["digest"]), FIT: record}
+    kept = {name: value for name, value in tensors.items() if not name.startswith(f"{FIT}.")}
+    return write_checkpoint(path, {**kept, **tensors_of(fit)}, card, overwrite=overwrite)
+
+
+def tensors_of(fit: HeapFit) -> dict[str, Tensor]:
+    """Return what a fit keeps, by the names that it has in a file."""
+    arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references}
+    arrays |= {f"{CENTRES}{k}": centres for k, centres in fit.centres.items()}
+    arrays |= {f"{QUANTILES}{name}": values for name, values in fit.quantiles.items()}
+    return {name: torch.from_numpy(np.array(values)) for name, values in arrays.items()}
+
+
+def read_fit(model: str | Path, card: Mapping[str, Any]) -> HeapFit | None:
+    """Return what a model was fitted to, or None where it was not.
+
+    Args:
+        model: as for ``load_model``, which has checked the file's digest.
+        card: of the model.
+
+    Raises:
+        InputError: if that section of the file cannot be used.
+    """
+    if FIT not in card:
+        return None
+    path = find_checkpoint(model)
+    _, tensors = read_checkpoint(path)
+    try:
+        return fit_from(card[FIT], {name: value for name, value in tensors.items() if name.startswith(f"{FIT}.")})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} holds a fit that cannot be used ({error}); fit it again with curate fit") from None
+
+
+def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFit:
+    """Return the fit that ``tensors_of`` and the card hold.
+
+    Raises:
+        KeyError, TypeError, ValueError: if they hold none.
+    """
+    arrays = {name: value.numpy() for name, value in tensors.items()}
+    mean, rows = arrays[MEAN], arrays[ROWS]
+    centres = {k: arrays[f"{CENTRES}{k}"] for k in SIZES if f"{CENTRES}{k}" in arrays}
+    weights = {str(name): float(value) for name, value in record["weights"].items()}
+    quantiles = {name: arrays[f"{QUANTILES}{name}"] for name in (*SIGNALS, AMBIGUITY)}
+    if mean.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(mean) or not 1 <= len(rows) <= REFERENCES:
+        raise ValueError(f"references of shape {rows.shape}, for a mean of shape {mean.shape}")
+    if any(values.shape != (k, len(mean)) for k, values in centres.items()):
+        raise ValueError("clusters of another width")
+    if any(values.shape != (POINTS,) for values in quantiles.values()):
+        raise ValueError("quantiles of another number")
+    if not weights or not weights.keys() <= SIGNALS.keys() or min(weights.values()) <= 0:
+        raise ValueError(f"weights {weights}")
+    usual = {str(name): (float(middle), float(spread)) for name, (middle, spread) in record["junk"].items()}
+    if any(not np.isfinite(values).all() for values in arrays.values()) or any(s <= 0 for _, s in usual.values()):
+        raise ValueError("a number that is none")
+    return HeapFit(mean, rows, centres, quantiles, JunkScale(usual), weights)
+
+
+def digest_of_fit(fit: HeapFit) -> str:
+    """Return sha256 over what a fit keeps: equal fits have equal ones."""
+    total = hashlib.sha256()
+    facts = {"weights": dict(fit.weights), "junk": {name: list(pair) for name, pair in fit.junk.usual.items()}}
+    total.update(json.dumps(facts, sort_keys=True).encode())
+    for name, value in sorted(tensors_of(fit).items()):
+        total.update(f"\0{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+        total.update(value.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()

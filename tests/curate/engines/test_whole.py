@@ -1,0 +1,147 @@
+"""Scoring ends with a score that is fitted to the heap: when, with which columns, and what it depends on."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from runs import SMALL
+
+from curate.columns import describe
+from curate.engines import score as engine
+from curate.engines.score import score
+from curate.fitting.fit import fit
+from curate.policies.filter.policy import filter
+from curate.tables.signals import default_column
+from curate.tables.table import open_table
+from scoring.heap.columns import COLUMNS, FITTED
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def heap(tmp_path_factory):
+    """Sixty images, two of which are the same, and one file that is none."""
+    path = tmp_path_factory.mktemp("whole") / "photos"
+    path.mkdir()
+    generator = np.random.default_rng(0)
+    for i in range(N):
+        small = generator.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        Image.fromarray(small).resize((40, 40)).save(path / f"{i:02}.png")
+    (path / "05.png").write_bytes((path / "03.png").read_bytes())
+    (path / "text.png").write_text("hello")
+    return path
+
+
+@pytest.fixture(scope="module")
+def scored(heap, tiny_checkpoint, tmp_path_factory):
+    out = tmp_path_factory.mktemp("scored") / "s.parquet"
+    return score(heap, out, model=tiny_checkpoint, settings=SMALL), out
+
+
+def columns_of(path, names=COLUMNS):
+    return {name: open_table(path).read([name]).column(0).to_pylist() for name in names}
+
+
+def test_a_table_ends_with_the_fitted_columns(scored):
+    table = open_table(scored[1])
+    assert table.schema.names[-3:] == list(COLUMNS)
+    assert table.metadata["columns"][FITTED]["higher"] == describe(FITTED).higher == "less certain"
+    assert default_column(table) == FITTED
+    for name, values in columns_of(scored[1]).items():
+        assert values[-1] is None, name  # the file that is none
+        assert all(0 <= value <= 2 for value in values[:-1])
+        assert values[3] == values[5]
+
+
+def test_a_filter_goes_by_them(scored, tmp_path):
+    result = filter(scored[1], tmp_path / "k.parquet", keep_top=20)
+    kept = set(open_table(tmp_path / "k.parquet").read(["key"]).column(0).to_pylist())
+    keys = open_table(scored[1]).read(["key"]).column(0).to_pylist()
+    values = columns_of(scored[1])[FITTED][:-1]
+    surest = sorted(zip(values, keys, strict=False))[:20]
+    assert kept == {key for _, key in surest}
+    assert any(FITTED in note for note in result.notes)
+
+
+def test_no_fit_leaves_them_out(heap, tiny_checkpoint, scored, tmp_path):
+    score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, fit=False)
+    names = open_table(tmp_path / "s.parquet").schema.names
+    assert names == [name for name in open_table(scored[1]).schema.names if name not in COLUMNS]
+
+
+@pytest.mark.parametrize("changes", [{"limit": 49}, {"dtype": None}])
+def test_a_heap_that_is_too_small_or_has_no_embeddings_gets_none(heap, tiny_checkpoint, tmp_path, changes):
+    result = score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, **changes)
+    assert not set(COLUMNS) & set(open_table(tmp_path / "s.parquet").schema.names)
+    if "limit" in changes:
+        assert result.notes == ["no unc_fitted: 49 images with an embedding, and fewer than 50 tell too little"]
+
+
+def test_images_that_are_all_equal_are_scored_without(tmp_path, tiny_checkpoint):
+    (tmp_path / "same").mkdir()
+    for i in range(N):
+        Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "same" / f"{i}.png")
+    result = score(tmp_path / "same", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    assert "all copies of one another" in result.notes[0]
+    assert result.failed == 0
+
+
+def test_a_folder_of_parts_says_what_to_type(heap, tiny_checkpoint, tmp_path):
+    result = score(heap, tmp_path / "parts", model=tiny_checkpoint, settings=SMALL)
+    assert result.notes == [
+        f"a folder of parts gets no unc_fitted by itself; curate fit {tmp_path / 'parts'} --apply NAME.parquet"
+    ]
+    fit(tmp_path / "parts", apply=tmp_path / "fitted.parquet")
+    assert set(COLUMNS) <= set(open_table(tmp_path / "fitted.parquet").schema.names)
+
+
+def test_a_run_that_died_before_the_end_ends_with_the_same_bytes(heap, tiny_checkpoint, scored, tmp_path, monkeypatch):
+    def dies(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "s.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "publish", dies)
+        with pytest.raises(KeyboardInterrupt):
+            score(heap, out, model=tiny_checkpoint, settings=SMALL)
+    assert not out.exists()
+    assert score(heap, out, model=tiny_checkpoint, settings=SMALL).resumed == N + 1
+    assert out.read_bytes() == scored[1].read_bytes()
+
+
+def test_the_order_of_the_images_changes_no_column(heap, tiny_checkpoint, scored, tmp_path):
+    files = sorted(path.name for path in heap.iterdir())
+    (tmp_path / "list.txt").write_text("".join(f"{name}\n" for name in reversed(files)))
+    score(tmp_path / "list.txt", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, root=str(heap))
+    for name, values in columns_of(tmp_path / "s.parquet").items():
+        expected = [np.nan if value is None else value for value in columns_of(scored[1])[name]]
+        got = [np.nan if value is None else value for value in reversed(values)]
+        assert np.array(got) == pytest.approx(np.array(expected), abs=0.02, nan_ok=True)
+
+
+def test_a_fitted_model_gives_the_columns_in_the_same_pass(heap, tiny_checkpoint, scored, tmp_path):
+    fit(scored[1], tmp_path / "f.safetensors", model=tiny_checkpoint)
+    out = tmp_path / "again.parquet"
+    score(heap, out, model=tmp_path / "f.safetensors", settings=SMALL)
+    assert open_table(out).schema == open_table(scored[1]).schema
+    assert open_table(out).metadata["model"]["digest"] == open_table(scored[1]).metadata["model"]["digest"]
+    for name, values in columns_of(out).items():
+        expected = columns_of(scored[1])[name]
+        assert values[-1] is expected[-1] is None
+        assert values[:-1] == pytest.approx(expected[:-1], abs=0.02)
+    one = tmp_path / "one"
+    one.mkdir()
+    (one / "10.png").write_bytes((heap / "10.png").read_bytes())
+    score(one, tmp_path / "one.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    assert columns_of(tmp_path / "one.parquet")[FITTED][0] == pytest.approx(columns_of(out)[FITTED][10], abs=1e-4)
+
+
+def test_a_users_own_column_of_that_name_is_kept_under_another(heap, tiny_checkpoint, tmp_path):
+    rows = [{"path": str(heap / f"{i:02}.png"), "unc_fitted": float(i)} for i in range(N)]
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "list.parquet")
+    score(tmp_path / "list.parquet", tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL)
+    names = open_table(tmp_path / "s.parquet").schema.names
+    assert "source_unc_fitted" in names
+    assert FITTED in names

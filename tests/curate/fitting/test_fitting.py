@@ -1,0 +1,210 @@
+"""``curate fit``: a model and a table from embeddings, and one line for what cannot be fitted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from heaps import kinds
+from typer.testing import CliRunner
+
+import curate
+from curate.cli import app
+from curate.fitting.fit import fit
+from curate.tables.table import embedding_field, open_table
+from curate.tables.writer import TableWriter
+from scoring.checkpoint import read_header
+from scoring.errors import InputError
+from scoring.heap.columns import COLUMNS, FITTED
+
+
+def write(path, rows, digest, *, labels=None, order=None, dtype="float16", **columns):
+    """Write a scored table of embeddings; null where a row is None."""
+    order = np.arange(len(rows)) if order is None else order
+    field = embedding_field(len(rows[0]), dtype)
+    values = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.stack([rows[i] for i in order]).astype(dtype).reshape(-1)), type=field.type
+    )
+    arrays = {"key": pa.array([f"k{i}" for i in order]), "status": pa.array(["ok"] * len(rows)), "embedding": values}
+    if labels is not None:
+        arrays["label"] = pa.array([None if labels[i] is None else f"c{labels[i]}" for i in order], pa.string())
+    arrays |= {name: pa.array(np.asarray(column, np.float32)[order]) for name, column in columns.items()}
+    table = pa.table(arrays, schema=pa.schema([field if name == "embedding" else (name, array.type)
+                                               for name, array in arrays.items()]))  # fmt: skip
+    metadata = {"kind": "scores", "model": {"method": "visimsiam", "digest": digest}}
+    with TableWriter(path, table.schema, metadata, overwrite=True) as writer:
+        writer.write(table)
+    return path
+
+
+@pytest.fixture
+def digest(tiny_checkpoint):
+    return read_header(tiny_checkpoint)["digest"]
+
+
+@pytest.fixture
+def table(tmp_path, digest):
+    rows, kind = kinds(n=150)
+    return write(tmp_path / "scores.parquet", rows, digest, labels=kind)
+
+
+def columns_of(path):
+    rows = open_table(path).read(["key", *COLUMNS]).to_pylist()
+    return {row["key"]: [row[name] for name in COLUMNS] for row in rows}
+
+
+def test_a_table_gets_its_columns_and_a_model_gives_the_same(table, tmp_path, tiny_checkpoint):
+    result = fit(table, tmp_path / "f.safetensors", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
+    fit(table, apply=tmp_path / "b.parquet", fitted=tmp_path / "f.safetensors")
+    assert open_table(tmp_path / "a.parquet").schema.names == [*open_table(table).schema.names, *COLUMNS]
+    one, other = columns_of(tmp_path / "a.parquet"), columns_of(tmp_path / "b.parquet")
+    assert all(one[key] == pytest.approx(other[key], abs=0.02) for key in one)
+    assert (result.rows, result.references, result.kind) == (150, 150, "class")
+    assert sum(share.taken for share in result.shares) == 45
+    assert result.outside <= 0.02
+    about = read_header(tmp_path / "f.safetensors")["fit"]
+    assert about["digest"] == result.digest == open_table(tmp_path / "a.parquet").metadata["fit"]["digest"]
+    assert about["table"]["rows"] == 150
+
+
+def test_the_order_of_the_table_changes_nothing(table, tmp_path, tiny_checkpoint, digest):
+    rows, kind = kinds(n=150)
+    order = np.random.default_rng(1).permutation(150)
+    moved = write(tmp_path / "moved.parquet", rows, digest, labels=kind, order=order)
+    one = fit(table, apply=tmp_path / "a.parquet")
+    other = fit(moved, apply=tmp_path / "b.parquet")
+    assert one.digest == other.digest
+    assert columns_of(tmp_path / "a.parquet") == columns_of(tmp_path / "b.parquet")
+
+
+def test_columns_that_are_there_are_written_anew(table, tmp_path):
+    fit(table, apply=tmp_path / "a.parquet")
+    fit(tmp_path / "a.parquet", apply=tmp_path / "b.parquet")
+    assert open_table(tmp_path / "a.parquet").schema == open_table(tmp_path / "b.parquet").schema
+    assert columns_of(tmp_path / "a.parquet") == columns_of(tmp_path / "b.parquet")
+
+
+def test_the_shares_of_classes_are_those_of_the_cut(table, tmp_path):
+    result = fit(table, apply=tmp_path / "a.parquet")
+    rows = open_table(tmp_path / "a.parquet").read(["label", FITTED]).to_pylist()
+    gone = sorted(rows, key=lambda row: row[FITTED])[105:]
+    for share in result.shares:
+        assert share.rows == sum(row["label"] == share.name for row in rows)
+        assert share.taken == sum(row["label"] == share.name for row in gone)
+
+
+def test_without_classes_it_tells_of_clusters(tmp_path, digest):
+    path = write(tmp_path / "s.parquet", kinds(n=100)[0], digest)
+    result = fit(path, apply=tmp_path / "a.parquet")
+    assert result.kind == "cluster"
+    assert sum(share.rows for share in result.shares) == 100
+    assert sum(share.taken for share in result.shares) == 30
+
+
+def test_rows_without_an_embedding_stay_and_get_no_score(tmp_path, digest):
+    rows = kinds(n=80)[0].copy()
+    rows[3], rows[4] = np.nan, 0
+    result = fit(write(tmp_path / "s.parquet", rows, digest), apply=tmp_path / "a.parquet")
+    found = columns_of(tmp_path / "a.parquet")
+    assert found["k3"] == found["k4"] == [None] * 3
+    assert result.rows == 78
+    assert sum(result.without.values()) == 2
+
+
+def test_a_small_heap_is_fitted_with_a_warning(tmp_path, digest):
+    result = fit(write(tmp_path / "s.parquet", kinds(n=30)[0], digest), apply=tmp_path / "a.parquet")
+    assert any("30 images: fewer than 50 tell too little" in note for note in result.notes)
+
+
+def test_rows_of_another_heap_are_told_to_lie_outside(tmp_path, digest, tiny_checkpoint):
+    near = write(tmp_path / "s.parquet", kinds(n=200, spread=0.2)[0], digest)
+    far = write(tmp_path / "t.parquet", kinds(n=80, seed=9)[0], digest)
+    fit(near, tmp_path / "f.safetensors", model=tiny_checkpoint)
+    result = fit(far, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors")
+    assert result.outside > 0.5
+    assert any("farther from the heap" in note for note in result.notes)
+
+
+MISTAKES = {
+    "at least 20 images with an embedding": lambda rows: rows[:10],
+    "all copies of one another": lambda rows: np.tile(rows[:1], (60, 1)),
+    "no row with an embedding .*60 with an embedding that is missing, NaN": lambda rows: np.full((60, 24), np.nan),
+}
+
+
+@pytest.mark.parametrize("says", MISTAKES)
+def test_what_cannot_be_fitted_is_one_line_and_nothing_is_written(tmp_path, digest, says):
+    path = write(tmp_path / "s.parquet", MISTAKES[says](kinds(n=60)[0]), digest)
+    with pytest.raises(InputError, match=says) as caught:
+        fit(path, apply=tmp_path / "a.parquet")
+    assert "\n" not in str(caught.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["s.parquet"]
+
+
+def test_a_table_without_embeddings_is_refused(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"key": ["a", "b"], "kappa_a": [1.0, 2.0]}), tmp_path / "s.parquet")
+    with pytest.raises(InputError, match=r"no column 'embedding'.*--no-embedding"):
+        fit(tmp_path / "s.parquet", apply=tmp_path / "a.parquet")
+
+
+def test_a_model_of_another_trunk_is_refused(table, tmp_path, tiny_checkpoint, digest):
+    other = write(tmp_path / "other.parquet", kinds(n=60)[0], "f" * 64)
+    fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
+    for wrong in ({"fitted": tmp_path / "f.safetensors"}, {"model": tiny_checkpoint}):
+        with pytest.raises(InputError, match=rf"expected the model that scored .*ffffffffffff.*{digest[:12]}"):
+            fit(other, apply=tmp_path / "a.parquet", **wrong)
+    with pytest.raises(InputError, match="does not ship; name its file with --model"):
+        fit(other, tmp_path / "g.safetensors")
+
+
+def test_a_model_for_embeddings_of_another_width_is_refused(table, tmp_path, tiny_checkpoint, digest):
+    fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
+    wide = write(tmp_path / "wide.parquet", kinds(n=60, width=30)[0], digest)
+    with pytest.raises(InputError, match=r"embeddings of 24 numbers .* got 30"):
+        fit(wide, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors")
+
+
+REFUSED = [
+    ({}, "-o NAME.safetensors.*--apply NAME.parquet"),
+    ({"out": "m.parquet"}, "expected -o NAME.safetensors"),
+    ({"apply": "t.csv"}, "expected --apply NAME.parquet"),
+    ({"apply": "scores.parquet"}, "the table itself"),
+    ({"out": "m.safetensors", "fitted": "f.safetensors"}, "leave out -o"),
+    ({"apply": "t.parquet", "fitted": "tiny.safetensors"}, "was not fitted to a heap"),
+]
+
+
+@pytest.mark.parametrize(("asked", "says"), REFUSED)
+def test_places_that_cannot_be_are_refused_before_any_work(table, tmp_path, monkeypatch, tiny_checkpoint, asked, says):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.safetensors").write_bytes(tiny_checkpoint.read_bytes())
+    with pytest.raises(InputError, match=says):
+        fit(table, **asked)
+
+
+def test_nothing_is_replaced_unless_asked(table, tmp_path):
+    (tmp_path / "a.parquet").write_text("mine")
+    with pytest.raises(InputError, match="exists"):
+        fit(table, apply=tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").read_text() == "mine"
+    fit(table, apply=tmp_path / "a.parquet", overwrite=True)
+    assert open_table(tmp_path / "a.parquet").n_rows == 150
+
+
+def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoint):
+    line = ["fit", str(table), "-o", str(tmp_path / "f.safetensors"), "--model", str(tiny_checkpoint)]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.output
+    assert "keeping the surest 70% by unc_fitted takes of each class" in result.stderr
+    assert "150 rows to compare with" in result.stderr
+    assert result.stdout == ""
+    told = json.loads(CliRunner().invoke(app, [*line, "--overwrite", "--json"]).stdout)
+    assert told["rows"] == 150
+    assert told["shares"][0].keys() == {"name", "rows", "taken"}
+
+
+def test_python_has_it_too(table, tmp_path):
+    assert curate.fit(table, apply=tmp_path / "a.parquet").applied == tmp_path / "a.parquet"

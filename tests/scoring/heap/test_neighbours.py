@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from heaps import kinds, slow_distance, unit
+
+from scoring.heap.neighbours import COPY, near_in, near_to
+from scoring.heap.space import centred, mean_of
+
+
+def heap_of(rows):
+    return centred(rows, mean_of(rows))
+
+
+def test_the_nearest_is_the_nearest_that_is_no_copy():
+    rows, _ = kinds(n=120)
+    rows = np.concatenate([rows, rows[:30], unit(rows[30:60] + np.float16(0.01)).astype(np.float16)])
+    near = near_in(heap_of(rows))
+    assert 1 - near.cosine[:, 0] == pytest.approx(slow_distance(rows), abs=1e-4)
+    assert near.copies[:60].all()
+    assert near.copies.sum() == 120
+
+
+@pytest.mark.parametrize("crowd", [10, 150])
+def test_a_crowd_of_copies_leaves_each_with_neighbours_beyond_it(crowd):
+    rows, _ = kinds(n=100)
+    page = unit(np.random.default_rng(1).normal(size=(1, 24)))
+    blank = unit(page + np.random.default_rng(2).normal(size=(crowd, 24)) * 1e-3).astype(np.float16)
+    everything = np.concatenate([rows, blank])
+    near = near_in(heap_of(everything), 5)
+    assert (near.index[100:] < 100).all()
+    assert 1 - near.cosine[:, 0] == pytest.approx(slow_distance(everything), abs=1e-4)
+
+
+def test_rows_of_another_table_meet_themselves_as_copies():
+    rows, _ = kinds(n=150)
+    heap = heap_of(rows)
+    inside, again = near_in(heap), near_to(centred(rows[20:50], mean_of(rows)), heap)
+    assert np.array_equal(again.index[:, 0], inside.index[20:50, 0])
+    assert again.cosine == pytest.approx(inside.cosine[20:50], abs=1e-5)
+    assert (again.index != np.arange(20, 50)[:, None]).all()
+
+
+def test_where_all_are_copies_there_is_no_neighbour():
+    rows = np.tile(unit(np.ones((1, 8))), (30, 1)).astype(np.float16)
+    assert not near_in(heap_of(rows)).there.any()
+
+
+def test_a_copy_is_what_was_said():
+    assert COPY == 0.97

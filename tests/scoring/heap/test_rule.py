@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from scoring.heap.grades import POINTS, graded, quantiles_of
+from scoring.heap.junk import JUNK, junk_scale
+from scoring.heap.rule import combined, composed, junk_chance
+
+GRID = np.linspace(0, 1, 101)
+
+
+def test_the_mean_of_ranks_is_weighted():
+    ranks = {"a": np.array([0.0, 1.0]), "b": np.array([1.0, 0.5])}
+    assert combined(ranks, {"a": 3.0, "b": 1.0}) == pytest.approx([0.25, 0.875])
+
+
+def test_junk_comes_out_above_all_that_is_none_whatever_its_ambiguity():
+    surely = composed(np.full(101, 0.6), GRID)
+    surely_not = composed(np.full(101, 0.4), GRID)
+    assert surely.min() > surely_not.max()
+    assert surely_not == pytest.approx(GRID / 2)
+
+
+def test_the_rest_is_ordered_by_ambiguity_and_junk_by_how_sure_it_is():
+    assert (np.diff(composed(np.full(101, 0.1), GRID)) > 0).all()
+    assert (np.diff(composed(np.linspace(0.6, 1, 101), np.full(101, 0.3))) > 0).all()
+
+
+def test_it_never_falls_when_either_grows_and_stays_in_its_range():
+    both = np.stack([composed(np.full(101, junk), GRID) for junk in GRID])
+    assert (np.diff(both, axis=0) >= -1e-12).all()
+    assert (np.diff(both, axis=1) >= -1e-12).all()
+    assert both.min() == 0
+    assert both.max() == 1
+
+
+def test_without_anything_that_tells_junk_it_is_as_if_there_were_none():
+    assert composed(None, GRID) == pytest.approx(composed(np.zeros(101), GRID))
+
+
+def test_three_deviations_are_as_likely_as_not():
+    assert junk_chance(np.array([3.0])) == pytest.approx([0.5])
+    assert (np.diff(junk_chance(np.linspace(-5, 8, 50))) > 0).all()
+
+
+def test_a_head_that_was_trained_on_junk_is_taken_as_it_is():
+    columns = {JUNK: np.array([0.0, 0.3, 1.0, np.nan]), "unc_losspred": np.ones(4)}
+    assert junk_scale(columns).chance(columns) == pytest.approx([0, 0.3, 1, 0])
+
+
+def test_heads_that_rise_on_junk_are_measured_from_the_median():
+    generator = np.random.default_rng(0)
+    log = generator.normal(size=(2, 4001))
+    columns = {"unc_mcinfonce": np.exp(log[0] - 4), "unc_losspred": np.exp(0.1 * log[1])}
+    scale = junk_scale(columns)
+    assert scale.usual["unc_mcinfonce"] == pytest.approx((-4, 1), abs=0.06)
+    assert scale.usual["unc_losspred"] == pytest.approx((0, 0.1), abs=0.006)
+    chance = scale.chance({"unc_mcinfonce": np.exp([-4.0, 1.0]), "unc_losspred": np.exp([0.0, 0.5])})
+    assert chance[0] < 0.01
+    assert chance[1] > 0.95
+
+
+def test_a_column_that_never_changes_says_nothing():
+    assert junk_scale({"unc_losspred": np.ones(50)}).chance({"unc_losspred": np.ones(50)}) is None
+
+
+def test_a_grade_is_the_share_below_with_ties_in_the_middle():
+    values = np.random.default_rng(0).normal(size=5000)
+    below = np.array([(values < v).mean() for v in values[:200]])
+    assert graded(values[:200], quantiles_of(values)) == pytest.approx(below, abs=1.5 / POINTS)
+    ties = np.array([0.0] * 600 + [1.0] * 400)
+    assert graded(np.array([0.0, 1.0]), quantiles_of(ties)) == pytest.approx([0.3, 0.8], abs=2 / POINTS)
+
+
+def test_grades_outside_of_the_heap_end_at_its_ends():
+    assert graded(np.array([-9.0, 99.0]), quantiles_of(np.arange(50.0))).tolist() == [0, 1]
