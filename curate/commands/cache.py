@@ -11,6 +11,7 @@ from curate.commands.report import emit, say
 
 if TYPE_CHECKING:
     from curate.manifest import Manifest
+    from scoring.model import ScoringModel
     from trainers.extract import CacheRecipe
     from trainers.start import Start
 
@@ -80,15 +81,13 @@ def run(
     exact = select_precision(precision, where)
     recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
     start = find_start(model)
-    trunk, network = start.trunk, start.model
-    if network is None:
-        raise ValueError("a start with a digest has a model")
+    network = _network_of(start)
     manifest = open_source(data, typed)
     line(manifest.description)
     images, columns = _images(manifest, label, loss_column)
     if columns["label"] is None:
         line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
-    about = _about(start, trunk, recipe, manifest, columns, typed)
+    about = _about(start, recipe, manifest, columns, typed)
     if where.type == "cpu":
         line("running on the CPU: this is slow")
     with CacheBar("images", quiet=quiet) as bar:
@@ -102,6 +101,13 @@ def run(
     line(f"{some(made['epochs'], 'epoch')} of {some(n, 'image')}: {out}")
     if json_:
         emit({"path": str(out), "epochs": made["epochs"], "images": n, "failures": failures})
+
+
+def _network_of(start: "Start") -> "ScoringModel":
+    """Return the model whose features are cached."""
+    if start.model is None:
+        raise ValueError("a start with a digest has a model")
+    return start.model
 
 
 def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
@@ -118,7 +124,6 @@ def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[
 
 def _about(
     start: "Start",
-    trunk: str,
     recipe: "CacheRecipe",
     manifest: "Manifest",
     columns: dict[str, str | None],
@@ -129,13 +134,11 @@ def _about(
     from curate.version import __version__
     from trainers.cache import FORMAT
 
-    network = start.model
-    if network is None:
-        raise ValueError("a cache is of a model")
+    network = _network_of(start)
     return {
         "kind": "cache",
         "format": FORMAT,
-        "model": {"trunk": trunk, "backbone": start.backbone},
+        "model": {"trunk": start.trunk, "backbone": start.backbone},
         "made_from": {"name": typed["model"], "digest": start.about.get("digest")},
         "preprocessing": network.spec.preprocessing.to_json(),
         "width": network.width,

@@ -13,6 +13,7 @@ from curate.commands.round_words import advice_words, import_notes, lift_words, 
 from curate.counted import counted
 
 if TYPE_CHECKING:
+    from curate.rounds.files.folder import Folder as RoundsFolder
     from curate.rounds.import_labels import ImportResult
     from curate.rounds.status import Status
 
@@ -122,11 +123,15 @@ def init(
         seed=seed,
         **asked,
     )
-    fixed = opened.settings
     if json_:
-        emit({"folder": str(folder), **fixed.to_json()})
-    if json_ or quiet:
-        return
+        emit({"folder": str(folder), **opened.settings.to_json()})
+    elif not quiet:
+        _report_start(folder, table, opened)
+
+
+def _report_start(folder: Path, table: Path, opened: "RoundsFolder") -> None:
+    """Say what was fixed, and what round 1 asks."""
+    fixed = opened.settings
     say(f"{folder}: rounds of {fixed.batch:,} of the {counted(fixed.n_rows, 'row')} of {table}, by {fixed.strategy}")
     held_out = counted(fixed.holdout, "image is held out", "images are held out")
     say(f"{held_out}, {counted(fixed.n_control, 'of each batch is', 'of each batch are')} drawn at random")

@@ -12,6 +12,7 @@ from curate.commands.report import emit, say
 from trainers.methods.table import METHODS
 
 if TYPE_CHECKING:
+    from curate.training.dataset import Inputs
     from scoring.model import ScoringModel
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
@@ -118,10 +119,7 @@ def run(
     line = (lambda text: None) if quiet else say
     cache, start = _start(cached, backbone, size)
     config = recipe_of(typed, start, cache, precision=select_precision(precision, where))
-    if where.type == "cpu" and cache is None:
-        line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
-    if start.model is None and config.freeze == "trunk":
-        line(f"{start.backbone} has random weights, and --freeze keeps them: a head on it learns little (--backbone)")
+    _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
     fresh, _ = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
     _say_heads(config, start, fresh, line)
     if cache is None:
@@ -143,8 +141,7 @@ def run(
             compiled=where.type == "cuda" if compile is None else compile,
             report=bar.update,
         )
-    made_of = {"data": inputs.description, "images": inputs.data.n, "recipe": config.to_json(), "note": note}
-    made_of |= {"start": start.about, **({"cache": inputs.digest} if cache else {})}
+    made_of = _made_of(config, inputs, start, cache=cache is not None) | {"note": note}
     card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
     digest = _save(out, model, card, exact=exact_parts(config, model) if half else None, line=line)
     state.unlink(missing_ok=True)
@@ -152,6 +149,26 @@ def run(
     line(f"model {digest[:12]}: {out}")
     if json_:
         emit({"path": str(out), "model": digest, "method": method, "images": inputs.data.n, "metrics": measures})
+
+
+def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
+    """Say what makes a run slow, or of little use, before it begins."""
+    if slow:
+        line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
+    if start.model is None and config.freeze == "trunk":
+        line(f"{start.backbone} has random weights, and --freeze keeps them: a head on it learns little (--backbone)")
+
+
+def _made_of(config: "TrainConfig", inputs: "Inputs", start: "Start", *, cache: bool) -> dict[str, Any]:
+    """Return what a model is trained from, for its card."""
+    of_cache = {"cache": inputs.digest} if cache else {}
+    return {
+        "data": inputs.description,
+        "images": inputs.data.n,
+        "recipe": config.to_json(),
+        "start": start.about,
+        **of_cache,
+    }
 
 
 def _save(out: Path, model: "ScoringModel", card: dict[str, Any], *, exact: list[str] | None, line: Line) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import check_bandwidth, rbf, unit
@@ -55,17 +56,7 @@ class Determinantal(Selector):
                 f" at 8 bytes times picks times candidates in it ({8e-9 * budget * budget:,.1f} GB at least)"
             )
         generator = np.random.default_rng(seed)
-        places, given = np.arange(len(pool.candidates)), pool.labelled
-        notes: list[str] = []
-        if len(places) > self.shortlist:
-            drawn = f"approximate: {self.shortlist:,} of {len(places):,} candidates drawn"
-            if budget > MOST_TAKEN * self.shortlist:
-                drawn += f", and {budget / self.shortlist:.0%} of those are picked, near chance; raise its shortlist"
-            notes.append(drawn)
-            places = np.sort(generator.choice(len(places), self.shortlist, replace=False))
-        if len(given) > GIVEN:
-            notes.append(f"approximate: {GIVEN:,} of {len(given):,} labelled rows drawn")
-            given = np.sort(generator.choice(given, GIVEN, replace=False))
+        places, given, notes = self._drawn(pool, budget, generator)
         rows = unit(pool.vectors[pool.candidates[places]], np.float64)  # (M, D)
         conditioned = unit(pool.vectors[given], np.float64)
         factor = np.empty((len(given) + budget, len(rows)))  # (L + K, M): rows of the Cholesky factor
@@ -90,7 +81,24 @@ class Determinantal(Selector):
                 factor[counted] = column
                 left -= column**2
                 counted += 1
-        return Selection(pool.candidates[places[picks]], gains, notes=tuple(notes))
+        return Selection(pool.candidates[places[picks]], gains, notes=notes)
+
+    def _drawn(
+        self, pool: Pool, budget: int, generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
+        """Return the candidates and labelled rows that are looked at, as many as fit; notes where these are not all."""
+        places, given = np.arange(len(pool.candidates)), pool.labelled
+        notes: list[str] = []
+        if len(places) > self.shortlist:
+            drawn = f"approximate: {self.shortlist:,} of {len(places):,} candidates drawn"
+            if budget > MOST_TAKEN * self.shortlist:
+                drawn += f", and {budget / self.shortlist:.0%} of those are picked, near chance; raise its shortlist"
+            notes.append(drawn)
+            places = np.sort(generator.choice(len(places), self.shortlist, replace=False))
+        if len(given) > GIVEN:
+            notes.append(f"approximate: {GIVEN:,} of {len(given):,} labelled rows drawn")
+            given = np.sort(generator.choice(given, GIVEN, replace=False))
+        return places, given, tuple(notes)
 
 
 def _basis(given: np.ndarray, rows: np.ndarray, bandwidth: float) -> list[np.ndarray]:

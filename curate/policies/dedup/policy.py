@@ -260,7 +260,7 @@ def dedup(
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
     opened = open_table(table, require=[KEY])
-    other = open_table(against, require=[KEY]) if against is not None else None
+    other = _other_table(against, opened) if against is not None else None
     request = DedupRequest(
         {},
         mirrored=mirrored,
@@ -278,8 +278,6 @@ def dedup(
         against_source=against_source,
     )
     request, few_finders = resolved(request, opened, finder)
-    if other is not None and other.path.resolve() == opened.path.resolve():
-        raise InputError(f"--against is {opened.path} itself, which has every row already; name another table")
     policy = Dedup(
         request,
         other,
@@ -292,10 +290,23 @@ def dedup(
         report=report,
         compared=compared,
     )
-    if estimate_recall is not None or audit is not None:
-        require_images(opened, request.source)
-    if audit is not None and dry_run:
-        raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
-    if audit is not None and out is not None:
-        refuse_answers(Outputs(out, policy.files).paths[ANSWERS])
+    _refuse_pictures(policy, opened, out, dry_run=dry_run)
     return apply(policy, opened, out, dry_run=dry_run, overwrite=overwrite)
+
+
+def _other_table(path: str | Path, table: Table) -> Table:
+    """Return the table to compare with, which must be another one."""
+    other = open_table(path, require=[KEY])
+    if other.path.resolve() == table.path.resolve():
+        raise InputError(f"--against is {table.path} itself, which has every row already; name another table")
+    return other
+
+
+def _refuse_pictures(policy: Dedup, table: Table, out: str | Path | None, *, dry_run: bool) -> None:
+    """Refuse images that cannot be had and answers that would be lost, before the work."""
+    if policy.plant is not None or policy.audit is not None:
+        require_images(table, policy.request.source)
+    if policy.audit is not None and dry_run:
+        raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
+    if policy.audit is not None and out is not None:
+        refuse_answers(Outputs(out, policy.files).paths[ANSWERS])
