@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curate.commands import options
+from curate.commands.evaluate_words import evaluation_notes
 from curate.commands.report import columns_that_fit, emit, say, show, show_table
 
 if TYPE_CHECKING:
@@ -90,11 +91,16 @@ def run(
     if out is not None:
         _write(found, out, overwrite=overwrite)
     if json_:
-        emit(found.to_json())
+        emit(_json(found))
     else:
         _report(found)
     if out is not None and not quiet:
         say(f"report: {out}")
+
+
+def _json(found: "Evaluation") -> dict[str, Any]:
+    """Everything as plain JSON, facts and what is said of them."""
+    return {**found.to_json(), "notes": evaluation_notes(found)}
 
 
 def _write(found: "Evaluation", out: Path, *, overwrite: bool) -> None:
@@ -103,7 +109,7 @@ def _write(found: "Evaluation", out: Path, *, overwrite: bool) -> None:
     from scoring.atomic import AtomicFile
 
     with AtomicFile(out, overwrite=overwrite) as file:
-        file.write(json.dumps(found.to_json(), indent=1, ensure_ascii=True).encode() + b"\n")
+        file.write(json.dumps(_json(found), indent=1, ensure_ascii=True).encode() + b"\n")
 
 
 def _report(found: "Evaluation") -> None:
@@ -122,7 +128,7 @@ def _report(found: "Evaluation") -> None:
             said.add(measure.meaning)
             for line in _sentences(measure):
                 show(line)
-    for note in found.notes:
+    for note in evaluation_notes(found):
         show(f"note: {note}")
 
 

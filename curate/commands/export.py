@@ -1,11 +1,14 @@
 """``curate export``: a subset as another tool takes it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from curate.commands import options
 from curate.commands.report import DRY_RUN, emit, printers
 from curate.counted import counted
+
+if TYPE_CHECKING:
+    from curate.export.subset import ExportResult
 
 
 def run(
@@ -45,14 +48,20 @@ def run(
     where = SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
     result = export(**options.given_to(export, {**given, "format": format_, "options": where}))
     if json_:
-        emit(result.to_json())
+        emit({**result.to_json(), "notes": _notes(result)})
     if json_ or quiet:
         return
     say, _ = printers(asked=dry_run)
-    for note in result.notes:
+    for note in _notes(result):
         say(note)
     say(f"{counted(result.rows, 'image')}, {result.labelled:,} with a label, as {result.format}")
     if dry_run:
         say(DRY_RUN)
     for path in result.paths:
         say(f"written: {path}")
+
+
+def _notes(result: "ExportResult") -> list[str]:
+    """Return what is to be said beside the counts: rows that stay behind, and what the format says."""
+    left_out = f"{counted(result.left_out, 'row')} left out, whose image could not be scored"
+    return [*([left_out] if result.left_out else []), *result.notes]

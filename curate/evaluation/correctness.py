@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.evaluation.results import EMBEDDING, Floats, Measure, Shape, measured
+from curate.evaluation.results import EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
 from scoring.metrics import (
     Interval,
     RankOrder,
@@ -203,18 +203,19 @@ def _curve(measures: NDArray, column: str) -> list[dict[str, float | None]]:
 
 def slopes(
     certainty: Mapping[str, Floats], right: NDArray[np.bool_], *, repeats: int, seed: int
-) -> tuple[Measure, list[str]]:
-    """Return the logistic regression of being right on each column, in standard deviations, and notes on failures.
+) -> tuple[Measure, dict[str, str]]:
+    """Return the logistic regression of being right on each column, in standard deviations, and why some have none.
 
     The bounds are a one-step bootstrap (a Newton step from the fit on each resample); p is the permutation test.
 
     Source: Nakamura et al. 2023, arXiv:2203.11437, appendices C and J.
     """
     measure = Measure(LOGISTIC.name, LOGISTIC.better, LOGISTIC.meaning, len(right))
-    notes, fits = [], {}
+    without: dict[str, str] = {}
+    fits = {}
     for column, values in certainty.items():
         if not np.isfinite(values).all():
-            notes.append(f"no logistic slope of {column}: it holds infinite values")
+            without[column] = INFINITE
             continue
         spread = values.std()
         scaled = (values - values.mean()) / spread if spread > 0 else values
@@ -222,13 +223,11 @@ def slopes(
         if fit.converged:
             fits[column] = (fit, scaled)
         else:
-            notes.append(
-                f"no logistic slope of {column}: it is constant but for a few rows, or a threshold on it is never wrong"
-            )
+            without[column] = SEPARATED
     if not fits:
-        return LOGISTIC.without("no column has one; see the notes"), notes
+        return LOGISTIC.without("no column has one; see the notes"), without
     _fill_slopes(measure, fits, right, repeats=repeats, seed=seed)
-    return measure, notes
+    return measure, without
 
 
 def _fill_slopes(

@@ -1,7 +1,7 @@
 """Numbers with their intervals: what every measure gives, and how it is written as JSON."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,36 @@ class Measure:
         return record
 
 
+INFINITE, SEPARATED = "infinite", "separated"  # why a column has no logistic slope
+
+
+@dataclass
+class Caveats:
+    """What a reader of the measures must know besides them.
+
+    Attributes:
+        same_ranks: ``unc_X`` that were left out, for ``kappa_X`` gives the same ranks.
+        other_model: name of the model that scored worse images, where another one scored the table; and the digest of
+            that one.
+        without_embeddings: why there are no measures against labels; empty where there are.
+        n_twins: rows with an embedding that another row has too, bit for bit.
+        without_slope: column -> INFINITE, or SEPARATED where it is constant but for a few rows or a threshold on it
+            is never wrong.
+        norm_unknown: whether the norm of embeddings would be a baseline; it is not stored.
+        without_votes: rows that have none.
+        unread: images that could not be read again.
+    """
+
+    same_ranks: list[str] = field(default_factory=list)
+    other_model: tuple[str, str] | None = None
+    without_embeddings: str = ""
+    n_twins: int = 0
+    without_slope: dict[str, str] = field(default_factory=dict)
+    norm_unknown: bool = False
+    without_votes: int = 0
+    unread: int = 0
+
+
 @dataclass
 class Evaluation:
     """What ``curate evaluate`` found.
@@ -74,7 +104,7 @@ class Evaluation:
         measures: in the order shown.
         curves: name of a prediction -> abstained accuracy: column -> one entry a coverage.
         settings: what decides the numbers: folds, repeats, seed, ...
-        notes: sentences for people.
+        caveats: what a reader must know besides.
     """
 
     table: str
@@ -85,12 +115,13 @@ class Evaluation:
     measures: list[Measure] = field(default_factory=list)
     curves: dict[str, dict[str, list[dict[str, float | None]]]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    caveats: Caveats = field(default_factory=Caveats)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         record = {name: value for name, value in self.__dict__.items() if name != "measures"}
-        return {**record, "measures": [measure.to_json() for measure in self.measures]}
+        measures = [measure.to_json() for measure in self.measures]
+        return {**record, "caveats": asdict(self.caveats), "measures": measures}
 
 
 def _number(value: float) -> float | None:

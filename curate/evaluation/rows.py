@@ -45,7 +45,7 @@ class MeasuredRows:
 
 
 def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Return the score columns to measure, and notes on what was left out.
+    """Return the score columns to measure, and those left out for having the ranks of another.
 
     Args:
         table: a scored table.
@@ -55,13 +55,12 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
     Raises:
         InputError: if there is none, or one asked for is absent or does not hold numbers.
     """
-    notes = []
+    doubles: list[str] = []
     names = list(dict.fromkeys(columns))
     if not names:
         names = [name for name in table.schema.names if name.startswith(("kappa_", "unc_"))]
         doubles = [name for name in names if name.startswith("unc_") and "kappa_" + name[4:] in names]
         names = [name for name in names if name not in doubles]
-        notes = [f"{name} is 1/kappa_{name[4:]}, with the same ranks; ask for it with --column" for name in doubles]
     if not names:
         raise InputError(
             f"expected a score column (kappa_* or unc_*) in {table.path}, got {', '.join(table.schema.names)}; "
@@ -72,7 +71,7 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
         kind = table.schema.field(name).type
         if not is_number(kind):
             raise InputError(f"--column: expected numbers in {name!r} of {table.path}, got {kind}; choose another")
-    return names, notes
+    return names, doubles
 
 
 def certainties(raw: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:

@@ -13,7 +13,7 @@ from curate.evaluation import correctness
 from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
-from curate.evaluation.results import Evaluation, Floats
+from curate.evaluation.results import Caveats, Evaluation, Floats
 from curate.evaluation.rows import (
     FEWEST_ROWS,
     MeasuredRows,
@@ -31,7 +31,6 @@ from scoring.errors import InputError
 from scoring.runner import Runner, select_device, select_precision
 
 MOST_REPEATS = 100_000
-NO_NORM = "the norm of embeddings, another common baseline, cannot be had: embeddings are stored at unit length"
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,10 @@ def evaluate(
             "expected something to measure against, got none; give --label, --votes, --against or --degrade "
             f"(columns of {opened.path}: {', '.join(opened.schema.names)})"
         )
-    names, notes = score_columns(opened, columns)
-    runner = _runner(opened, model, settings, notes) if settings.degrade else None
-    work = _Work(opened, settings, announce, notes)
+    names, same_ranks = score_columns(opened, columns)
+    caveats = Caveats(same_ranks)
+    runner = _runner(opened, model, settings, caveats) if settings.degrade else None
+    work = _Work(opened, settings, announce, caveats)
     work.begin(names, label, votes, open_labelled(labelled))
     if label is not None:
         work.measure_labels()
@@ -128,10 +128,10 @@ class _Work:
     """One evaluation in the making."""
 
     def __init__(
-        self, table: Table, settings: EvaluateSettings, announce: Callable[[str], None], notes: list[str]
+        self, table: Table, settings: EvaluateSettings, announce: Callable[[str], None], caveats: Caveats
     ) -> None:
         self.table, self.settings, self.announce = table, settings, announce
-        self.result_ = Evaluation(str(table.path), table.n_rows, 0, {}, [], notes=notes)
+        self.result_ = Evaluation(str(table.path), table.n_rows, 0, {}, [], caveats=caveats)
         self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
         self.found: correctness.Correctness | None = None
 
@@ -171,7 +171,7 @@ class _Work:
         if isinstance(found, str):
             shapes = [*correctness.ACCURACY.values(), *correctness.AUROC.values(), correctness.LOGISTIC]
             self.result_.measures += [shape.without(found) for shape in shapes]
-            self.result_.notes.append(f"measures against labels need embeddings: {found}")
+            self.result_.caveats.without_embeddings = found
             return
         matrix, there = found
         if not there.all():
@@ -190,12 +190,7 @@ class _Work:
         found, out = self.found, self.result_
         if found is None:
             raise ValueError("correctness is scored once it is known")
-        if found.n_twins:
-            out.notes.append(
-                f"{found.n_twins:,} of {len(self.rows.index):,} rows have an exact twin, an embedding equal in every "
-                "bit; the nearest neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: measure the "
-                "table without them, too"
-            )
+        out.caveats.n_twins = found.n_twins
         certainty = self.certainty()
         self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
         out.measures += correctness.accuracies(found, **self.common)
@@ -207,10 +202,9 @@ class _Work:
             missing = (correctness.AUROC[correctness.LINEAR], correctness.LOGISTIC, *correctness.MEANS)
             out.measures += [shape.without(why) for shape in missing]
         else:
-            slope, notes = correctness.slopes(certainty, right, **self.common)
+            slope, out.caveats.without_slope = correctness.slopes(certainty, right, **self.common)
             out.measures += [slope, *correctness.means(self.rows.raw, right, **self.common)]
-            out.notes += notes
-        out.notes.append(NO_NORM)
+        out.caveats.norm_unknown = True
 
     def certainty(self) -> dict[str, Floats]:
         """Return every column to measure, and the class entropy where there are labels."""
@@ -225,11 +219,7 @@ class _Work:
             raise ValueError("votes are measured once they are read")
         votes = self.votes[self.rows.index]
         voted = np.nan_to_num(votes).sum(1) > 0
-        n_without = int((~voted).sum())
-        if n_without:
-            self.result_.notes.append(
-                f"{n_without:,} of {len(votes):,} rows have no votes, and no part in that measure"
-            )
+        self.result_.caveats.without_votes = int((~voted).sum())
         if voted.sum() < FEWEST_ROWS:
             why = f"only {int(voted.sum())} rows have votes, of {FEWEST_ROWS} or more that it takes"
             if not voted.any():
@@ -271,8 +261,7 @@ class _Work:
                 f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(found.rows)} of "
                 f"{len(index):,}; check --source"
             )
-        if len(found.rows) < len(index):
-            self.result_.notes.append(f"{len(index) - len(found.rows):,} images could not be read again")
+        self.result_.caveats.unread = len(index) - len(found.rows)
         self.result_.measures += degraded_measures(found, **self.common)
         self._sharpness(found)
 
@@ -312,7 +301,7 @@ def _digest_of(table: Table) -> str:
     return str(about.get("digest", "")) if isinstance(about, dict) else ""
 
 
-def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings, notes: list[str]) -> Runner:
+def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
     """Return the model that scored the table, ready to run, or the one asked for; another one is noted."""
     wanted = _digest_of(table)
     if model is None:
@@ -325,6 +314,6 @@ def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings, 
         model = digests[wanted]
     network, card = load_model(model)
     if wanted and card["digest"] != wanted:
-        notes.append(f"worse images were scored by {model}, and the table by another model ({wanted[:12]})")
+        caveats.other_model = (str(model), wanted)
     device = select_device(settings.device)
     return Runner(network, device, select_precision("auto", device))

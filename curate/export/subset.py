@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import KEY, OK, STATUS, URI
-from curate.counted import counted
 from curate.export.batch import batch_of, is_plain
 from curate.export.contract import ExportOptions, Format
 from curate.export.csv_file import LABEL
@@ -35,7 +34,7 @@ class ExportResult:
         labelled: those that carry a label.
         left_out: rows whose image could not be scored.
         paths: what lies on the disk now, in the order written; none of a dry run.
-        notes: what the user should know.
+        notes: what the format has to say.
     """
 
     format: str
@@ -98,8 +97,6 @@ def export(
         export_options = ExportOptions(images, link=link, classes=tuple(sorted(set(labels))), overwrite=overwrite)
         written = write_batch(rows, place, format, export_options, label=label)
         paths, notes = written.paths, written.notes
-    if left_out:
-        notes = (f"{counted(left_out, 'row')} left out, whose image could not be scored", *notes)
     return ExportResult(format, len(batch), len(labels), left_out, paths, notes)
 
 

@@ -12,6 +12,7 @@ import sklearn.neighbors
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.commands.evaluate_words import evaluation_notes
 from curate.evaluation.run import EvaluateSettings, evaluate
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
@@ -153,7 +154,8 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
     pq.write_table(data.select(["key", "votes"]).slice(20), tmp_path / "v.parquet")
     votes = evaluate(table, labelled=tmp_path / "v.parquet", votes="votes", settings=QUICK)
     assert measure(votes, "Spearman, votes").n == 100
-    assert any("20 of 120 rows have no votes" in note for note in votes.notes)
+    assert votes.caveats.without_votes == 20
+    assert any("20 of 120 rows have no votes" in note for note in evaluation_notes(votes))
 
 
 def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp_path):
@@ -179,7 +181,8 @@ def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
     found = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), label="label", settings=QUICK)
     assert np.isfinite(measure(found, "R-AUROC").values["unc_b"].value)
     assert "unc_b" not in measure(found, "logistic slope").values
-    assert any("infinite" in note for note in found.notes)
+    assert found.caveats.without_slope["unc_b"] == "infinite"
+    assert any("infinite" in note for note in evaluation_notes(found))
 
 
 def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_and_say_so(tmp_path):
@@ -306,8 +309,9 @@ def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_ch
 def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):
     settings = EvaluateSettings(repeats=5, degrade=20, device="cpu")
     note = "worse images were scored by trio, and the table by another model"
-    assert not any(note in text for text in evaluate(whole, model=tiny_checkpoint, settings=settings).notes)
-    assert any(note in text for text in evaluate(whole, model="trio", settings=settings).notes)
+    same, other = (evaluate(whole, model=model, settings=settings) for model in (tiny_checkpoint, "trio"))
+    assert same.caveats.other_model is None
+    assert any(note in text for text in evaluation_notes(other))
 
 
 def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, table):

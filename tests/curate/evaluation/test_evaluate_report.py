@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.commands.evaluate_words import evaluation_notes
 from curate.commands.report import columns_that_fit
 from curate.engines.score import score
 from curate.evaluation.run import EvaluateSettings, evaluate
@@ -61,12 +62,12 @@ def test_rows_with_an_exact_twin_are_counted_beside_the_neighbours(tmp_path):
     rows[10:14] = rows[0:4]  # four pairs
     rows[20] = rows[0]  # and a third of the first
     found = evaluate(make(tmp_path / "s.parquet", rows, kappa_a=numbers(60)), label="label", settings=QUICK)
-    notes = [note for note in found.notes if "twin" in note]
+    notes = [note for note in evaluation_notes(found) if "twin" in note]
     assert len(notes) == 1
     assert notes[0].startswith("9 of 60 rows have an exact twin")
     assert "Recall@1 and R-AUROC" in notes[0]
     distinct = make(tmp_path / "d.parquet", numbers(240).reshape(60, 4), kappa_a=numbers(60))
-    assert not any("twin" in note for note in evaluate(distinct, label="label", settings=QUICK).notes)
+    assert not evaluate(distinct, label="label", settings=QUICK).caveats.n_twins
 
 
 def test_seven_columns_are_printed_without_breaking_a_name_or_a_number(tmp_path, monkeypatch):
