@@ -104,10 +104,11 @@ def run(
 
 
 def _network_of(start: "Start") -> "ScoringModel":
-    """Return the model whose features are cached."""
-    if start.model is None:
-        raise ValueError("a start with a digest has a model")
-    return start.model
+    """Return the model whose features are cached; InputError for weights that no digest names."""
+    trunk, network = start.trunk, start.model
+    if network is None:
+        raise ValueError(f"a start with a digest ({trunk}) has a model")
+    return network
 
 
 def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
