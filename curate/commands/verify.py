@@ -9,6 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.report import emit, show
 from curate.commands.round_words import check_words
+from curate.commands.verify_words import lines_of
 from curate.counted import counted
 
 
@@ -46,9 +47,10 @@ def _subset(receipt: Path, table: Path | None, json_: bool, line: Callable[[str]
     from curate.policies.verify import verify
 
     result = verify(receipt, table)
+    said = lines_of(result)
     if json_:
-        emit(result.to_json())
-    for text in result.notes + result.different:
+        emit({**result.to_json(), **said})
+    for text in said["notes"] + said["different"]:
         line(text)
     if result.identical:
         line(f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same")

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import ERROR, KEY, LABEL, STATUS
+from curate.policies.findings import Difference, Finding
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.result import Result
 from curate.tables.digests import is_text, plain
@@ -20,9 +21,10 @@ R = TypeVar("R", bound=Result, covariant=True)
 
 # start row, keys (M,), status (M,) or None, error (M,) or None -> M rows of the decisions
 Words = Callable[[int, pa.Array, pa.Array | None, pa.Array | None], pa.RecordBatch]
-Tell = Callable[[str], None]
+Differ = Callable[[Difference], None]
+Problem = Callable[[Finding], None]
 # subset as written, told of each row that differs, told of what differs and is no row
-Compare = Callable[[Table, Tell, Tell], None]
+Compare = Callable[[Table, Differ, Problem], None]
 
 
 class Arranged(Protocol):

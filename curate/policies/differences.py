@@ -1,7 +1,7 @@
 """What differs between a policy decided again and the files that it wrote then."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,20 @@ import pyarrow.compute as pc
 
 from curate.columns import KEY
 from curate.policies.decided import Decided
+from curate.policies.findings import (
+    ANEW,
+    DECISION,
+    EXTRA,
+    GONE,
+    LACKING,
+    OTHER_COLUMNS,
+    OTHER_DIGEST,
+    REORDERED,
+    TWICE,
+    VALUE,
+    Difference,
+    Finding,
+)
 from curate.policies.outcomes import KEEP, OUTCOMES
 from curate.policies.result import Result
 from curate.tables.digests import key_bytes, plain, tie_breaks
@@ -27,14 +41,14 @@ class Verification:
     Attributes:
         n_rows: rows of the table as it is now.
         n_different: rows whose decision, or whose content in the subset, is not what was derived.
-        different: the first ten of them, in words.
+        different: the first ten of them.
         notes: everything else that is not as the receipt says (digests, missing rows, files that changed).
     """
 
     n_rows: int = 0
     n_different: int = 0
-    different: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    different: list[Difference] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
     problems: int = 0
 
     @property
@@ -42,29 +56,27 @@ class Verification:
         """Whether nothing differs."""
         return not self.n_different and not self.problems
 
-    def differ(self, text: str) -> None:
+    def differ(self, row: Difference) -> None:
         """Count one row that differs, and name it if it is among the first."""
         self.n_different += 1
         if len(self.different) < N_NAMED:
-            self.different.append(text)
+            self.different.append(row)
 
-    def problem(self, text: str) -> None:
+    def problem(self, finding: Finding) -> None:
         """Record something that differs and is not a row."""
         self.problems += 1
-        self.notes.append(text)
+        self.notes.append(finding)
 
     def check_digest(self, what: str, digest: str, expected: str) -> None:
         """Record an input that is not the one that was read then; one without a digest was computed anew."""
         if not digest:
-            self.notes.append(f"{what} is no longer there: it was computed again, and nothing was written")
+            self.notes.append(Finding(ANEW, what))
         elif digest != expected:
-            self.problem(
-                f"{what} is not the one that was read then: its digest is {digest[:16]}..., expected {expected[:16]}..."
-            )
+            self.problem(Finding(OTHER_DIGEST, what, digest, expected))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
-        return {"identical": self.identical, **self.__dict__}
+        return {"identical": self.identical, **asdict(self)}
 
 
 def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verification) -> None:
@@ -81,7 +93,7 @@ def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verif
     if again.compare is not None:
         again.compare(subset, result.differ, result.problem)
     elif not same_order:
-        result.notes.append("the input has another order of rows now; rows were compared by key, not every column")
+        result.notes.append(Finding(REORDERED))
     elif result.identical:
         _compare_subset_rows(again, subset, result)
 
@@ -104,7 +116,7 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
     found, at = _find(again.hashes, was_hashes)
     changed = np.flatnonzero(~found | (was[at] != again.outcome if len(was) else True))
     _name_rows(changed, again, found, at, was, result)
-    _name_extra(decisions, ~_find(was_hashes, again.hashes)[0], "decided then, but no longer in the input", result)
+    _name_extra(decisions, ~_find(was_hashes, again.hashes)[0], GONE, result)
     return np.array_equal(again.hashes, was_hashes)
 
 
@@ -131,13 +143,13 @@ def _name_rows(
     for row, name in zip(changed.tolist(), names, strict=True):
         now = OUTCOMES[again.outcome[row]]
         then = "not there" if not found[row] else OUTCOMES[was[at[row]]] if was[at[row]] >= 0 else "unreadable"
-        result.differ(f"{name}: now {now}, then {then}")
+        result.differ(Difference(DECISION, name, now, then))
 
 
-def _name_extra(table: Table, extra: np.ndarray, what: str, result: Verification) -> None:
+def _name_extra(table: Table, extra: np.ndarray, kind: str, result: Verification) -> None:
     rows = np.flatnonzero(extra)
     for name in _first_named(table, rows):
-        result.differ(f"{name}: {what}")
+        result.differ(Difference(kind, name))
 
 
 def _first_named(table: Table, rows: np.ndarray) -> list[str]:
@@ -152,17 +164,17 @@ def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> N
     kept = np.flatnonzero(again.outcome == KEEP)
     missing = kept[~_find(again.hashes[kept], present)[0]]
     for name in _first_named(again.table, missing):
-        result.differ(f"{name}: kept, but not in the subset")
-    _name_extra(subset, ~_find(present, again.hashes[kept])[0], "in the subset, but not kept", result)
+        result.differ(Difference(LACKING, name))
+    _name_extra(subset, ~_find(present, again.hashes[kept])[0], EXTRA, result)
     if len(present) != len(np.unique(present)):
-        result.problem("the subset holds some rows more than once")
+        result.problem(Finding(TWICE))
 
 
 def _compare_subset_rows(again: Again, subset: Table, result: Verification) -> None:
     """Both in the same order: every column of every kept row must be the same."""
     source = again.table
     if source.schema != subset.schema:
-        result.problem("the input has other columns or types now than the subset")
+        result.problem(Finding(OTHER_COLUMNS, "subset"))
         return
     waiting = _Aligned(subset)
     start = 0
@@ -198,4 +210,5 @@ def _compare_column(name: str, now: pa.RecordBatch, old: pa.RecordBatch, result:
     keys = key_bytes(now.column(KEY))
     for row, (new, was) in enumerate(zip(left.to_pylist(), right.to_pylist(), strict=True)):
         if new != was and repr(new) != repr(was):  # the second is for NaN, which equals nothing
-            result.differ(f"{keys[row].decode('utf-8', 'replace')}: column {name!r} differs from the subset")
+            key = keys[row].decode("utf-8", "replace")
+            result.differ(Difference(VALUE, key, column=name, file="subset"))

@@ -7,6 +7,7 @@ from typing import Any
 from curate.columns import KEY
 from curate.policies.contract import Policy, policy_of
 from curate.policies.differences import Verification, compare_outputs
+from curate.policies.findings import FILE_CHANGED, FILE_GONE, Finding
 from curate.policies.receipts import read_receipt
 from curate.policies.result import Result
 from curate.tables.table import Table, open_table
@@ -101,6 +102,6 @@ def _output(folder: Path, noted: dict[str, Any], name: str, result: Verification
 def _check_bytes(path: Path, expected: str, result: Verification) -> None:
     """Record a file that is gone, or not as it was written."""
     if not path.is_file():
-        result.problem(f"{path} is no longer there")
+        result.problem(Finding(FILE_GONE, str(path)))
     elif file_sha256(path) != expected:
-        result.problem(f"{path} is not the file that was written: its bytes differ from the receipt")
+        result.problem(Finding(FILE_CHANGED, str(path)))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.commands.verify_words import lines_of
 from curate.policies.apply import apply
 from curate.policies.contract import POLICIES, WHERE
 from curate.policies.decided import Decided
@@ -345,13 +346,13 @@ def test_verify_notices_any_table_that_was_edited_or_is_gone(policy, scores, tmp
         pq.write_table(pq.read_table(path).slice(1), path)
         found = verify(result.receipt)
         assert not found.identical
-        assert any(f"{path.name} is not the file that was written" in note for note in found.notes)
+        assert any(f"{path.name} is not the file that was written" in note for note in lines_of(found)["notes"])
         path.unlink()
         if name in ("subset", "decisions"):
             with pytest.raises(InputError, match=f"{path.name} does not exist"):
                 verify(result.receipt)
         else:
-            assert any(f"{path.name} is no longer there" in note for note in verify(result.receipt).notes)
+            assert any(f"{path.name} is no longer there" in note for note in lines_of(verify(result.receipt))["notes"])
         path.write_bytes(whole)
     assert verify(result.receipt).identical
 
@@ -361,13 +362,13 @@ def test_verify_names_rows_that_were_edited(policy, scores, tmp_path):
     kept, decisions = pq.read_table(result.subset), pq.read_table(result.decisions)
     last = kept["key"][-1].as_py()
     pq.write_table(kept.slice(0, kept.num_rows - 1), result.subset)
-    assert f"{last}: kept, but not in the subset" in verify(result.receipt).different
+    assert f"{last}: kept, but not in the subset" in lines_of(verify(result.receipt))["different"]
     pq.write_table(pa.concat_tables([kept, kept.slice(kept.num_rows - 1)]), result.subset)
-    assert "the subset holds some rows more than once" in verify(result.receipt).notes
+    assert "the subset holds some rows more than once" in lines_of(verify(result.receipt))["notes"]
     pq.write_table(kept, result.subset)
     flipped = ["drop" if key == last else told for key, told in decided(result.decisions).items()]
     pq.write_table(decisions.set_column(1, decisions.schema.field(1), pa.array(flipped)), result.decisions)
-    assert verify(result.receipt).different == [f"{last}: now keep, then drop"]
+    assert lines_of(verify(result.receipt))["different"] == [f"{last}: now keep, then drop"]
 
 
 def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_went(policy, scores, tmp_path):
@@ -375,11 +376,11 @@ def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_w
     key = keys_of(result.subset)[2]
     error = ["edited" if each == key else None for each in columns_of()["key"].to_pylist()]
     found = verify(result.receipt, write(tmp_path / "other.parquet", columns_of(error=pa.array(error))))
-    assert [line.split(" differs from")[0] for line in found.different] == [f"{key}: column 'error'"]
+    assert [line.split(" differs from")[0] for line in lines_of(found)["different"]] == [f"{key}: column 'error'"]
     fewer = pq.read_table(scores).filter(pa.array([each != key for each in columns_of()["key"].to_pylist()]))
     found = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
-    assert f"{key}: decided then, but no longer in the input" in found.different
-    assert any("the input is not the one that was read then" in note for note in found.notes)
+    assert f"{key}: decided then, but no longer in the input" in lines_of(found)["different"]
+    assert any("the input is not the one that was read then" in note for note in lines_of(found)["notes"])
 
 
 @pytest.mark.parametrize(

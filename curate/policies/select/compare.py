@@ -8,17 +8,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.policies.decided import Tell
+from curate.policies.decided import Differ, Problem
+from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
 from curate.policies.select.batch import passed_through
 from curate.policies.select.decide import Picked
 from curate.tables.digests import RowDigest, key_bytes, tie_breaks
 from curate.tables.table import Table
 
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
+BATCH = "batch"
 N_LOOKED_AT = 16_384  # rows of a batch that are compared one by one, to name those that differ
 
 
-def compare_batch(source: Table, picked: Picked, batch: Table, differ: Tell, problem: Tell) -> None:
+def compare_batch(source: Table, picked: Picked, batch: Table, differ: Differ, problem: Problem) -> None:
     """Compare a batch with the choice: its order, what it says of each pick, and the table's own columns.
 
     Args:
@@ -31,7 +33,7 @@ def compare_batch(source: Table, picked: Picked, batch: Table, differ: Tell, pro
     expected, _ = picked.pick_columns()
     own = passed_through(source.schema, expected.schema.names)
     if [(field.name, field.type) for field in batch.schema] != [(f.name, f.type) for f in (*own, *expected.schema)]:
-        problem("the batch has other columns or types than the choice gives now")
+        problem(Finding(OTHER_COLUMNS, "batch"))
         return
     noted = batch.read([KEY, *expected.schema.names])
     keys = key_bytes(noted.column(KEY).combine_chunks())
@@ -41,11 +43,11 @@ def compare_batch(source: Table, picked: Picked, batch: Table, differ: Tell, pro
     rows = [place.get(int(value), -1) for value in then]
     for at, row in enumerate(rows):
         if row not in (-1, at):
-            differ(f"{_name(keys[at])}: now number {row + 1:,}, then number {at + 1:,}")
+            differ(Difference(RANK, _name(keys[at]), row + 1, at + 1))
     for name in expected.schema.names:
         wrong = unlike(expected.column(name), noted.column(name), np.array(rows, np.int64))
         for at in wrong.tolist():
-            differ(f"{_name(keys[at])}: column {name!r} differs from the batch")
+            differ(Difference(VALUE, _name(keys[at]), column=name, file=BATCH))
     _compare_own(source, picked, batch, [field.name for field in own], differ)
 
 
@@ -70,7 +72,7 @@ def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64])
     return found[~same]
 
 
-def _compare_own(source: Table, picked: Picked, batch: Table, names: Sequence[str], differ: Tell) -> None:
+def _compare_own(source: Table, picked: Picked, batch: Table, names: Sequence[str], differ: Differ) -> None:
     """Compare the table's own columns by their digest over all picks; only where that differs, row by row."""
     renamed = dict(zip(names, source.schema.names, strict=True))
     schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
@@ -95,7 +97,7 @@ def _numbers(kind: pa.DataType) -> bool:
     return lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
-def _name_rows(source: Table, batch: Table, names: Sequence[str], differ: Tell) -> None:
+def _name_rows(source: Table, batch: Table, names: Sequence[str], differ: Differ) -> None:
     wanted = next(batch.batches(names, rows=N_LOOKED_AT), None)
     if wanted is None:
         return  # no row is left: each that is missing is named as such
@@ -107,10 +109,10 @@ def _name_rows(source: Table, batch: Table, names: Sequence[str], differ: Tell) 
             for number, name in enumerate(names):
                 new, old = piece.column(number)[row].as_py(), wanted.column(number)[at].as_py()
                 if new != old and repr(new) != repr(old):
-                    differ(f"{_name(keys[row])}: column {name!r} differs from the batch")
+                    differ(Difference(VALUE, _name(keys[row]), column=name, file=BATCH))
                     named += 1
     if not named and wanted.num_rows < batch.n_rows:  # else a row is missing, new or twice, which is told as such
-        differ(f"a column of a pick after number {wanted.num_rows:,} differs from the batch")
+        differ(Difference(LATER_VALUE, "", wanted.num_rows, file=BATCH))
 
 
 PASSED_THROUGH = ("uri", "width", "height")  # the table's own, which nothing was chosen by

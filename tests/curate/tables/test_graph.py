@@ -10,6 +10,7 @@ import pytest
 from choosing import columns_of, csv, write
 
 import curate
+from curate.commands.verify_words import lines_of
 from curate.policies.verify import verify
 from curate.selectors.graphs import Neighboured, computes_graph, neighbours
 from curate.selectors.pool import Pool
@@ -332,7 +333,7 @@ def test_a_dry_run_and_a_verification_write_no_graph(scores, tmp_path):
     found = verify(result.receipt)
     assert not graph.exists()
     assert found.identical
-    assert found.notes == [f"{graph} is no longer there: it was computed again, and nothing was written"]
+    assert lines_of(found)["notes"] == [f"{graph} is no longer there: it was computed again, and nothing was written"]
 
 
 def test_a_folder_or_a_link_to_nothing_is_no_graph(scores, tmp_path, monkeypatch):

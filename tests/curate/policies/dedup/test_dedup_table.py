@@ -13,6 +13,7 @@ from test_stars import by_definition, cosines
 
 import curate
 from curate.commands.dedup_words import dedup_notes
+from curate.commands.verify_words import lines_of
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
 from curate.policies.verify import verify
@@ -290,7 +291,7 @@ def test_verify_sees_that_the_other_table_changed(done):
     (done / "other.parquet").replace(done / "old.parquet")
     changed = verify(done / "out.receipt.json")
     assert not changed.identical
-    assert any("old.parquet is not the one that was read then" in note for note in changed.notes)
+    assert any("old.parquet is not the one that was read then" in note for note in lines_of(changed)["notes"])
 
 
 def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import curate
 from curate.cli import app
 from curate.commands.dedup_words import dedup_notes
+from curate.commands.verify_words import lines_of
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import NearVector
 from curate.policies.verify import verify
@@ -185,7 +186,7 @@ def test_the_receipt_names_the_graph_and_verify_goes_by_it(tmp_path):
     found = verify(result.receipt)
     assert not graph.exists()
     assert found.identical
-    assert found.notes == [f"{graph} is no longer there: it was computed again, and nothing was written"]
+    assert lines_of(found)["notes"] == [f"{graph} is no longer there: it was computed again, and nothing was written"]
     (tmp_path / "elsewhere").rename(graph)
     moved = vectors.copy()
     moved[3] = moved[4]

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import curate
+from curate.commands.verify_words import lines_of
 from curate.info import info
 from curate.policies.filter.rules import DropBottom, KeepTop, Maximum, Minimum, Where
 from curate.policies.verify import verify
@@ -228,11 +229,11 @@ def test_verify_names_missing_and_added_rows(scored, tmp_path):
     curate.filter(scored, tmp_path / "kept.parquet", [Minimum(0, "unc_b")])
     score_table(tmp_path / "fewer.parquet", order=list(range(1, 200)))
     result = verify(tmp_path / "kept.receipt.json", tmp_path / "fewer.parquet")
-    assert "img/0000.jpg: decided then, but no longer in the input" in result.different
-    assert "img/0000.jpg: in the subset, but not kept" in result.different
+    assert "img/0000.jpg: decided then, but no longer in the input" in lines_of(result)["different"]
+    assert "img/0000.jpg: in the subset, but not kept" in lines_of(result)["different"]
     score_table(tmp_path / "more.parquet", 201)
     result = verify(tmp_path / "kept.receipt.json", tmp_path / "more.parquet")
-    assert "img/0200.jpg: now keep, then not there" in result.different
+    assert "img/0200.jpg: now keep, then not there" in lines_of(result)["different"]
 
 
 def test_verify_counts_all_but_names_ten(scored, tmp_path):
@@ -240,7 +241,7 @@ def test_verify_counts_all_but_names_ten(scored, tmp_path):
     score_table(tmp_path / "other.parquet", unc_b=[-1.0] * 200)
     result = verify(tmp_path / "kept.receipt.json", tmp_path / "other.parquet")
     assert result.n_different == 190 * 2  # decided otherwise, and in the subset
-    assert len(result.different) == 10
+    assert len(lines_of(result)["different"]) == 10
 
 
 def test_info_knows_scores_subsets_decisions_receipts_and_plain_tables(scored, tmp_path):
