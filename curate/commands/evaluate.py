@@ -67,8 +67,7 @@ def run(
     """
     given = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
-    from curate.evaluation.run import EvaluateSettings, evaluate
-    from curate.manifest import SourceOptions
+    from curate.evaluation.run import evaluate
     from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
@@ -81,13 +80,7 @@ def run(
     unread = [name for name, value in {**of_images, "root": root, "model": model}.items() if value is not None]
     if unread and not degrade:
         raise InputError(f"--{unread[0]} is for --degrade, which is not there; give --degrade N, or leave it out")
-    found = evaluate(
-        **options.given_to(evaluate, given),
-        columns=column or (),
-        options=SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column),
-        settings=EvaluateSettings(folds, repeats, seed, sample, degrade, device),
-        announce=(lambda text: None) if quiet else say,
-    )
+    found = evaluate(**options.given_to(evaluate, given), announce=(lambda text: None) if quiet else say)
     if out is not None:
         _write(found, out, overwrite=overwrite)
     if json_:

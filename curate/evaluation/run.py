@@ -71,35 +71,53 @@ def evaluate(
     *,
     label: str | None = None,
     labelled: str | Path | None = None,
+    column: str | Sequence[str] | None = None,
     votes: str | None = None,
     against: str | Path | None = None,
-    columns: Sequence[str] = (),
+    degrade: int = 0,
     source: str | None = None,
-    options: SourceOptions | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    root: str | None = None,
     model: str | Path | None = None,
-    settings: EvaluateSettings | None = None,
+    device: str = "auto",
+    folds: int = 5,
+    repeats: int = 1000,
+    seed: int = 0,
+    sample: int | None = None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Evaluation:
     """Measure every score column of a table; nothing is written.
+
+    Every keyword but ``announce`` is the option of ``curate evaluate`` of that name.
 
     Args:
         table: what ``curate score`` wrote, or any table with score columns.
         label: column of classes, in ``labelled`` where that has it and else in the table; with ``labelled`` and neither
             ``label`` nor ``votes``, the column ``label`` of that file.
         labelled: CSV, TSV or Parquet file of labels or votes, whose rows are found by key.
+        column: one or several scores to measure; every ``kappa_*`` and ``unc_*`` by default.
         votes: likewise, a column of lists: how many people chose each class.
         against: another table, that certainty should tell apart from this one.
-        columns: scores to measure; every ``kappa_*`` and ``unc_*`` by default.
+        degrade: images that are read again and made worse; 0 for none.
         source: what was scored, for worse images; by default the uris in the table.
-        options: how to read the source.
+        key: column of the source that holds the key.
+        path_column: column of the source that holds paths or URLs.
+        image_column: column of the source that holds image bytes.
+        root: where relative paths of the source start.
         model: that scores worse images; by default the shipped one that the table names.
-        settings: how to measure.
+        device: that scores them.
+        folds: of the linear classifier's cross-validation, >= 2.
+        repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
+        seed: of folds, resamples, shuffles, samples and worse images.
+        sample: measure that many rows, chosen by a hash of their keys; None for all.
         announce: told in words what is about to happen.
 
     Raises:
         InputError: if there is nothing to measure, or it cannot be read.
     """
-    settings = settings or EvaluateSettings()
+    settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device)
     opened = open_table(table)
     if label is None and votes is None and labelled is not None:
         label = "label"
@@ -108,7 +126,7 @@ def evaluate(
             "expected something to measure against, got none; give --label, --votes, --against or --degrade "
             f"(columns of {opened.path}: {', '.join(opened.schema.names)})"
         )
-    names, same_ranks = score_columns(opened, columns)
+    names, same_ranks = score_columns(opened, [column] if isinstance(column, str) else column or ())
     caveats = Caveats(same_ranks)
     runner = _runner(opened, model, settings, caveats) if settings.degrade else None
     work = _Work(opened, settings, announce, caveats)
@@ -120,6 +138,7 @@ def evaluate(
     if against is not None:
         work.measure_against(open_table(against), names)
     if runner is not None:
+        options = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
         work.measure_degraded(runner, source, options)
     return work.result()
 
@@ -247,7 +266,7 @@ class _Work:
         first = np.arange(len(self.rows.index) + len(rows.index)) < len(self.rows.index)
         self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
-    def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions | None) -> None:
+    def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions) -> None:
         """Read images again, make them worse, and measure what the model says of them."""
         wanted = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
         index = self.rows.index[wanted].tolist()

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.commands.evaluate_words import evaluation_notes
-from curate.evaluation.run import EvaluateSettings, evaluate
+from curate.evaluation.run import evaluate
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
 
-QUICK = EvaluateSettings(repeats=50, folds=3)
+QUICK = {"repeats": 50, "folds": 3}
 
 
 def make(path, n=120, *, seed=0, classes=4, embedding=True, **changes):
@@ -59,7 +59,7 @@ def run(*args):
 
 
 def test_values_are_those_of_scikit_learn_and_scipy(table):
-    found = evaluate(table, label="label", votes="votes", settings=QUICK)
+    found = evaluate(table, label="label", votes="votes", **QUICK)
     data = pq.read_table(table)
     rows = np.stack(data["embedding"].to_numpy()).astype(np.float64)
     labels = np.array(data["label"].to_pylist())
@@ -81,7 +81,7 @@ def test_values_are_those_of_scikit_learn_and_scipy(table):
 
 
 def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):
-    found = evaluate(table, label="label", votes="votes", against=table, settings=QUICK)
+    found = evaluate(table, label="label", votes="votes", against=table, **QUICK)
     assert len(found.measures) > 12
     for one in found.measures:
         assert one.meaning
@@ -93,16 +93,16 @@ def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):
 
 
 def test_a_table_cannot_be_told_from_itself_and_a_surer_one_can(tmp_path, table):
-    same = measure(evaluate(table, against=table, settings=QUICK), "AUROC, against")
+    same = measure(evaluate(table, against=table, **QUICK), "AUROC, against")
     assert same.values["kappa_a"].value == pytest.approx(0.5)
     kappa = pq.read_table(table)["kappa_a"].to_numpy()
     worse = make(tmp_path / "w.parquet", kappa_a=pa.array(kappa - 1000))
-    apart = measure(evaluate(table, against=worse, settings=QUICK), "AUROC, against")
+    apart = measure(evaluate(table, against=worse, **QUICK), "AUROC, against")
     assert apart.values["kappa_a"].value == 1
 
 
 def test_differences_are_paired_and_of_the_best_column(table):
-    found = evaluate(table, label="label", columns=["kappa_a", "unc_b"], settings=QUICK)
+    found = evaluate(table, label="label", column=["kappa_a", "unc_b"], **QUICK)
     gaps = measure(found, "R-AUROC").differences
     values = {name: one.value for name, one in measure(found, "R-AUROC").values.items()}
     best = max(values, key=values.get)
@@ -123,18 +123,18 @@ def test_rows_without_status_label_or_score_are_left_out_and_counted(tmp_path, t
         label=pa.array(data["label"]),
         kappa_a=pa.array(data["kappa_a"], pa.float32()),
     )
-    found = evaluate(path, label="label", settings=QUICK)
+    found = evaluate(path, label="label", **QUICK)
     assert found.left_out == {"status is not ok": 3, "a score is null or NaN": 4, "without a label": 2}
     assert found.used == 111
     assert measure(found, "Recall@1").n == 111
 
 
 def test_another_order_of_rows_gives_the_same_sample_and_accuracy(tmp_path, table):
-    settings = EvaluateSettings(repeats=20, sample=60, folds=3)
+    settings = {"repeats": 20, "sample": 60, "folds": 3}
     shuffled = tmp_path / "shuffled.parquet"
     order = np.random.default_rng(0).permutation(120)
     pq.write_table(pq.read_table(table).take(order), shuffled)
-    before, after = (evaluate(path, label="label", settings=settings) for path in (table, shuffled))
+    before, after = (evaluate(path, label="label", **settings) for path in (table, shuffled))
     assert before.used == after.used == 60
     for name in ("Recall@1", "R-AUROC", "kNN accuracy"):
         a, b = measure(before, name), measure(after, name)
@@ -147,12 +147,12 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
     data = pq.read_table(table)
     lines = [f"{key},{label}" for key, label in zip(data["key"].to_pylist(), data["label"].to_pylist(), strict=True)]
     (tmp_path / "truth.csv").write_text("\n".join(["key,class", *lines[::-1][10:]]) + "\n")
-    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", settings=QUICK)
+    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", **QUICK)
     assert found.used == 110
-    inside = evaluate(table, label="label", settings=QUICK)
+    inside = evaluate(table, label="label", **QUICK)
     assert inside.used == 120
     pq.write_table(data.select(["key", "votes"]).slice(20), tmp_path / "v.parquet")
-    votes = evaluate(table, labelled=tmp_path / "v.parquet", votes="votes", settings=QUICK)
+    votes = evaluate(table, labelled=tmp_path / "v.parquet", votes="votes", **QUICK)
     assert measure(votes, "Spearman, votes").n == 100
     assert votes.caveats.without_votes == 20
     assert any("20 of 120 rows have no votes" in note for note in evaluation_notes(votes))
@@ -160,7 +160,7 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
 
 def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp_path):
     path = make(tmp_path / "s.parquet", embedding=False)
-    found = evaluate(path, label="label", votes="votes", settings=QUICK)
+    found = evaluate(path, label="label", votes="votes", **QUICK)
     assert measure(found, "Spearman, votes").values
     assert "no embedding column" in measure(found, "R-AUROC").missing
     assert "no embedding column" in run(path, "--label", "label", "--repeats", 5).stdout
@@ -168,17 +168,17 @@ def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp
 
 def test_a_table_of_uncertainties_alone_has_them_turned(tmp_path):
     path = make(tmp_path / "s.parquet", kappa_a=None)
-    found = evaluate(path, label="label", settings=QUICK)
+    found = evaluate(path, label="label", **QUICK)
     assert "rank average" not in found.columns
     turned = make(tmp_path / "t.parquet", kappa_a=pa.array(-pq.read_table(path)["unc_b"].to_numpy()), unc_b=None)
-    again = evaluate(turned, label="label", settings=QUICK)
+    again = evaluate(turned, label="label", **QUICK)
     assert measure(found, "R-AUROC").values["unc_b"] == measure(again, "R-AUROC").values["kappa_a"]
 
 
 def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
     unc = pq.read_table(make(tmp_path / "s.parquet"))["unc_b"].to_numpy().copy()
     unc[0] = np.inf
-    found = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), label="label", settings=QUICK)
+    found = evaluate(make(tmp_path / "i.parquet", unc_b=pa.array(unc)), label="label", **QUICK)
     assert np.isfinite(measure(found, "R-AUROC").values["unc_b"].value)
     assert "unc_b" not in measure(found, "logistic slope").values
     assert found.caveats.without_slope["unc_b"] == "infinite"
@@ -191,7 +191,7 @@ def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_a
     path = make(tmp_path / "s.parquet", embedding=False, label=pa.array(["a", "a", "b", "b"] * 30))
     table = pq.read_table(path).append_column("embedding", same)
     pq.write_table(table, path)
-    found = evaluate(path, label="label", settings=QUICK)
+    found = evaluate(path, label="label", **QUICK)
     assert measure(found, "linear accuracy").missing == "the rows have 2 different embeddings, fewer than the 3 folds"
     assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(0.5, abs=0.05)
     assert measure(found, "R-AUROC").values
@@ -289,15 +289,15 @@ def test_the_printed_table_has_a_row_a_measure_and_a_sentence_for_each(table):
 
 
 def test_the_same_seed_gives_the_same_numbers(table):
-    first, second = (evaluate(table, label="label", settings=QUICK).to_json() for _ in "ab")
+    first, second = (evaluate(table, label="label", **QUICK).to_json() for _ in "ab")
     assert first == second
 
 
 @pytest.mark.parametrize("by", ["uri", "source"])
 def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_checkpoint, by):
     source = str(folder) if by == "source" else None
-    settings = EvaluateSettings(repeats=20, degrade=20, device="cpu")
-    found = evaluate(whole, source=source, model=tiny_checkpoint, settings=settings)
+    settings = {"repeats": 20, "degrade": 20, "device": "cpu"}
+    found = evaluate(whole, source=source, model=tiny_checkpoint, **settings)
     names = {one.name for one in found.measures}
     kinds = ("crop", "blur", "noise", "grey box", "centre crop")
     assert {f"less certain: {kind}" for kind in kinds} <= names
@@ -307,9 +307,9 @@ def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_ch
 
 
 def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):
-    settings = EvaluateSettings(repeats=5, degrade=20, device="cpu")
+    settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
     note = "worse images were scored by trio, and the table by another model"
-    same, other = (evaluate(whole, model=model, settings=settings) for model in (tiny_checkpoint, "trio"))
+    same, other = (evaluate(whole, model=model, **settings) for model in (tiny_checkpoint, "trio"))
     assert same.caveats.other_model is None
     assert any(note in text for text in evaluation_notes(other))
 
@@ -318,7 +318,7 @@ def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, ta
     keys, labels = (pq.read_table(table)[name].to_pylist() for name in ("key", "label"))
     rows = [f"{key},{'' if i < 30 else label}" for i, (key, label) in enumerate(zip(keys, labels, strict=True))]
     (tmp_path / "truth.csv").write_text("\n".join(["key,class", *rows]))
-    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", settings=EvaluateSettings(repeats=5))
+    found = evaluate(table, labelled=tmp_path / "truth.csv", label="class", repeats=5)
     assert found.left_out["without a label"] == 30
     assert found.used == 90
 
@@ -333,17 +333,17 @@ def test_nothing_is_printed_as_minus_nothing(tmp_path):
 
 
 def test_worse_images_need_their_source(whole, tmp_path, tiny_checkpoint):
-    settings = EvaluateSettings(repeats=5, degrade=20, device="cpu")
+    settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
     (tmp_path / "other").mkdir()
     from PIL import Image
 
     Image.new("RGB", (40, 40)).save(tmp_path / "other" / "x.png")
     with pytest.raises(InputError, match="has no image with the key"):
-        evaluate(whole, source=str(tmp_path / "other"), model=tiny_checkpoint, settings=settings)
+        evaluate(whole, source=str(tmp_path / "other"), model=tiny_checkpoint, **settings)
     data = pq.read_table(whole).drop_columns(["uri"])
     pq.write_table(data, tmp_path / "s.parquet")
     with pytest.raises(InputError, match=r"holds no path to .* images; name what was scored with --source"):
-        evaluate(tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
+        evaluate(tmp_path / "s.parquet", model=tiny_checkpoint, **settings)
 
 
 def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
@@ -353,8 +353,8 @@ def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
     out = tmp_path / "s.parquet"
     score(shared_data / "cifar10_test.parquet", out, key="id", limit=600, settings=ScoreSettings(device="cpu"))
     people = shared_data / "cifar10h_test_0-1999.parquet"
-    settings = EvaluateSettings(repeats=100)
-    found = evaluate(out, label="label", labelled=people, votes="counts", settings=settings)
+    settings = {"repeats": 100}
+    found = evaluate(out, label="label", labelled=people, votes="counts", **settings)
     column = next(name for name in found.columns if name.startswith(("kappa_", "unc_")))
     assert measure(found, "R-AUROC").values[column].low > 0.5
     assert measure(found, "R-AUROC").p[column] == pytest.approx(1 / 101)

@@ -10,11 +10,11 @@ from curate.cli import app
 from curate.commands.evaluate_words import evaluation_notes
 from curate.commands.report import columns_that_fit
 from curate.engines.score import score
-from curate.evaluation.run import EvaluateSettings, evaluate
+from curate.evaluation.run import evaluate
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
 
-QUICK = EvaluateSettings(repeats=10, folds=3)
+QUICK = {"repeats": 10, "folds": 3}
 
 
 def make(path, rows, **columns):
@@ -36,14 +36,14 @@ def numbers(n, seed=0):
 def test_only_a_table_that_was_scored_without_embeddings_is_said_to_be(folder, tiny_checkpoint, tmp_path, dtype):
     foreign = tmp_path / "f.parquet"
     pq.write_table(pa.table({"label": ["a", "b"] * 20, "kappa_a": numbers(40)}), foreign)
-    missing = next(one for one in evaluate(foreign, label="label", settings=QUICK).measures if one.name == "R-AUROC")
+    missing = next(one for one in evaluate(foreign, label="label", **QUICK).measures if one.name == "R-AUROC")
     assert missing.missing == "the table has no embedding column"
     ours = tmp_path / "s.parquet"
     score(folder, ours, model=tiny_checkpoint, dtype=dtype, device="cpu")
     table = pq.read_table(ours)
     labelled = table.append_column("label", pa.array([f"{i % 2}" for i in range(len(table))]))
     pq.write_table(labelled.replace_schema_metadata(table.schema.metadata), ours)
-    missing = next(one for one in evaluate(ours, label="label", settings=QUICK).measures if one.name == "R-AUROC")
+    missing = next(one for one in evaluate(ours, label="label", **QUICK).measures if one.name == "R-AUROC")
     expected = None if dtype else "the table has no embedding column (it was scored with --no-embedding)"
     assert (missing.missing or None) == expected
 
@@ -51,23 +51,23 @@ def test_only_a_table_that_was_scored_without_embeddings_is_said_to_be(folder, t
 def test_more_folds_than_rows_are_to_be_lowered_and_do_not_matter_without_labels(tmp_path):
     votes = [[i % 5, 1] for i in range(40)]
     path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40), votes=votes)
-    many = EvaluateSettings(repeats=10, folds=1000)
+    many = {"repeats": 10, "folds": 1000}
     with pytest.raises(InputError, match=r"each of 1,000 folds in .* got 40 of 40 \(none left out\); lower --folds"):
-        evaluate(path, label="label", settings=many)
-    assert evaluate(path, votes="votes", settings=many).measures[0].n == 40
+        evaluate(path, label="label", **many)
+    assert evaluate(path, votes="votes", **many).measures[0].n == 40
 
 
 def test_rows_with_an_exact_twin_are_counted_beside_the_neighbours(tmp_path):
     rows = numbers(240).reshape(60, 4)
     rows[10:14] = rows[0:4]  # four pairs
     rows[20] = rows[0]  # and a third of the first
-    found = evaluate(make(tmp_path / "s.parquet", rows, kappa_a=numbers(60)), label="label", settings=QUICK)
+    found = evaluate(make(tmp_path / "s.parquet", rows, kappa_a=numbers(60)), label="label", **QUICK)
     notes = [note for note in evaluation_notes(found) if "twin" in note]
     assert len(notes) == 1
     assert notes[0].startswith("9 of 60 rows have an exact twin")
     assert "Recall@1 and R-AUROC" in notes[0]
     distinct = make(tmp_path / "d.parquet", numbers(240).reshape(60, 4), kappa_a=numbers(60))
-    assert not evaluate(distinct, label="label", settings=QUICK).caveats.n_twins
+    assert not evaluate(distinct, label="label", **QUICK).caveats.n_twins
 
 
 def test_seven_columns_are_printed_without_breaking_a_name_or_a_number(tmp_path, monkeypatch):
