@@ -77,9 +77,22 @@ def run(
     rules = rules_in_order(typed(ctx), open_table(table, require=["key"]))
     result = filter(table, out, rules, dry_run=dry_run, overwrite=overwrite)
     if json_:
-        emit(result.to_json())
+        emit({**result.to_json(), "notes": filter_notes(result)})
     elif dry_run or not quiet:
         _report(result, rules, dry_run)
+
+
+def filter_notes(result: "Result") -> list[str]:
+    """Return what the rules went by, which asked for more than there was, and whether nothing is left."""
+    from curate.policies.filter.policy import WorksOn
+
+    notes = [
+        f"{note.rule} works on {note.column} ({note.meaning}; higher: {note.higher or 'taken as better'})"
+        if isinstance(note, WorksOn)
+        else f"{note.rule} asks for {note.wanted:,} rows, {note.left:,} were left"
+        for note in result.notes
+    ]
+    return notes if result.kept else [*notes, "no row is left: the subset is empty"]
 
 
 def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
@@ -99,7 +112,7 @@ def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
 
 def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
-    for note in [*result.notes, *_meant_shares(rules)]:
+    for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
     rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
     rows += [("dropped", n, rule) for rule, n in result.dropped_by.items()]

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from curate.columns import KEY, describe
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
@@ -24,7 +22,7 @@ from curate.policies.filter.rules import (
     typed,
 )
 from curate.policies.filter.words import MEANINGS, DecisionWords
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, KEEP, UNDECIDED
+from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.policies.result import Result
 from curate.tables.rows import read_rows
@@ -134,16 +132,45 @@ def filter(
     return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 
-def _notes(rules: Sequence[Rule], verdict: Verdict) -> list[str]:
-    notes = []
+@dataclass(frozen=True)
+class WorksOn:
+    """The column that a rule judges by.
+
+    Attributes:
+        rule: as typed.
+        column: its name.
+        meaning: of the column.
+        higher: what a high value says; empty where nothing is known, and high values are kept.
+    """
+
+    rule: str
+    column: str
+    meaning: str
+    higher: str
+
+
+@dataclass(frozen=True)
+class TooFew:
+    """A rule that asks for more rows than were left.
+
+    Attributes:
+        rule: as typed.
+        wanted: rows that it asks for.
+        left: rows that the earlier rules left.
+    """
+
+    rule: str
+    wanted: int
+    left: int
+
+
+def _notes(rules: Sequence[Rule], verdict: Verdict) -> list[WorksOn | TooFew]:
+    notes: list[WorksOn | TooFew] = []
     for rule, n in zip(rules, verdict.left, strict=True):
         if rule.column is not None:
             column = describe(rule.column)
-            higher = column.higher or "taken as better"
-            notes.append(f"{typed(rule)} works on {rule.column} ({column.meaning}; higher: {higher})")
+            notes.append(WorksOn(typed(rule), rule.column, column.meaning, column.higher))
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
         if str(count).isdigit() and int(count) > n:
-            notes.append(f"{typed(rule)} asks for {int(count):,} rows, {n:,} were left")
-    if not np.any(verdict.outcome == KEEP):
-        notes.append("no row is left: the subset is empty")
+            notes.append(TooFew(typed(rule), int(count), n))
     return list(dict.fromkeys(notes))
