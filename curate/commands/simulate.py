@@ -72,7 +72,7 @@ def run(
     if json_:
         emit(found.to_json())
     else:
-        _tell(found)
+        _report(found)
     if out is not None:
         for path in write_simulation(found, out, overwrite=overwrite):
             line(f"results: {path}")
@@ -83,7 +83,7 @@ def run(
         line(f"picture: {plot}")
 
 
-def _tell(found: "Simulation") -> None:
+def _report(found: "Simulation") -> None:
     budgets = next(iter(found.curves.values())).budgets.tolist()
     rows = []
     for name, curve in found.curves.items():

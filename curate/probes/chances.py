@@ -39,19 +39,20 @@ class Labelled:
         if len(self.codes) != len(self.rows) or (len(self.codes) and self.codes.max() >= len(self.classes)):
             raise ValueError(f"{len(self.rows)} rows, {len(self.codes)} codes of {len(self.classes)} classes")
 
-    def among(self, given: Codes) -> tuple["Labelled", NDArray[np.int64]]:
+    def among(self, column: Codes) -> tuple["Labelled", NDArray[np.int64]]:
         """Return the same with the classes of a column beside their own, and the class of every row.
 
         Args:
-            given: classes that a table gives its rows, shape (N,).
+            column: classes that a table gives its rows, shape (N,).
 
         Returns:
-            the labelled rows, and codes of shape (N,): what is said of a labelled row, else what is given; -1 for none.
+            the labelled rows, and codes of shape (N,): its own of a labelled row that has one, else the column's; -1
+            for none.
         """
-        classes = tuple(sorted({*self.classes, *given.names}))
+        classes = tuple(sorted({*self.classes, *column.names}))
         place = {name: code for code, name in enumerate(classes)}
         codes = np.array([*(place[name] for name in self.classes), -1], np.int64)[self.codes]
-        all_codes = np.array([*(place[name] for name in given.names), -1], np.int64)[given.codes]
+        all_codes = np.array([*(place[name] for name in column.names), -1], np.int64)[column.codes]
         all_codes[self.rows[codes >= 0]] = codes[codes >= 0]
         return Labelled(self.rows, codes, classes), all_codes
 

@@ -177,7 +177,7 @@ def _codes(codes: NDArray[np.int32], names: Sequence[str], classes: Sequence[str
     return np.array([*(place[name] for name in names), -1], np.int64)[codes]
 
 
-def typed_budgets(given: Sequence[str]) -> list[int]:
+def typed_budgets(texts: Sequence[str]) -> list[int]:
     """Return the budgets that were typed, with commas or one by one.
 
     Raises:
@@ -187,7 +187,7 @@ def typed_budgets(given: Sequence[str]) -> list[int]:
     [10, 20, 50]
     """
     budgets = []
-    for text in ",".join(given).split(","):
+    for text in ",".join(texts).split(","):
         if not text.strip().isdecimal() or len(text.strip()) > 12:
             raise InputError(f"--budget takes numbers of labels such as 10,20,50, got {text.strip()[:40]!r}")
         budgets.append(int(text))

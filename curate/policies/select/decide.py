@@ -101,8 +101,8 @@ def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> 
     known = read_known(request.labelled, request.label) if request.labelled else None
     left_out = read_known(request.exclude, labels=False) if request.exclude else None
     has_own = known is not None and known.labels is not None
-    given = request.given_column(table)
-    from_table = bool(request.labelled_where) or (known is not None and not has_own) or given is not None
+    class_column = request.class_column(table)
+    from_table = bool(request.labelled_where) or (known is not None and not has_own) or class_column is not None
     needs = request.needs(table, signals, labels_of_table=from_table)
     rows = read_rows(table, needs, by_hash=True)
     labelled = _labelled(table, request, rows, known)
@@ -115,7 +115,9 @@ def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> 
         notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: not to be picked")
     excluded[labelled.rows] = False
     plan = request.plan
-    ready = prepare(rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, given=given)
+    ready = prepare(
+        rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, class_column=class_column
+    )
     _refuse_budget(request, rows, ready, labelled, excluded)
     files: dict[str, Known | Stored] = {}
     if request.graph:

@@ -91,7 +91,7 @@ class Chosen:
         gains: shape (K,) float64, in the strategy's own unit.
         parts: what made up a pick's score, each of shape (K,).
         notes: notes for the user.
-        asked: rows that the budget came to; K, unless ``stopped``.
+        budget: rows that it came to; K, unless ``stopped``.
         stopped: distance of the pick that came too near, or None.
         quotas: rows by group, where there are groups.
         gated: candidates that the gate left out.
@@ -102,7 +102,7 @@ class Chosen:
     gains: NDArray[np.float64]
     parts: dict[str, NDArray[np.float64]]
     notes: tuple[str, ...]
-    asked: int
+    budget: int
     stopped: float | None = None
     quotas: dict[str, int] = field(default_factory=dict)
     gated: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -240,7 +240,7 @@ def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
         note = f"{picks} at least {least:g} from one another and from the labelled rows"
         return replace(chosen, notes=(*chosen.notes, note))
     note = (
-        f"stopped after {n:,} of {chosen.asked:,}: the next pick is {distance:.3g} from a row that is chosen or "
+        f"stopped after {n:,} of {chosen.budget:,}: the next pick is {distance:.3g} from a row that is chosen or "
         f"labelled, nearer than {least:g}"
     )
     return replace(

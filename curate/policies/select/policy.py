@@ -114,7 +114,7 @@ class Select:
         gains = [gain if np.isfinite(gain) else None for gain in chosen.gains.tolist()]
         keys = named(table, picked.picks[:N_FIRST])
         return SelectResult(
-            asked=chosen.asked,
+            asked=chosen.budget,
             stopped_at=chosen.stopped,
             dropped_by=picked.verdict.dropped_by(),
             undecided_by=picked.verdict.undecided_by(),

@@ -70,7 +70,7 @@ def prepare(
     excluded: NDArray[np.bool_] | None = None,
     signals: Signals | None = None,
     group: str | None = None,
-    given: str | None = None,
+    class_column: str | None = None,
 ) -> Ready:
     """Make the pool of a plan, with the chances of a probe where the strategy asks for them.
 
@@ -84,7 +84,7 @@ def prepare(
         excluded: rows that may not be picked, shape (N,) bool.
         signals: which columns say what a row is worth.
         group: column of names whose values are the groups of the plan.
-        given: column of the classes of all rows, for strategies that go by classes that are given.
+        class_column: of the classes of all rows, for strategies that go by classes that are given.
 
     Raises:
         InputError: if the strategy needs labels, or a column, and there is none.
@@ -103,9 +103,9 @@ def prepare(
     notes: list[str] = []
     codes = np.full(len(rows), -1, np.int64)
     codes[labelled.rows] = labelled.codes
-    if given is not None:
-        labelled, codes = labelled.among(rows.names[given])
-        notes += _without_class(given, codes[open_rows], last="holdout_loss" in selector.needs)
+    if class_column is not None:
+        labelled, codes = labelled.among(rows.names[class_column])
+        notes += _without_class(class_column, codes[open_rows], last="holdout_loss" in selector.needs)
     vectors = _inside(rows, at) if by_vectors else None
     fields: dict[str, Any] = _numbers(rows, signals, at)
     pool = Pool(
@@ -116,8 +116,10 @@ def prepare(
         **fields,
     )
     out = excluded[at] if excluded is not None else np.zeros(len(at), bool)
-    pool, model, said = _modelled(pool, labelled, plan, given if derives_losses(selector, signals) else None, out)
-    notes += said
+    pool, model, of_model = _modelled(
+        pool, labelled, plan, class_column if derives_losses(selector, signals) else None, out
+    )
+    notes += of_model
     for need in selector.needs:
         if getattr(pool, need) is None:
             raise InputError(_missing(plan.strategy, need, labelled))

@@ -135,7 +135,7 @@ class SelectRequest:
             conditions=(("--labelled-where", self.labelled_where),) if self.labelled_where else (),
         )
 
-    def given_column(self, table: Table) -> str | None:
+    def class_column(self, table: Table) -> str | None:
         """Return the column of the classes of all rows, where the strategy goes by them; else None.
 
         Raises:

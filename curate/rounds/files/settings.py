@@ -127,7 +127,7 @@ class Settings:
         return from_json(cls, given, what=CONFIG, whole=True)
 
 
-def class_names(given: Iterable[str]) -> tuple[str, ...] | None:
+def class_names(texts: Iterable[str]) -> tuple[str, ...] | None:
     """Return the classes that were typed, each word of a comma-separated list; None where there are none.
 
     Raises:
@@ -136,7 +136,7 @@ def class_names(given: Iterable[str]) -> tuple[str, ...] | None:
     >>> class_names(["cat,dog", "a bird"])
     ('cat', 'dog', 'a bird')
     """
-    names = [name.strip() for text in given for name in text.split(",")]
+    names = [name.strip() for text in texts for name in text.split(",")]
     if not names:
         return None
     for name in names:

@@ -41,7 +41,7 @@ def test_without_groups_and_quality_the_choice_is_the_strategys():
     pool = pool_of()
     chosen = choose(pool, Plan("herding", "12"))
     assert chosen.rows.tolist() == MaxHerding()(pool, 12).rows.tolist()
-    assert chosen.asked == 12
+    assert chosen.budget == 12
 
 
 def test_a_share_is_of_the_candidates_rounded_down():
@@ -144,7 +144,7 @@ def test_a_least_distance_stops_at_the_first_pick_that_is_too_near():
     stopped = choose(pool, Plan("k-center", "40", min_distance=0.6))
     n = len(stopped.rows)
     assert 0 < n < 40
-    assert stopped.asked == 40
+    assert stopped.budget == 40
     assert stopped.rows.tolist() == whole.rows[:n].tolist()
     assert stopped.stopped < 0.6 <= stopped.gains[n - 1]  # k-center's gain is that very distance
     assert whole.gains[n] == pytest.approx(stopped.stopped, abs=1e-5)
