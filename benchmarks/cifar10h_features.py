@@ -17,7 +17,7 @@ from scoring.errors import InputError
 from scoring.images import decode_rgb
 from scoring.metrics.degradations import resize
 from scoring.model import ScoringModel
-from trainers.augment import Draw, random_resized_crop
+from trainers.draw import Draw, random_resized_crop
 from trainers.start import trunk_digest
 
 CLASSES = 10

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 WIDEST = 65536
 DEEPEST = 16
 UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
+JUNK = {"unc_junk": Column("-ln of the chance that it is a whole picture, and not junk", "nats", "less certain")}
 KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "more certain"), **UNCERTAINTY}
 
 
@@ -109,6 +110,21 @@ class UncertaintyHeadSpec:
 
 
 @dataclass(frozen=True)
+class JunkHeadSpec(UncertaintyHeadSpec):
+    """The shape of a head that says -ln p, p being the chance that an image is a whole picture and no junk.
+
+    Softplus makes it so: softplus(z) = -ln(1 - sigmoid(z)), sigmoid(z) being the chance of junk.
+    """
+
+    kind: ClassVar[str] = "junk"
+    columns: ClassVar[Mapping[str, Column]] = JUNK
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the column of what the head says, shape (N,)."""
+        return {"unc_junk": given}
+
+
+@dataclass(frozen=True)
 class ClassifierHeadSpec:
     """The shape of a linear classifier: it gives no column of its own, but logits to the scorers that need them."""
 
@@ -132,7 +148,7 @@ class ClassifierHeadSpec:
         return {}
 
 
-HeadSpec = KappaHeadSpec | NormHeadSpec | UncertaintyHeadSpec | ClassifierHeadSpec
+HeadSpec = KappaHeadSpec | NormHeadSpec | UncertaintyHeadSpec | JunkHeadSpec | ClassifierHeadSpec
 
 
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:

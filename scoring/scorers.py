@@ -43,6 +43,7 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "kappa": "scoring.heads:KappaHeadSpec",
     "norm": "scoring.heads:NormHeadSpec",
     "uncertainty": "scoring.heads:UncertaintyHeadSpec",
+    "junk": "scoring.heads:JunkHeadSpec",
     "classifier": "scoring.heads:ClassifierHeadSpec",
     "neighbour": "scoring.heap.scorers:NeighbourScorer",
     "ambiguous": "scoring.heap.scorers:AmbiguousScorer",

@@ -53,11 +53,13 @@ class TrainConfig:
     settings: Any = None  # of the class that the method names, from here on
 
     def __post_init__(self) -> None:
-        own = lookup(METHODS, self.method, kind="method").Settings
+        kind = lookup(METHODS, self.method, kind="method")
+        own = kind.Settings
         if self.settings is None:
             object.__setattr__(self, "settings", own())
         if not isinstance(self.settings, own):
             raise TypeError(f"{self.method} takes {own.__name__}, got {type(self.settings).__name__}")
+        kind.check_views(self.augmentation)
         for name in ("size", "epochs"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")

@@ -14,10 +14,11 @@ from torch import Tensor
 from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.model import ScoringModel
-from trainers.augment import Draw, view
+from trainers.augment import view
 from trainers.cache import DTYPES, PLAIN
 from trainers.config import require_seed
 from trainers.data import decode_all, free_memory
+from trainers.draw import Draw
 from trainers.methods.augmentation import Augmentation
 
 BLOCK = 1024  # images that are decoded, and written, at a time

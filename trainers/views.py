@@ -8,10 +8,11 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.model import ScoringModel
-from trainers.augment import Draw, view
+from trainers.augment import view
 from trainers.cache import PLAIN, CachedFeatures
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
+from trainers.draw import Draw
 from trainers.methods.method import Method
 
 Backbone = Callable[[Tensor], Tensor]

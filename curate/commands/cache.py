@@ -41,6 +41,7 @@ def run(
     blur: options.Blur = None,
     blur_sigma: options.BlurSigma = None,
     corrupt: options.Corrupt = None,
+    damage: options.Damage = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     precision: options.Precision = "auto",

@@ -116,6 +116,12 @@ BlurSigma = Annotated[
 Corrupt = Annotated[
     float | None, typer.Option("--corrupt", help="Chance of noise, and of a grey box, on a view.", show_default=False)
 ]
+Damage = Annotated[
+    float | None,
+    typer.Option(
+        "--damage", help="Chance that little is left of a view: dark, blank, blurred, tiny, ...", show_default=False
+    ),
+]
 Seed = Annotated[int, shared("--seed", show_default=True)]
 Device = Annotated[str, shared("--device", show_default=True)]
 Precision = Annotated[str, shared("--precision", show_default=True)]

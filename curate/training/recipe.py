@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # options of every method, by their names in the recipe; what is left out is the method's own
 SHARED = ("epochs", "batch_size", "optimizer", "lr", "schedule", "warmup", "weight_decay", "trunk_lr", "seed")
-AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt")
+AUGMENTATION = ("scale", "jitter", "gray", "blur", "blur_sigma", "corrupt", "damage")
 DEFAULT_LABEL = "label"  # of --label; nobody can tell whether it was typed
 
 
@@ -121,8 +121,8 @@ def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmenta
 
     Args:
         default: of the method.
-        typed: ``scale`` (least share of the area), ``jitter``, ``gray``, ``blur``, ``corrupt`` (chances) and
-            ``blur_sigma`` (most); others, and None, are passed over.
+        typed: ``scale`` (least share of the area), ``jitter``, ``gray``, ``blur``, ``corrupt``, ``damage`` (chances)
+            and ``blur_sigma`` (most); others, and None, are passed over.
     """
     changes = {name: value for name, value in typed.items() if name in AUGMENTATION and value is not None}
     if "scale" in changes:

@@ -4,6 +4,7 @@ import torch
 from scoring.errors import InputError
 from scoring.heads import (
     ClassifierHeadSpec,
+    JunkHeadSpec,
     KappaHeadSpec,
     NormHeadSpec,
     UncertaintyHeadSpec,
@@ -14,7 +15,13 @@ from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.scorers import HEAD, SCORERS
 
-SPECS = [KappaHeadSpec(8, 3.0), NormHeadSpec(4, 2.0), UncertaintyHeadSpec(8, 3, 0.5), ClassifierHeadSpec(3)]
+SPECS = [
+    KappaHeadSpec(8, 3.0),
+    NormHeadSpec(4, 2.0),
+    UncertaintyHeadSpec(8, 3, 0.5),
+    ClassifierHeadSpec(3),
+    JunkHeadSpec(8, 1),
+]
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -61,6 +68,15 @@ def test_the_kappa_of_a_norm_head_is_the_length_of_its_projection():
     assert torch.allclose(head.project(x), 2 * x @ head.out.weight.T, rtol=1e-5)
     assert torch.allclose(head(x), (head.project(x) ** 2).sum(1).sqrt(), rtol=1e-5)
     assert torch.allclose(head(3 * x), 3 * head(x), rtol=1e-5)
+
+
+def test_a_head_of_junk_says_minus_the_logarithm_of_the_chance_of_a_whole_picture():
+    torch.manual_seed(0)
+    head = JunkHeadSpec(8, 1).build(3)
+    x = torch.randn(50, 3)
+    chance_of_junk = torch.sigmoid(head.layers(x).squeeze(1))
+    assert torch.allclose(torch.exp(-head(x)), 1 - chance_of_junk, atol=1e-5)
+    assert list(JunkHeadSpec().score(head(x))) == ["unc_junk"]
 
 
 def test_one_pass_gives_every_head_its_answer_in_its_own_direction():

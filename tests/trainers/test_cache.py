@@ -21,11 +21,12 @@ from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing, decode
 from scoring.model import ModelSpec, ScoringModel
 from trainers import cache_writer, extract
-from trainers.augment import Draw, view
+from trainers.augment import view
 from trainers.build import build
 from trainers.cache import FORMAT, epoch_name, open_cache
 from trainers.cache_writer import make_cache
 from trainers.config import TrainConfig
+from trainers.draw import Draw
 from trainers.extract import CacheRecipe, Images
 from trainers.loop import train
 from trainers.methods.augmentation import Augmentation

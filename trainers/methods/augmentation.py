@@ -10,7 +10,8 @@ class Augmentation:
     """How a view is drawn from an image. The defaults are SimSiam's, which appendix B of VI-SimSiam keeps.
 
     ``corrupt`` is this project's addition: the chance of noise, and of a grey box, on a view. SimSiam's views hold
-    neither, so a kappa head that was trained without them says nothing about such images.
+    neither, so a kappa head that was trained without them says nothing about such images. ``damage`` is, too: the
+    chance that a view is left with little to learn from, in one of the ways of ``trainers.damage``.
     """
 
     scale: tuple[float, float] = (0.2, 1.0)  # share of the area that a standard view shows
@@ -20,9 +21,10 @@ class Augmentation:
     blur: float = 0.5
     blur_sigma: tuple[float, float] = (0.1, 2.0)  # pixels on a side of 224, scaled to the side of the view
     corrupt: float = 0.0
+    damage: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("jitter", "gray", "blur", "corrupt"):
+        for name in ("jitter", "gray", "blur", "corrupt", "damage"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"augmentation {name} is a chance in [0, 1], got {getattr(self, name)}")
         for name in ("scale", "small_scale", "blur_sigma"):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from torch import Tensor, nn
 
 from scoring.heads import HeadSpec
+from trainers.methods.augmentation import Augmentation
 from trainers.methods.settings import Settings
 
 S = TypeVar("S", bound=Settings)
@@ -96,6 +97,10 @@ class Method(nn.Module, Generic[S]):
     def reads_losses(cls, settings: S) -> str | None:
         """Return the column of the data that holds a loss for each image, or None."""
         return None
+
+    @classmethod
+    def check_views(cls, augmentation: Augmentation) -> None:
+        """Raise ``InputError`` for views that this method cannot learn from; most take any."""
 
     def before_step(self, batch: Batch) -> None:
         """Take note of which images come next; most have no need to."""

@@ -16,6 +16,7 @@ WHERE: dict[str, str] = {  # to add a method, add a line
     "hib": "trainers.methods.contrastive:HIB",
     "elk": "trainers.methods.contrastive:ELK",
     "losspred": "trainers.methods.losspred:LossPred",
+    "junk": "trainers.methods.junk:Junk",
     "supervised": "trainers.methods.supervised:Supervised",
 }
 METHODS: "Mapping[str, type[Method[Any]]]" = Lazy(WHERE)

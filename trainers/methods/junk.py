@@ -1,0 +1,106 @@
+"""Junk: a head that tells pictures from what is left of them after damage."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from scoring.errors import InputError
+from scoring.heads import HeadSpec, JunkHeadSpec
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Method, Step, Task
+from trainers.methods.settings import Settings, setting
+
+
+def whole_or_damaged(whole: Tensor, damaged: Tensor) -> Tensor:
+    """Return the binary cross-entropy of a head that says u = -ln p, p being the chance that an image is whole.
+
+    Args:
+        whole: u of images as they are, shape (N,), >= 0, in nats: what it costs is u.
+        damaged: u of damaged views, shape (M,), > 0: what it costs is -ln(1 - exp(-u)).
+
+    Returns:
+        Scalar: the mean of the two means, so that several views of an image do not outweigh it.
+
+    >>> round(whole_or_damaged(torch.tensor([0.0]), torch.tensor([0.6931472])).item(), 4)  # ln 2 / 2
+    0.3466
+    """
+    return (whole.mean() - torch.log(-torch.expm1(-damaged)).mean()) / 2
+
+
+def pair_loss(whole: Tensor, damaged: Tensor, *, gap: float) -> Tensor:
+    """Return how far damaged views are from lying ``gap`` above their own image: mean max(0, gap - (u_v - u)).
+
+    Args:
+        whole: u of N images, shape (N,).
+        damaged: u of V views of each, shape (V, N).
+        gap: margin, in nats.
+
+    Raises:
+        ValueError: if the shapes do not fit.
+    """
+    if whole.ndim != 1 or damaged.ndim != 2 or damaged.shape[1:] != whole.shape:
+        raise ValueError(f"expected shapes (N,) and (V, N), got {tuple(whole.shape)} and {tuple(damaged.shape)}")
+    return (gap - (damaged - whole)).clamp(min=0).mean()
+
+
+@dataclass(frozen=True)
+class JunkSettings(Settings):
+    """How a head learns what is no picture to learn from."""
+
+    margin: float = setting(1.0, "by which a damaged view is to lie above its own image, in nats", above=0)
+    within: float = setting(
+        0.5, "weight of pairs of an image and its own view; the rest is cross-entropy over all", least=0, most=1
+    )
+    n_damaged: int = setting(1, "damaged views of an image in a step", least=1, most=16)
+
+
+class Junk(Method[JunkSettings]):
+    """A head that tells pictures from junk: damaged views of the same pictures, and of others. No labels."""
+
+    Settings = JunkSettings
+    n_plain = 1
+    defaults: ClassVar = {
+        "optimizer": "adamw",
+        "lr": 1e-3,
+        "schedule": "cosine",
+        "warmup": 0.05,
+        "augmentation": Augmentation(scale=(0.9, 1.0), jitter=0.0, gray=0.0, blur=0.0, damage=1.0),
+    }
+
+    def __init__(self, settings: JunkSettings, task: Task) -> None:
+        super().__init__(settings, task)
+        self.n_standard = 1 + settings.n_damaged
+
+    @classmethod
+    def head(cls, settings: JunkSettings) -> HeadSpec:
+        """Return a perceptron with two hidden layers of 512."""
+        return JunkHeadSpec()
+
+    @classmethod
+    def check_views(cls, augmentation: Augmentation) -> None:
+        """Raise ``InputError`` unless every view is damaged: one that is whole would be taught as junk."""
+        if augmentation.damage < 1:
+            raise InputError(
+                f"junk tells images from damaged views of them, so that every view must be damaged: expected --damage "
+                f"1, got {augmentation.damage:g}; give it, or make a cache with curate cache ... --damage 1 --scale "
+                "0.9 --jitter 0"
+            )
+
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
+        """Return the cross-entropy of whole against damaged, and the loss of pairs, weighted.
+
+        An image is compared with its own views so that what small, blurred originals have in common is not what the
+        head goes by: their damaged views have it, too.
+        """
+        if head is None:
+            raise ValueError("junk needs a head")
+        n_views, n = features.shape[:2]
+        said = head(features.detach().flatten(0, 1)).view(n_views, n)
+        whole, damaged = said[0], said[1:]
+        within = self.settings.within
+        among = whole_or_damaged(whole, damaged.flatten())
+        loss = within * pair_loss(whole, damaged, gap=self.settings.margin) + (1 - within) * among
+        above = (damaged > whole).float().mean().detach()
+        return Step(loss, {"whole": whole.detach().mean(), "damaged": damaged.detach().mean(), "ordered": above})
