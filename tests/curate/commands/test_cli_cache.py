@@ -106,6 +106,25 @@ def test_heads_accumulate_from_one_cache_and_old_scores_stay_to_the_bit(cache, p
     assert "kappa_mcinfonce" in kept.stderr  # of three scores, that of the model's own method
 
 
+def test_a_head_for_junk_is_trained_from_a_cache_of_damaged_views_alone(cache, photos, tiny_checkpoint, tmp_path):
+    damaged, model = tmp_path / "damaged", tmp_path / "junk.safetensors"
+    made = run("cache", photos, "--model", tiny_checkpoint, "--epochs", 3, "-o", damaged, "--device", "cpu",
+               "--damage", "1", "--scale", "0.9", "--jitter", "0")  # fmt: skip
+    assert made.exit_code == 0, made.output
+    refused = run("train", "junk", "--cached", cache[0], "--backbone", tiny_checkpoint, "-o", model, *HEAD)
+    assert refused.exit_code == 1
+    assert "every view must be damaged: expected --damage 1, got 0; give it, or make a cache with" in refused.stderr
+    result = run("train", "junk", "--cached", damaged, "--backbone", tiny_checkpoint, "-o", model, *HEAD,
+                 "--set", "n_damaged=2")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    card = read_header(model)
+    assert card["heads"]["junk"]["kind"] == "junk"
+    assert card["training"]["recipe"]["augmentation"]["damage"] == 1
+    scored = run("score", photos, "-o", tmp_path / "s.parquet", "--model", model, "--device", "cpu")
+    assert scored.exit_code == 0, scored.output
+    assert pl.read_parquet(tmp_path / "s.parquet")["unc_junk"].drop_nulls().min() > 0
+
+
 def test_fewer_images_than_a_default_batch_are_one_batch_and_a_note(cache, photos, tiny_checkpoint, tmp_path):
     for name, args in {"cached": ["--cached", cache[0]], "images": [photos / "list.csv", "--freeze"]}.items():
         out = tmp_path / f"{name}.safetensors"
