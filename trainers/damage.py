@@ -13,16 +13,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scoring.changes import gaussian_blur, luma
-from trainers.draw import Draw, random_resized_crop
+from trainers.draw import Draw
 
 Damage = Callable[[Tensor, Draw], Tensor]
 Choice = TypeVar("Choice")
 
 TINY_SIDES = (6, 8, 10, 12, 14, 16, 20, 24)
 ENLARGED_BY = ("nearest", "bilinear", "bicubic")
-BLOCK_SIDES = (2, 4, 8, 16)
-NOISE_GRAINS = (1, 2, 4)  # pixels; small pictures are enlarged with their noise
-# the luma quantisation of JPEG, ITU-T T.81, table K.1
+NOISE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.5)  # of the side of a view: how large the picture was when it got its noise
+JPEG_SHARES = (0.5, 0.75, 1.0, 1.25, 1.75, 2.5)
+BLOCK = 8
+# the quantisation of JPEG, ITU-T T.81, tables K.1 and K.2
 JPEG_LUMA = (
     (16, 11, 10, 16, 24, 40, 51, 61),
     (12, 12, 14, 19, 26, 58, 60, 55),
@@ -32,6 +33,13 @@ JPEG_LUMA = (
     (24, 35, 55, 64, 81, 104, 113, 92),
     (49, 64, 78, 87, 103, 121, 120, 101),
     (72, 92, 95, 98, 112, 100, 103, 99),
+)
+JPEG_CHROMA = (
+    (17, 18, 24, 47, 99, 99, 99, 99),
+    (18, 21, 26, 66, 99, 99, 99, 99),
+    (24, 26, 56, 99, 99, 99, 99, 99),
+    (47, 66, 99, 99, 99, 99, 99, 99),
+    *((99,) * 8,) * 4,
 )
 
 
@@ -68,18 +76,22 @@ def blurred(images: Tensor, draw: Draw) -> Tensor:
 
 
 def noisy(images: Tensor, draw: Draw) -> Tensor:
-    """Return images in noise of 8 to 160 grey levels, of grains of 1 to 4 pixels, in colour or grey.
+    """Return images in noise of 8 to 160 grey levels, in colour or grey; in 30 % there is noise alone, on grey.
 
-    In a third of them the picture fades too, up to noise alone.
+    The noise is that of a picture of a quarter to 2.5 times the view's size, which was then resized.
     """
-    channels, side = images.shape[1:3]
-    grain = torch.zeros_like(images)
-    for rows, size in _each(draw, NOISE_GRAINS):
-        cells = draw.normal((len(rows), channels, -(-side // size), -(-side // size)))
-        grain[rows] = F.interpolate(cells, scale_factor=float(size), mode="nearest")[..., :side, :side]
-    grain = torch.where(_of_image(draw.chance(0.3)), grain[:, :1], grain)
-    shown = _of_image(1 - draw.uniform() * draw.chance(1 / 3))
-    return (127.5 + shown * (images - 127.5) + _of_image(draw.log_uniform(8, 160)) * grain).clamp(0, 255)
+    sigma, shown = _of_image(draw.log_uniform(8, 160)), _of_image(1.0 - draw.chance(0.3).float())
+    is_grey = _of_image(draw.chance(0.3))
+    base, side, out = 127.5 + shown * (images - 127.5), images.shape[-1], torch.empty_like(images)
+    for rows, share in _each(draw, NOISE_SHARES):
+        own = max(1, round(share * side))
+        grain = draw.normal((len(rows), images.shape[1], own, own))
+        grain = sigma[rows] * torch.where(is_grey[rows], grain[:, :1], grain)
+        if own <= side:
+            out[rows] = (base[rows] + _resized(grain, side, "nearest")).clamp(0, 255)
+        else:
+            out[rows] = _resized((_resized(base[rows], own, "bilinear") + grain).clamp(0, 255), side, "bilinear")
+    return out
 
 
 def tiny(images: Tensor, draw: Draw) -> Tensor:
@@ -95,50 +107,44 @@ def tiny(images: Tensor, draw: Draw) -> Tensor:
 
 
 def compressed(images: Tensor, draw: Draw) -> Tensor:
-    """Return images after JPEG of quality 1 to 8, without its chroma tables, rounding and entropy coding.
+    """Return images after JPEG of quality 1 to 8 at half to 2.5 times the view's size, then resized to the view.
 
-    Blocks are 2, 4, 8 or 16 pixels wide and keep the lowest frequencies of JPEG's eight: what the blocks of a picture
-    become that is 4 times, twice, as large as the view or half as large. A side that is no multiple ends in mirrored
-    pixels.
-
-    Source: ITU-T T.81, annex A.3.3 and K.1; how a quality scales the table is that of the IJG's library.
+    Without the rounding of pixels and entropy coding, which lose little, and with chromas at full resolution.
     """
-    quality = draw.uniform(1, 8)
-    out = images.clone()
-    for rows, block in _each(draw, BLOCK_SIDES):
+    quality, side, out = draw.uniform(1, 8), images.shape[-1], torch.empty_like(images)
+    for rows, share in _each(draw, JPEG_SHARES):
         if len(rows):
-            out[rows] = block_dct(images[rows], 50 / quality[rows], block)
-    return out
+            file = _resized(images[rows], max(1, round(share * side)), "bilinear")
+            out[rows] = _resized(block_dct(file, 50 / quality[rows]), side, "bilinear")
+    return out.clamp(0, 255)
 
 
-def block_dct(images: Tensor, coarseness: Tensor, block: int) -> Tensor:
-    """Return images whose blocks keep whole multiples of a quantum at every frequency, in luma and two chromas.
+def block_dct(images: Tensor, coarseness: Tensor) -> Tensor:
+    """Return images whose blocks of 8 x 8 keep whole multiples of JPEG's quanta, in luma and two chromas.
+
+    A side that is no multiple of 8 ends in repeated pixels.
 
     Args:
         images: shape (N, 3, S, S), in [0, 255].
-        coarseness: factor on JPEG's table of quanta, shape (N,), > 0; 50 over the quality, for one below 50.
-        block: side of a block in pixels. The quanta are those of a block of 8 with the same light: for b pixels they
-            scale by b / 8.
+        coarseness: factor on the tables of quanta, shape (N,), > 0; 50 over the quality, for one below 50.
+
+    Source: ITU-T T.81, annexes A.3.3 and K.1; how a quality scales the tables is that of the IJG's library.
     """
-    side = images.shape[-1]
-    rest = -side % block
+    n, channels, side = images.shape[:3]
+    rest = -side % BLOCK
     y = luma(images)
-    planes = torch.cat([y - 128, images[:, :1] - y, images[:, 2:] - y], 1)  # luma, red and blue differences
-    planes = F.pad(planes, (0, rest, 0, rest), mode="reflect" if rest < side else "replicate")
-    n, channels, whole = planes.shape[:3]
-    waves = _cosines(block, images.device)  # (block, block), rows are frequencies
-    blocks = planes.unfold(2, block, block).unfold(3, block, block)  # (N, 3, B, B, block, block)
-    found = waves @ blocks @ waves.T
-    kept = min(block, 8)
-    table = torch.tensor(JPEG_LUMA, dtype=torch.float32, device=images.device)[:kept, :kept]
-    quanta = ((coarseness.view(-1, 1, 1) * table).clamp(1, 255) * (block / 8)).view(n, 1, 1, 1, kept, kept)
-    coarse = torch.zeros_like(found)
-    coarse[..., :kept, :kept] = (found[..., :kept, :kept] / quanta).round() * quanta
-    back = (waves.T @ coarse @ waves).permute(0, 1, 2, 4, 3, 5).reshape(n, channels, whole, whole)[..., :side, :side]
-    y, red, blue = (back[:, at : at + 1] for at in range(3))
-    y = y + 128
-    # the luma of (y + red, g, y + blue) is y, which gives g
-    green = y - (0.299 * red + 0.114 * blue) / 0.587
+    planes = torch.cat([y - 128, (images[:, 2:] - y) / 1.772, (images[:, :1] - y) / 1.402], 1)  # Y, Cb, Cr
+    planes = F.pad(planes, (0, rest, 0, rest), mode="replicate")
+    blocks = planes.unfold(2, BLOCK, BLOCK).unfold(3, BLOCK, BLOCK)  # (N, 3, B, B, 8, 8)
+    waves = _cosines(BLOCK, images.device)  # rows are frequencies
+    tables = torch.tensor((JPEG_LUMA, JPEG_CHROMA, JPEG_CHROMA), dtype=torch.float32, device=images.device)
+    quanta = (coarseness.view(-1, 1, 1, 1) * tables).clamp(1, 255).view(n, channels, 1, 1, BLOCK, BLOCK)
+    coarse = ((waves @ blocks @ waves.T) / quanta).round() * quanta
+    whole = side + rest
+    back = (waves.T @ coarse @ waves).permute(0, 1, 2, 4, 3, 5).reshape(n, channels, whole, whole)
+    y, blue, red = (back[:, at : at + 1, :side, :side] for at in range(3))
+    red, blue, y = 1.402 * red, 1.772 * blue, y + 128
+    green = y - (0.299 * red + 0.114 * blue) / 0.587  # so that the luma is y
     return torch.cat([y + red, green, y + blue], 1).clamp(0, 255)
 
 
@@ -153,11 +159,6 @@ def covered(images: Tensor, draw: Draw) -> Tensor:
     return torch.where(inside[:, None], colour, images)
 
 
-def cropped(images: Tensor, draw: Draw) -> Tensor:
-    """Return 3 to 30 % of the area, at full size again."""
-    return random_resized_crop(images, images.shape[-1], (0.03, 0.3), draw)
-
-
 DAMAGE: dict[str, Damage] = {  # to add a kind, add a line
     "dark": dark,
     "bright": bright,
@@ -168,7 +169,6 @@ DAMAGE: dict[str, Damage] = {  # to add a kind, add a line
     "tiny": tiny,
     "compression": compressed,
     "box": covered,
-    "crop": cropped,
 }
 
 
@@ -193,6 +193,14 @@ def _each(draw: Draw, choices: tuple[Choice, ...]) -> list[tuple[Tensor, Choice]
     """Return the rows that drew each of some choices."""
     drawn = (draw.uniform() * len(choices)).long()
     return [((drawn == at).nonzero().squeeze(1), choice) for at, choice in enumerate(choices)]
+
+
+def _resized(images: Tensor, side: int, mode: str) -> Tensor:
+    if images.shape[-1] == side or not len(images):
+        return images.new_empty(0, images.shape[1], side, side) if not len(images) else images
+    if mode == "nearest":
+        return F.interpolate(images, (side, side), mode=mode)
+    return F.interpolate(images, (side, side), mode=mode, align_corners=False, antialias=True)
 
 
 def _of_image(values: Tensor) -> Tensor:
