@@ -57,7 +57,7 @@ def test_the_loss_of_pairs_matches_the_definition():
 @pytest.mark.parametrize("within", [0.0, 0.3, 1.0])
 def test_the_first_view_is_the_image_and_all_others_are_damaged(within):
     features = given([0.1, 0.7, 0.2], [2.0, 0.3, 0.9], [0.2, 4.0, 1.0])
-    method = Junk(JunkSettings(within=within, margin=0.5, n_damaged=2), Task(2))
+    method = Junk(JunkSettings(within=within, margin=0.5, n_damaged=2, noise=0), Task(2))
     assert (method.n_plain, method.n_standard, method.n_small) == (1, 3, 0)
     step = method(features, Said(), None)
     whole, damaged = features[0, :, 0], features[1:, :, 0]
@@ -95,6 +95,18 @@ def test_a_head_learns_what_damage_adds_and_not_what_its_images_look_like():
     assert (u[1] > u[0] + 1).float().mean() > 0.99
     assert torch.exp(-u[0]).mean() > 0.9  # the chance of a whole picture
     assert torch.exp(-u[1]).mean() < 0.1
+
+
+def test_noise_is_a_share_of_the_spread_of_the_features():
+    torch.manual_seed(0)
+    features = torch.randn(2, 3000, 8) * torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8])
+    seen = []
+    head = torch.nn.Module()
+    head.forward = lambda given: (seen.append(given), given[:, 0].exp())[1]
+    Junk(JunkSettings(noise=0.5), Task(8))(features, head, None)
+    added = seen[0] - features.flatten(0, 1)
+    spread = (sum(i * i for i in range(1, 9)) / 8) ** 0.5
+    assert added.std(0).tolist() == pytest.approx([0.5 * spread] * 8, rel=0.05)
 
 
 def test_views_that_are_not_all_damaged_are_refused_with_what_to_do():

@@ -53,6 +53,10 @@ class JunkSettings(Settings):
     within: float = setting(
         0.5, "weight of pairs of an image and its own view; the rest is cross-entropy over all", least=0, most=1
     )
+    noise: float = setting(
+        1.0, "standard deviation of Gaussian noise on the features in training, as a share of their spread", least=0,
+        most=100,
+    )  # fmt: skip
     n_damaged: int = setting(1, "damaged views of an image in a step", least=1, most=16)
 
 
@@ -75,8 +79,8 @@ class Junk(Method[JunkSettings]):
 
     @classmethod
     def head(cls, settings: JunkSettings) -> HeadSpec:
-        """Return a perceptron with two hidden layers of 512."""
-        return JunkHeadSpec()
+        """Return a perceptron with two hidden layers of 256."""
+        return JunkHeadSpec(hidden=256)
 
     @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:
@@ -97,10 +101,17 @@ class Junk(Method[JunkSettings]):
         if head is None:
             raise ValueError("junk needs a head")
         n_views, n = features.shape[:2]
-        said = head(features.detach().flatten(0, 1)).view(n_views, n)
+        said = head(self._noisy(features.detach().flatten(0, 1))).view(n_views, n)
         whole, damaged = said[0], said[1:]
         within = self.settings.within
         among = whole_or_damaged(whole, damaged.flatten())
         loss = within * pair_loss(whole, damaged, gap=self.settings.margin) + (1 - within) * among
         above = (damaged > whole).float().mean().detach()
         return Step(loss, {"whole": whole.detach().mean(), "damaged": damaged.detach().mean(), "ordered": above})
+
+    def _noisy(self, features: Tensor) -> Tensor:
+        """Return features (B, D) with noise, so that a few thousand images do not teach the head their own traits."""
+        if not self.settings.noise:
+            return features
+        spread = features.std(0).square().mean().sqrt()
+        return features + self.settings.noise * spread * torch.randn_like(features)
