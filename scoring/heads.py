@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WIDEST = 65536
 DEEPEST = 16
 UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
-JUNK = {"unc_junk": Column("-ln of the chance that it is a whole picture, and not junk", "nats", "less certain")}
+JUNK = {"unc_junk": Column("chance that it is junk and no whole picture, if both were as common", "1", "less certain")}
 KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "more certain"), **UNCERTAINTY}
 
 
@@ -111,17 +111,17 @@ class UncertaintyHeadSpec:
 
 @dataclass(frozen=True)
 class JunkHeadSpec(UncertaintyHeadSpec):
-    """The shape of a head that says -ln p, p being the chance that an image is a whole picture and no junk.
+    """The shape of a head that says -ln(1 - p), p being the chance that an image is junk and no whole picture.
 
-    Softplus makes it so: softplus(z) = -ln(1 - sigmoid(z)), sigmoid(z) being the chance of junk.
+    Softplus makes it so: softplus(z) = -ln(1 - sigmoid(z)). The column is p.
     """
 
     kind: ClassVar[str] = "junk"
     columns: ClassVar[Mapping[str, Column]] = JUNK
 
     def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the column of what the head says, shape (N,)."""
-        return {"unc_junk": given}
+        """Return the chance of junk, shape (N,), in [0, 1], from what the head says, shape (N,), in nats."""
+        return {"unc_junk": -(-given).expm1()}
 
 
 @dataclass(frozen=True)

@@ -70,13 +70,14 @@ def test_the_kappa_of_a_norm_head_is_the_length_of_its_projection():
     assert torch.allclose(head(3 * x), 3 * head(x), rtol=1e-5)
 
 
-def test_a_head_of_junk_says_minus_the_logarithm_of_the_chance_of_a_whole_picture():
+def test_the_column_of_a_head_for_junk_is_the_sigmoid_of_its_last_layer():
     torch.manual_seed(0)
     head = JunkHeadSpec(8, 1).build(3)
     x = torch.randn(50, 3)
     chance_of_junk = torch.sigmoid(head.layers(x).squeeze(1))
-    assert torch.allclose(torch.exp(-head(x)), 1 - chance_of_junk, atol=1e-5)
-    assert list(JunkHeadSpec().score(head(x))) == ["unc_junk"]
+    columns = JunkHeadSpec().score(head(x))
+    assert list(columns) == ["unc_junk"]
+    assert torch.allclose(columns["unc_junk"], chance_of_junk, atol=1e-5)
 
 
 def test_one_pass_gives_every_head_its_answer_in_its_own_direction():
