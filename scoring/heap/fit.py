@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from scoring.errors import InputError
 from scoring.heap.clusters import Centroids, cluster_centres, labels_of
-from scoring.heap.columns import AMBIGUOUS, FITTED, NEIGHBOUR
+from scoring.heap.columns import AMBIGUOUS, FITTED, NEIGHBOUR, OUTLIER
 from scoring.heap.grades import graded, quantiles_of
 from scoring.heap.junk import JunkScale, junk_scale
-from scoring.heap.neighbours import EXACT_ROWS, near_in, near_to
-from scoring.heap.rule import WEIGHTS, combined, composed
-from scoring.heap.signals import ALONE, SIGNALS, View
+from scoring.heap.neighbours import EXACT_ROWS, Near, near_in, near_to
+from scoring.heap.rule import WEIGHTS, combined, composed, outlier, outlier_chance
+from scoring.heap.signals import ALONE, CLOSE, SIGNALS, Place, View, likeness
 from scoring.heap.space import BLOCK, Centred, centred, mean_of, unit
 from scoring.search.links import Recall
 
@@ -22,8 +22,10 @@ REFERENCES = 20_000  # the most rows that a fitted model keeps to compare others
 LEAST_ROWS = 20  # a heap of fewer tells nothing
 FEW_ROWS = 50  # and one of fewer little
 AMBIGUITY = "ambiguity"  # what the rule makes of the signals
+LIKENESS = "likeness"
 FAR = 0.99  # quantile of the distances in the heap beyond which a row lies outside of it
 Floats = NDArray[np.float64]
+NO_NEAR = np.zeros((0, CLOSE), np.int32)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class HeapFit:
             a draw.
         centres: of clusterings at several sizes, k -> shape (k, D), float32.
         quantiles: of each signal among the references, and of ``ambiguity``, shape (1001,) each.
+        near: the 10 nearest references of each, shape (R, 10), int32.
+        usual_likeness: median likeness of the heap's rows to the heap.
         junk: what is usual in the heap of the columns that rise on junk.
         weights: of the rule.
     """
@@ -59,20 +63,22 @@ class HeapFit:
     references: NDArray[np.float16]
     centres: Centroids
     quantiles: Mapping[str, NDArray[np.float32]]
+    near: NDArray[np.int32]
+    usual_likeness: float = 0.0
     junk: JunkScale = field(default_factory=JunkScale)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
 
     @property
     def n_bytes(self) -> int:
         """Bytes that it keeps."""
-        held = self.mean.nbytes + self.references.nbytes
+        held = self.mean.nbytes + self.references.nbytes + self.near.nbytes
         return held + sum(each.nbytes for each in (*self.centres.values(), *self.quantiles.values()))
 
     @cached_property
-    def _placed(self) -> tuple[Centred, NDArray[np.int32]]:
-        """The references centred, and their clusters."""
+    def _placed(self) -> tuple[Centred, Place]:
+        """The references centred, and where each lies."""
         rows = centred(self.references, self.mean)
-        return rows, labels_of(rows.units, self.centres)
+        return rows, _place(rows, self.centres)
 
     def score(self, embeddings: NDArray, columns: Mapping[str, NDArray] | None = None) -> Said:
         """Say how certain rows are, each by itself: the same for a row of the heap as for a new one.
@@ -88,18 +94,19 @@ class HeapFit:
         for part in _blocks(_stored(embeddings)):
             rows = centred(part, self.mean)
             near = near_to(rows, references)
-            signals.append(_signals(View(near, labels_of(rows.units, self.centres), of_references)))
-        whole = {name: np.concatenate([each[name] for each in signals] or [np.zeros(0)]) for name in SIGNALS}
+            signals.append(_signals(View(near, _place(rows, self.centres), of_references, self.near)))
+        whole = {
+            name: np.concatenate([each[name] for each in signals] or [np.zeros(0)]) for name in (*SIGNALS, LIKENESS)
+        }
         return self._said(whole, columns or {}, Recall.of_everything())
 
     def _said(self, signals: Mapping[str, Floats], columns: Mapping[str, NDArray], recall: Recall) -> Said:
         ambiguity = combined({name: graded(signals[name], self.quantiles[name]) for name in self.weights}, self.weights)
         share = graded(ambiguity, self.quantiles[AMBIGUITY])
-        found = {
-            NEIGHBOUR: signals["distance"],
-            AMBIGUOUS: share,
-            FITTED: composed(self.junk.chance(columns), share),
-        }
+        outliers = outlier(signals[LIKENESS], self.usual_likeness)
+        heads = self.junk.chance(columns)
+        chance = np.maximum(outlier_chance(outliers), 0 if heads is None else heads)
+        found = {NEIGHBOUR: signals["distance"], AMBIGUOUS: share, OUTLIER: outliers, FITTED: composed(chance, share)}
         far = float(self.quantiles["distance"][round(FAR * (len(self.quantiles["distance"]) - 1))])
         outside = float((signals["distance"] > far).mean()) if len(share) else 0.0
         return Said({name: values.astype(np.float32) for name, values in found.items()}, outside, recall)
@@ -134,7 +141,7 @@ def fit_heap(
     mean = mean_of(stored)
     kept = centred(stored[drawn], mean)
     centres = cluster_centres(kept.units, seed=seed)
-    bare = HeapFit(mean, stored[drawn], centres, {}, junk_scale(columns))
+    bare = HeapFit(mean, stored[drawn], centres, {}, NO_NEAR, junk=junk_scale(columns))
     fit, said = _judged(bare, kept, {} if len(drawn) < len(stored) else columns)
     if said.columns[NEIGHBOUR].min() >= ALONE:
         raise InputError(
@@ -161,7 +168,7 @@ def said_of(embeddings: NDArray, column: str, *, seed: int = 0) -> dict[str, NDA
     stored = _stored(embeddings)
     mean = mean_of(stored)
     heap = centred(stored, mean)
-    bare = HeapFit(mean, stored[:0], cluster_centres(heap.units, seed=seed), {})
+    bare = HeapFit(mean, stored[:0], cluster_centres(heap.units, seed=seed), {}, NO_NEAR)
     return {column: _judged(bare, heap, {})[1].columns[column]}
 
 
@@ -179,19 +186,30 @@ def _blocks(rows: NDArray) -> Iterator[NDArray]:
 
 def _judged(bare: HeapFit, heap: Centred, columns: Mapping[str, NDArray]) -> tuple[HeapFit, Said]:
     """Judge the rows of a heap among one another; return the fit with their quantiles, and what it says of them."""
-    labels = labels_of(heap.units, bare.centres)
-    near = near_in(heap)
-    signals = _signals(View(near, labels, labels))
-    fit = _with_quantiles(bare, signals)
+    place, near = _place(heap, bare.centres), near_in(heap)
+    close = _closest(near)
+    signals = _signals(View(near, place, place, close))
+    fit = _with_quantiles(bare, signals, close)
     return fit, fit._said(signals, columns, near.recall)
 
 
-def _with_quantiles(fit: HeapFit, signals: Mapping[str, Floats]) -> HeapFit:
-    """Return the fit with the quantiles of signals, and of what the rule makes of them."""
-    quantiles = {name: quantiles_of(values) for name, values in signals.items()}
+def _with_quantiles(fit: HeapFit, signals: Mapping[str, Floats], near: NDArray[np.int32]) -> HeapFit:
+    """Return the fit with the quantiles of signals, and of what the rule makes of them, and with who is near whom."""
+    quantiles = {name: quantiles_of(signals[name]) for name in SIGNALS}
     ambiguity = combined({name: graded(signals[name], quantiles[name]) for name in fit.weights}, fit.weights)
-    return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(ambiguity)})
+    usual = float(np.median(signals[LIKENESS])) if len(ambiguity) else 0.0
+    return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(ambiguity)}, near=near, usual_likeness=usual)
 
 
 def _signals(view: View) -> dict[str, Floats]:
-    return {name: signal(view) for name, signal in SIGNALS.items()}
+    return {name: signal(view) for name, signal in SIGNALS.items()} | {LIKENESS: likeness(view)}
+
+
+def _place(rows: Centred, centres: Centroids) -> Place:
+    return Place(labels_of(rows.units, centres), rows.along)
+
+
+def _closest(near: Near) -> NDArray[np.int32]:
+    """Return the 10 nearest rows of each, shape (N, 10); -1 where there are fewer."""
+    index = near.index[:, :CLOSE].astype(np.int32)
+    return np.pad(index, ((0, 0), (0, CLOSE - index.shape[1])), constant_values=-1)

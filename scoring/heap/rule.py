@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-WEIGHTS: Mapping[str, float] = {"distance": 1.0, "disagreement": 1.0}  # of the ranks of signals
+# Of the ranks of signals: equal, for weights fitted on six development sets did no better on the seventh.
+WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
 STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
+STEEP_OUTLIER, OUTLIER_AT = 15.0, 0.4  # the same, of the logarithm of how much less alike to the heap than its median
 
 
 def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> Floats:
@@ -51,3 +53,26 @@ def junk_chance(deviations: Floats) -> Floats:
         In [0, 1], shape (N,); 1/2 at three deviations.
     """
     return 1 / (1 + np.exp(-STEEP * (np.clip(deviations, -50, 50) - USUAL)))
+
+
+def outlier(likeness: Floats, usual: float) -> Floats:
+    """Return how unlike the heap as a whole rows are: the logarithm of the median likeness over theirs, shape (N,).
+
+    Args:
+        likeness: mean cosine to the heap's rows, shape (N,).
+        usual: its median in the heap.
+
+    Returns:
+        0 for the median row; at most log 100, also for a likeness below 0; 0 where the heap has no direction.
+
+    >>> outlier(np.array([0.4, 0.2]), 0.4).round(2).tolist()
+    [0.0, 0.69]
+    """
+    if usual <= 0:
+        return np.zeros(len(likeness))
+    return np.log(usual / np.maximum(likeness, usual / 100))
+
+
+def outlier_chance(outliers: Floats) -> Floats:
+    """Return the chance that rows belong to another heap, in [0, 1]; 1/2 at .4, two thirds of the usual likeness."""
+    return 1 / (1 + np.exp(-STEEP_OUTLIER * (outliers - OUTLIER_AT)))

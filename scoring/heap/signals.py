@@ -9,6 +9,21 @@ from numpy.typing import NDArray
 from scoring.heap.neighbours import Near
 
 ALONE = 2.0  # distance of a row that has no neighbour: as far as can be
+CLOSE = 10  # the nearest neighbours, which two rows share; those after them are what the nearest is held against
+LEAST = 1e-6
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where N rows lie, each by itself.
+
+    Attributes:
+        clusters: in each of S clusterings, shape (N, S).
+        along: cosine to the heap's mean times that mean's length, so the mean cosine to the heap's rows, shape (N,).
+    """
+
+    clusters: NDArray[np.int32]
+    along: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -17,13 +32,15 @@ class View:
 
     Attributes:
         near: their neighbours among the others.
-        clusters: of the rows, in each of S clusterings, shape (N, S).
-        others: the clusters of those compared with, shape (R, S).
+        rows: what is known of each of the rows by itself.
+        others: the same of those compared with.
+        near_others: the nearest of those among themselves, shape (R, 10); -1 where there is no further one.
     """
 
     near: Near
-    clusters: NDArray[np.int32]
-    others: NDArray[np.int32]
+    rows: "Place"
+    others: "Place"
+    near_others: NDArray[np.int32]
 
 
 def distance(view: View) -> NDArray[np.float64]:
@@ -40,13 +57,53 @@ def disagreement(view: View) -> NDArray[np.float64]:
     there, index = view.near.there, view.near.index.clip(0)
     count = there.sum(1)
     total = np.zeros(len(count))
-    for own, other in zip(view.clusters.T, view.others.T, strict=True):
+    for own, other in zip(view.rows.clusters.T, view.others.clusters.T, strict=True):
         total += ((other[index] != own[:, None]) & there).sum(1)
-    pairs = count * view.clusters.shape[1]
+    pairs = count * view.rows.clusters.shape[1]
     return np.divide(total, pairs, out=np.full(len(count), 0.5), where=pairs > 0)
+
+
+def contrast(view: View) -> NDArray[np.float64]:
+    """Return the distance to the nearest row over the mean distance to the 11th to 20th, in [0, 1].
+
+    Near 1 where the nearest row is no nearer than many others, and so says little; 1 where there are no 11 neighbours.
+    """
+    apart = 1 - view.near.cosine.astype(np.float64)
+    there = view.near.there[:, CLOSE:]
+    count = there.sum(1)
+    further = np.divide((apart[:, CLOSE:] * there).sum(1), count, out=np.zeros(len(count)), where=count > 0)
+    return np.divide(apart[:, 0], further, out=np.ones(len(count)), where=further > LEAST).clip(0, 1)
+
+
+def unshared(view: View) -> NDArray[np.float64]:
+    """Return the share of the 10 nearest rows that are not among the 10 nearest of the nearest row, in [0, 1].
+
+    1 where there is no neighbour. Source: shared nearest neighbours, Jarvis & Patrick 1973.
+    """
+    own = view.near.index[:, :CLOSE]
+    of_nearest = np.where(own[:, :1] >= 0, view.near_others[own[:, 0].clip(0)], -1)
+    both = np.zeros(own.shape, bool)
+    for column in of_nearest.T:
+        both |= own == column[:, None]
+    count = (own >= 0).sum(1)
+    shared = (both & (own >= 0)).sum(1)
+    return 1 - np.divide(shared, count, out=np.zeros(len(count)), where=count > 0)
+
+
+def likeness(view: View) -> NDArray[np.float64]:
+    """Return how alike a row is to the heap as a whole: its mean cosine to all rows, shape (N,).
+
+    It is not centred, and a mean over the row and its neighbours. A crowd that is a small part of the heap cannot raise
+    it by being alike to itself.
+    """
+    there, index = view.near.there, view.near.index.clip(0)
+    total = view.rows.along + (view.others.along[index].astype(np.float64) * there).sum(1)
+    return total / (1 + there.sum(1))
 
 
 SIGNALS: Mapping[str, Callable[[View], NDArray[np.float64]]] = {  # to add a signal, add a line
     "distance": distance,
+    "contrast": contrast,
+    "unshared": unshared,
     "disagreement": disagreement,
 }

@@ -17,9 +17,10 @@ from scoring.heap.clusters import SIZES
 from scoring.heap.fit import AMBIGUITY, REFERENCES, HeapFit
 from scoring.heap.grades import POINTS
 from scoring.heap.junk import JunkScale
-from scoring.heap.signals import SIGNALS
+from scoring.heap.signals import CLOSE, SIGNALS
 
-MEAN, ROWS, CENTRES, QUANTILES = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.centres.", f"{FIT}.quantiles."
+MEAN, ROWS, NEAR = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near"
+CENTRES, QUANTILES = f"{FIT}.centres.", f"{FIT}.quantiles."
 
 
 def write_fitted(
@@ -43,6 +44,7 @@ def write_fitted(
         **about,
         "weights": dict(fit.weights),
         "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
+        "usual_likeness": fit.usual_likeness,
     }
     card = {**card, "base": card.get("base", card["digest"]), FIT: record}
     kept = {name: value for name, value in tensors.items() if not name.startswith(f"{FIT}.")}
@@ -51,7 +53,7 @@ def write_fitted(
 
 def tensors_of(fit: HeapFit) -> dict[str, Tensor]:
     """Return what a fit keeps, by the names that it has in a file."""
-    arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references}
+    arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
     arrays |= {f"{CENTRES}{k}": centres for k, centres in fit.centres.items()}
     arrays |= {f"{QUANTILES}{name}": values for name, values in fit.quantiles.items()}
     return {name: torch.from_numpy(np.array(values)) for name, values in arrays.items()}
@@ -84,12 +86,14 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
         KeyError, TypeError, ValueError: if they hold none.
     """
     arrays = {name: value.numpy() for name, value in tensors.items()}
-    mean, rows = arrays[MEAN], arrays[ROWS]
+    mean, rows, near = arrays[MEAN], arrays[ROWS], arrays[NEAR]
     centres = {k: arrays[f"{CENTRES}{k}"] for k in SIZES if f"{CENTRES}{k}" in arrays}
     weights = {str(name): float(value) for name, value in record["weights"].items()}
     quantiles = {name: arrays[f"{QUANTILES}{name}"] for name in (*SIGNALS, AMBIGUITY)}
     if mean.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(mean) or not 1 <= len(rows) <= REFERENCES:
         raise ValueError(f"references of shape {rows.shape}, for a mean of shape {mean.shape}")
+    if near.shape != (len(rows), CLOSE) or near.dtype != np.int32 or near.min() < -1 or near.max() >= len(rows):
+        raise ValueError(f"neighbours of shape {near.shape}, for {len(rows)} references")
     if any(values.shape != (k, len(mean)) for k, values in centres.items()):
         raise ValueError("clusters of another width")
     if any(values.shape != (POINTS,) for values in quantiles.values()):
@@ -99,13 +103,20 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
     usual = {str(name): (float(middle), float(spread)) for name, (middle, spread) in record["junk"].items()}
     if any(not np.isfinite(values).all() for values in arrays.values()) or any(s <= 0 for _, s in usual.values()):
         raise ValueError("a number that is none")
-    return HeapFit(mean, rows, centres, quantiles, JunkScale(usual), weights)
+    likeness = float(record["usual_likeness"])
+    if not np.isfinite(likeness):
+        raise ValueError(f"a likeness of {likeness}")
+    return HeapFit(mean, rows, centres, quantiles, near, likeness, JunkScale(usual), weights)
 
 
 def digest_of_fit(fit: HeapFit) -> str:
     """Return sha256 over what a fit keeps: equal fits have equal ones."""
     total = hashlib.sha256()
-    facts = {"weights": dict(fit.weights), "junk": {name: list(pair) for name, pair in fit.junk.usual.items()}}
+    facts = {
+        "weights": dict(fit.weights),
+        "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
+        "usual_likeness": fit.usual_likeness,
+    }
     total.update(json.dumps(facts, sort_keys=True).encode())
     for name, value in sorted(tensors_of(fit).items()):
         total.update(f"\0{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())

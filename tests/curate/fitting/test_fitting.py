@@ -107,7 +107,7 @@ def test_rows_without_an_embedding_stay_and_get_no_score(tmp_path, digest):
     rows[3], rows[4] = np.nan, 0
     result = fit(write(tmp_path / "s.parquet", rows, digest), apply=tmp_path / "a.parquet")
     found = columns_of(tmp_path / "a.parquet")
-    assert found["k3"] == found["k4"] == [None] * 3
+    assert found["k3"] == found["k4"] == [None] * len(COLUMNS)
     assert result.rows == 78
     assert sum(result.without.values()) == 2
 

@@ -3,8 +3,9 @@ import pytest
 from heaps import kinds, slow_distance, unit
 
 from scoring.errors import InputError
-from scoring.heap.columns import AMBIGUOUS, COLUMNS, FITTED, NEIGHBOUR
+from scoring.heap.columns import AMBIGUOUS, COLUMNS, FITTED, NEIGHBOUR, OUTLIER
 from scoring.heap.fit import LEAST_ROWS, fit_heap, said_of
+from scoring.heap.rule import composed, outlier_chance
 from scoring.metrics import auroc, ranks
 from scoring.scorers import scored, scorers_named
 
@@ -25,7 +26,8 @@ def test_columns_are_what_they_say():
     assert said.columns[NEIGHBOUR] == pytest.approx(slow_distance(rows), abs=1e-3)
     share = said.columns[AMBIGUOUS]
     assert share == pytest.approx((ranks(share) - 0.5) / 400, abs=0.01)
-    assert said.columns[FITTED] == pytest.approx(share / 2, abs=1e-6)
+    assert said.columns[FITTED] == pytest.approx(composed(outlier_chance(said.columns[OUTLIER]), share), abs=1e-6)
+    assert np.median(said.columns[OUTLIER]) == pytest.approx(0, abs=1e-6)
 
 
 def test_it_tells_rows_whose_nearest_row_is_of_another_kind():
@@ -61,7 +63,7 @@ def test_of_a_large_heap_a_bounded_draw_is_kept():
     fit, said = fit_heap(rows, most=200)
     whole = fit_heap(rows)[1]
     assert len(fit.references) == 200
-    assert fit.n_bytes < 200 * 24 * 2 + 300 * 24 * 4 + 5 * 1001 * 4
+    assert fit.n_bytes < 200 * 24 * 2 + 300 * 24 * 4 + 5 * 1001 * 4 + 200 * 10 * 4
     assert said.columns[NEIGHBOUR] == pytest.approx(whole.columns[NEIGHBOUR])  # the heap itself is judged as a whole
     apart = fit.score(rows).columns
     assert (apart[NEIGHBOUR] >= said.columns[NEIGHBOUR] - 1e-4).all()

@@ -3,7 +3,7 @@ import pytest
 
 from scoring.heap.grades import POINTS, graded, quantiles_of
 from scoring.heap.junk import JUNK, junk_scale
-from scoring.heap.rule import combined, composed, junk_chance
+from scoring.heap.rule import combined, composed, junk_chance, outlier, outlier_chance
 
 GRID = np.linspace(0, 1, 101)
 
@@ -73,3 +73,11 @@ def test_a_grade_is_the_share_below_with_ties_in_the_middle():
 
 def test_grades_outside_of_the_heap_end_at_its_ends():
     assert graded(np.array([-9.0, 99.0]), quantiles_of(np.arange(50.0))).tolist() == [0, 1]
+
+
+def test_an_outlier_is_less_alike_to_the_heap_than_its_median_row():
+    assert outlier(np.array([0.3, 0.15, 0.6]), 0.3) == pytest.approx([0, np.log(2), -np.log(2)])
+    assert outlier(np.array([-0.2, 0.0]), 0.3) == pytest.approx([np.log(100)] * 2)
+    assert outlier(np.array([0.1, -0.1]), 0.0).tolist() == [0, 0]
+    assert outlier_chance(np.array([0.4])) == pytest.approx([0.5])
+    assert (np.diff(outlier_chance(np.linspace(-1, 4, 50))) >= 0).all()

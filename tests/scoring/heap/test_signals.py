@@ -4,15 +4,25 @@ from heaps import kinds, slow_distance, unit
 
 from scoring.heap.clusters import SIZES, cluster_centres, labels_of
 from scoring.heap.neighbours import Near, near_in
-from scoring.heap.signals import SIGNALS, View, disagreement, distance
+from scoring.heap.signals import SIGNALS, Place, View, contrast, disagreement, distance, likeness, unshared
 from scoring.heap.space import centred, mean_of
 from scoring.search.links import Recall
 
 
 def view_of(rows):
     heap = centred(rows, mean_of(rows))
-    labels = labels_of(heap.units, cluster_centres(heap.units))
-    return View(near_in(heap), labels, labels), heap
+    return seen(heap, cluster_centres(heap.units)), heap
+
+
+def seen(heap, centres):
+    near, place = near_in(heap), Place(labels_of(heap.units, centres), heap.along)
+    return View(near, place, place, near.index[:, :10].astype(np.int32))
+
+
+def products_of(heap):
+    products = heap.units.astype(np.float64) @ heap.units.T
+    np.fill_diagonal(products, -2)
+    return products
 
 
 def test_distance_is_that_to_the_nearest_other_row():
@@ -23,11 +33,10 @@ def test_distance_is_that_to_the_nearest_other_row():
 def test_disagreement_counts_neighbours_in_other_clusters():
     rows, _ = kinds(n=130)
     view, heap = view_of(rows)
-    products = heap.units.astype(np.float64) @ heap.units.T
-    np.fill_diagonal(products, -2)
+    products, clusters = products_of(heap), view.rows.clusters
     expected = [
-        np.mean([view.clusters[j, s] != view.clusters[i, s]
-                 for j in np.argsort(-products[i])[:20] for s in range(view.clusters.shape[1])])
+        np.mean([clusters[j, s] != clusters[i, s]
+                 for j in np.argsort(-products[i])[:20] for s in range(clusters.shape[1])])
         for i in range(130)
     ]  # fmt: skip
     assert disagreement(view) == pytest.approx(np.array(expected), abs=0.011)  # 20th and 21st may be too close to call
@@ -43,9 +52,49 @@ def test_rows_between_two_kinds_are_disagreed_about():
 
 def test_a_row_without_neighbours_is_as_far_as_can_be_and_undecided():
     none = Near(np.full((2, 3), -1), np.zeros((2, 3), np.float32), np.ones(2, bool), Recall.of_everything())
-    labels = np.zeros((2, 4), np.int32)
-    assert distance(View(none, labels, labels)).tolist() == [2, 2]
-    assert disagreement(View(none, labels, labels)).tolist() == [0.5, 0.5]
+    place = Place(np.zeros((2, 4), np.int32), np.array([0.3, 0.1], np.float32))
+    view = View(none, place, place, np.full((2, 10), -1, np.int32))
+    assert distance(view).tolist() == [2, 2]
+    assert disagreement(view).tolist() == [0.5, 0.5]
+    assert contrast(view).tolist() == [1, 1]
+    assert unshared(view).tolist() == [1, 1]
+    assert likeness(view) == pytest.approx([0.3, 0.1])
+
+
+def test_contrast_holds_the_nearest_row_against_those_further_off():
+    rows, _ = kinds(n=130)
+    view, heap = view_of(rows)
+    apart = 1 - np.sort(-products_of(heap), axis=1)[:, :20] * -1
+    assert contrast(view) == pytest.approx(apart[:, 0] / apart[:, 10:].mean(1), abs=1e-4)
+
+
+def test_unshared_counts_neighbours_that_the_nearest_row_lacks():
+    rows, _ = kinds(n=130)
+    view, heap = view_of(rows)
+    near = [set(order[:10].tolist()) for order in np.argsort(-products_of(heap), axis=1)]
+    first = products_of(heap).argmax(1)
+    expected = np.array([len(near[i] - near[first[i]]) / 10 for i in range(130)])
+    assert unshared(view) == pytest.approx(expected, abs=0.101)  # a 10th and an 11th may be too close to call
+    assert np.mean(np.abs(unshared(view) - expected) > 1e-9) < 0.05
+
+
+def test_likeness_is_the_mean_cosine_to_all_rows_over_a_row_and_its_neighbours():
+    rows, _ = kinds(n=130)
+    view, heap = view_of(rows)
+    wide = unit(rows.astype(np.float64))
+    to_all = (wide @ wide.T).mean(1)
+    near = np.argsort(-products_of(heap), axis=1)[:, :20]
+    expected = np.array([np.mean([to_all[i], *to_all[near[i]]]) for i in range(130)])
+    assert likeness(view) == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_crowd_of_another_place_is_unlike_the_heap_though_it_is_alike_in_itself():
+    generator = np.random.default_rng(4)
+    common, other = generator.normal(size=(2, 24))
+    heap = unit(2 * common + generator.normal(size=(300, 24)))
+    crowd = unit(2 * other + 0.1 * generator.normal(size=(25, 24)))
+    view, _ = view_of(np.concatenate([heap, crowd]).astype(np.float16))
+    assert likeness(view)[300:].max() < likeness(view)[:300].min()
 
 
 @pytest.mark.parametrize("name", SIGNALS)
@@ -55,9 +104,9 @@ def test_the_order_of_the_others_changes_no_signal(name):
     order = np.random.default_rng(0).permutation(160)
     moved = centred(rows[order], mean_of(rows))
     centres = cluster_centres(heap.units)
-    again = View(near_in(moved), labels_of(moved.units, centres), labels_of(moved.units, centres))
+    again, before = SIGNALS[name](seen(moved, centres)), SIGNALS[name](view)[order]
     # a centre of clusters is told to about .01, and a 20th neighbour that ties may be another
-    assert SIGNALS[name](again) == pytest.approx(SIGNALS[name](view)[order], abs=0.02)
+    assert np.quantile(np.abs(again - before), 0.98) < 0.02
 
 
 def test_a_small_heap_has_few_clusters():
