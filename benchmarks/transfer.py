@@ -32,7 +32,9 @@ import transfer_pairs
 import transfer_people
 import transfer_truth
 import transfer_worse
+from transfer_fit import FITTED, fitted, fitted_to
 from transfer_heaps import DEVELOPMENT, Heap, Scored, development
+from transfer_numbers import aurocs
 from transfer_scores import centred, heap_scores
 from transfer_tables import Column, Table
 
@@ -60,12 +62,13 @@ def truth(run: Run) -> Iterator[Table]:
     for heap in run.heaps():
         random = run.random.heap(heap.name, *development(run.data, heap.name))
         recalls[heap.name] = transfer_truth.recalls(heap, random)
-        scores = transfer_truth.without_labels(heap, random)
+        scores, given = transfer_truth.without_labels(heap, random), transfer_truth.with_labels(heap)
         for found, rows in ((raw, heap.embedding), (middle, centred(heap.embedding))):
             target = transfer_truth.mistaken(rows, heap.label)
-            found[heap.name] = transfer_truth.r_aurocs(heap, target, scores)
+            found[heap.name] = transfer_truth.r_aurocs(heap, target, scores, given)
     yield Table("Recall@1", recalls)
     yield Table("R-AUROC", raw)
+    yield Table(f"R-AUROC of {FITTED}", {name: transfer_truth.ahead(found) for name, found in raw.items()})
     yield Table("R-AUROC, neighbours after centring", middle)
 
 
@@ -76,8 +79,7 @@ def in_domain(run: Run) -> Iterator[Table]:
         heap = transfer_people.in_domain(run.data, name, run.scored, run.limit)
         recalls[name] = transfer_truth.recalls(heap, None)
         target = transfer_truth.mistaken(heap.embedding, heap.label)
-        scores = transfer_truth.without_labels(heap, None)
-        found[name] = transfer_truth.r_aurocs(heap, target, scores, probe=False)
+        found[name] = aurocs(transfer_truth.without_labels(heap, None), target)
     yield Table("Recall@1, classes seen in training", recalls, of_sets=False)
     yield Table("R-AUROC, classes seen in training", found, of_sets=False)
 
@@ -95,7 +97,8 @@ def worse(run: Run) -> Iterator[Table]:
     found: dict[str, dict[str, Column]] = {}
     for heap in [*run.heaps(), transfer_pairs.scored_photos(run.data, run.scored)]:
         copies = transfer_worse.scored_copies(run.data, heap.name, run.scored)
-        for kind, numbers in transfer_worse.seen(copies, transfer_worse.near_originals(heap, copies)).items():
+        scores = fitted_to(heap, copies, run.scored) | transfer_worse.near_originals(heap, copies)
+        for kind, numbers in transfer_worse.seen(copies, scores).items():
             found.setdefault(kind, {})[heap.name] = numbers
     for kind, sets in found.items():
         yield Table(f"less certain: {kind}", sets)
@@ -118,7 +121,7 @@ def junk(run: Run) -> Iterator[Table]:
         removed = {}
         for name in DEVELOPMENT:
             heap = transfer_junk.junk_heap(run.data, name, part, run.scored)
-            scores = heap.scores | heap_scores(heap.embedding) | heap.baselines
+            scores = transfer_truth.without_labels(heap, None)
             for kind, numbers in transfer_junk.told(heap, scores).items():
                 told.setdefault(kind, {})[name] = numbers
             removed[name] = transfer_junk.removed(heap, scores)
@@ -138,8 +141,9 @@ def keep(run: Run) -> Iterator[Table]:
         found: dict[str, dict[str, Column]] = {}
         for name in DEVELOPMENT:
             heap = heap_of(name)
-            scores = heap.scores | {"nearest, centred": heap_scores(heap.embedding)["nearest, centred"]}
-            for way, numbers in transfer_keep.differences(heap, scores).items():
+            near = "nearest, centred"
+            by = {FITTED: fitted(heap)[FITTED], near: heap_scores(heap.embedding)[near]}
+            for way, numbers in transfer_keep.differences(heap, heap.scores, by).items():
                 found.setdefault(way, {})[name] = numbers
         for way, sets in found.items():
             yield Table(f"{kind}, kept {way}", sets)

@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +106,8 @@ class Scored:
             torch.manual_seed(0)
             own = ("digest", "format", "backbone", "heads", "preprocessing")
             about = {name: value for name, value in card.items() if name not in own}
-            save_checkpoint(path, ScoringModel(trained.spec).eval(), about)
+            parts = tuple(replace(part, packaged=None) for part in trained.spec.parts)
+            save_checkpoint(path, ScoringModel(replace(trained.spec, parts=parts)).eval(), about)
         return Scored.of(str(path), self.folder)
 
     def heap(self, name: str, recipe: str, make: Callable[[], Images], *, keep_images: bool = True) -> Heap:
@@ -127,7 +128,7 @@ class Scored:
             columns = {"key": keys, "label": images.label, "kind": images.kind}
             columns |= {SHARPNESS: sharpness(images.data), "image": images.data}
             pq.write_table(pa.table(columns), source, row_group_size=1000)
-            curate.score(source, out, model=self.model, key="key", device="cpu")
+            curate.score(source, out, model=self.model, key="key", device="cpu", fit=False)
             if not keep_images:
                 source.unlink()
         return read_heap(name, out, source)
@@ -186,9 +187,18 @@ def development(data: Path, name: str) -> tuple[str, Callable[[], Images]]:
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """Return an image, (H, W, 3), uint8 or rounded to it, without loss."""
+    """Return an image, (H, W, 3), rounded to 8 bits, without loss."""
+    return _encoded(pixels, "PNG", compress_level=1)
+
+
+def jpeg(pixels: np.ndarray) -> bytes:
+    """Return an image, (H, W, 3), rounded to 8 bits, as a JPEG of quality 90."""
+    return _encoded(pixels, "JPEG", quality=90)
+
+
+def _encoded(pixels: np.ndarray, kind: str, **options: int) -> bytes:
     out = io.BytesIO()
-    Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype(np.uint8)).save(out, "PNG", compress_level=1)
+    Image.fromarray(np.clip(np.rint(pixels), 0, 255).astype(np.uint8)).save(out, kind, **options)
     return out.getvalue()
 
 

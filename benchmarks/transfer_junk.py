@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from transfer_heaps import Heap, Images, Scored, development, png
+from transfer_heaps import Heap, Images, Scored, development, jpeg
 from transfer_numbers import Measured, aurocs, share
 
 from scoring.changes import gaussian_blur
@@ -15,6 +15,7 @@ from scoring.images import decode_rgb
 CLEAN = "clean"
 OTHER = "other domain"
 SOURCES = 160  # rows of a set that junk is made of; they are not among the clean ones
+LABELLED = 0.10  # share of the rows that are given labels, where a score is fitted with some
 PLANTED = (0.10, 0.30)  # of all rows
 DOMAIN = {  # set -> where its images of another domain come from
     "grocery": "PACS sketch",
@@ -93,7 +94,7 @@ def planted(images: Images, others: Images, part: float, seed: int = 0) -> Image
     data, label, kind = images.take(clean).data, list(images.label[clean]), [CLEAN] * len(clean)
     for name, change in MADE.items():
         for row in draw.choice(sources, each, replace=each > len(sources)):
-            data.append(png(change(decode_rgb(images.data[row]).astype(float), draw)))
+            data.append(jpeg(change(decode_rgb(images.data[row]).astype(float), draw)))
             label.append(images.label[row] if name in HAVE_A_CLASS else draw.choice(images.label))
             kind.append(name)
     for row in draw.choice(len(others.data), each, replace=each > len(others.data)):
@@ -107,8 +108,14 @@ def junk_heap(data: Path, name: str, part: float, scored: Scored) -> Heap:
     """Return a development set with junk planted in it, scored as one heap."""
     recipe, images = development(data, name)
     other_recipe, others = development(data, DOMAIN[name])
-    whole = f"{recipe} {other_recipe} junk {part} {SOURCES}"
+    whole = f"{recipe} {other_recipe} junk {part} {SOURCES} as JPEG"
     return scored.heap(f"{name} {part:.0%} junk".replace("%", ""), whole, lambda: planted(images(), others(), part))
+
+
+def some_clean(heap: Heap, part: float) -> np.ndarray:
+    """Return clean rows that are given labels, a share of all rows, ascending."""
+    clean = np.flatnonzero(heap.kind == CLEAN)
+    return np.sort(np.random.default_rng(0).permutation(clean)[: round(part * len(heap.kind))])
 
 
 def told(heap: Heap, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from torch import Tensor
-from transfer_heaps import Heap
+from transfer_heaps import Heap, Scores
 from transfer_junk import CLEAN
 from transfer_numbers import REPEATS, Measured
 from transfer_scores import STRENGTH, centred
@@ -16,6 +16,7 @@ SPLITS = 10
 TEST = 0.3  # share of the clean rows that the classifier is tried on
 WIDER = 2.262 / 1.96 * (SPLITS / (SPLITS - 1)) ** 0.5  # a bootstrap of so few is too narrow by this
 CLUSTERS = 20
+OVERALL = "overall"
 
 
 def groups_of(heap: Heap) -> dict[str, np.ndarray]:
@@ -23,7 +24,7 @@ def groups_of(heap: Heap) -> dict[str, np.ndarray]:
     rows = centred(heap.embedding).numpy()
     middle = spherical_kmeans(rows, min(CLUSTERS, len(rows)), seed=0, sample=len(rows))
     return {
-        "overall": np.zeros(len(rows), int),
+        OVERALL: np.zeros(len(rows), int),
         "per class": heap.label.numpy(),
         "per cluster": assign(rows, middle)[0][:, 0],
     }
@@ -44,8 +45,13 @@ def accuracy(rows: Tensor, label: Tensor, known: np.ndarray, test: np.ndarray) -
     return float((probe.logits(rows[test]).argmax(1) == label[test]).double().mean())
 
 
-def differences(heap: Heap, scores: dict[str, np.ndarray]) -> dict[str, dict[str, Measured]]:
+def differences(heap: Heap, scores: Scores, in_groups: Scores) -> dict[str, dict[str, Measured]]:
     """Return "kept, way" -> score -> accuracy less that of as many random rows, paired over splits.
+
+    Args:
+        heap: N rows.
+        scores: by which the surest of all rows are kept, shape (N,) each.
+        in_groups: by which, besides, the same share of every class or cluster is kept.
 
     Intervals are over splits, which share rows: somewhat narrow.
     """
@@ -60,8 +66,8 @@ def differences(heap: Heap, scores: dict[str, np.ndarray]) -> dict[str, dict[str
             n = round(part * len(pool))
             chance = accuracy(rows, label, draw.permutation(pool)[:n], test)
             found.setdefault((f"{part:.0%}, random", "accuracy"), []).append(chance)
-            for name, score in scores.items():
-                for way, group in groups.items():
+            for way, group in groups.items():
+                for name, score in (scores | in_groups if way == OVERALL else in_groups).items():
                     reached = accuracy(rows, label, keep(score, group, pool, n), test)
                     found.setdefault((f"{part:.0%}, {way}", name), []).append(reached - chance)
     out: dict[str, dict[str, Measured]] = {}

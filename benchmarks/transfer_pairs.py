@@ -12,11 +12,12 @@ from transfer_heaps import Heap, Scored, images_of, stamp
 from transfer_numbers import REPEATS, Measured
 from transfer_scores import centred
 
+from scoring.images import ORIENTATIONS
 from scoring.images.signature import reorient
 from scoring.metrics.resampling import resamples
 
 FILE = "caltech_subset"
-MIRRORED = 2  # the orientation, as EXIF numbers them
+MIRRORED = ORIENTATIONS["mirrored"]
 MOST = 200_000  # pairs looked at, the most alike first: no precision worth having lies beyond
 
 
@@ -56,17 +57,16 @@ def likenesses(heap: Heap) -> Iterator[tuple[str, np.ndarray]]:
     yield "perceptual hash", bits @ bits.T
     stored = np.frombuffer(b"".join(table["signature"].to_pylist()), np.int8).reshape(len(codes), -1)
     signature = _units(stored) @ _units(stored).T
+    either = np.maximum(signature, _units(stored) @ _units(reorient(stored, MIRRORED)).T)
     yield "signature", signature
-    yield (
-        "signature, or of the mirror image",
-        np.maximum(signature, _units(stored) @ _units(reorient(stored, MIRRORED)).T),
-    )
+    yield "signature, or of the mirror image", either
     raw, middle = (rows.numpy() for rows in (heap.embedding, centred(heap.embedding)))
-    yield "embedding, raw", raw @ raw.T
     embedding = middle @ middle.T
+    yield "embedding, raw", raw @ raw.T
     yield "embedding, centred", embedding
     yield "1/2 embedding, centred + 1/2 signature", embedding + signature
-    yield "3/4 embedding, centred + 1/4 signature", 3 * embedding + signature
+    yield "1/2 embedding, centred + 1/2 signature, mirror too", embedding + either
+    yield "3/4 embedding, centred + 1/4 signature, mirror too", 3 * embedding + either
 
 
 def ranked(alike: np.ndarray, truth: Truth) -> Ranked:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor
+from transfer_fit import FITTED, fitted
 from transfer_heaps import Heap, Scores
 from transfer_numbers import Measured, aurocs, average, share
 from transfer_scores import centred, cross_entropy, draw, heap_scores, probe_entropy
@@ -13,6 +14,8 @@ from scoring.metrics import recall_at_1
 SHARES = (0.01, 0.05, 0.10)
 DRAWS = 3
 Numbers = dict[str, Measured]
+Draws = list[tuple[np.ndarray, Scores]]  # rows that are given labels, and uncertainties of every row
+Given = dict[float, Draws]  # share of labels -> draws
 
 
 def recalls(heap: Heap, random: Heap | None) -> Numbers:
@@ -25,7 +28,7 @@ def recalls(heap: Heap, random: Heap | None) -> Numbers:
 
 def without_labels(heap: Heap, random: Heap | None) -> Scores:
     """Return every uncertainty that is there before a label is: shape (N,) each."""
-    found = heap.scores | heap_scores(heap.embedding) | heap.baselines
+    found = heap.scores | fitted(heap) | heap_scores(heap.embedding) | heap.baselines
     if random is not None:
         found |= {f"random weights, {name}": score for name, score in random.scores.items()}
     return found
@@ -36,36 +39,46 @@ def mistaken(embedding: Tensor, label: Tensor) -> np.ndarray:
     return ~recall_at_1(embedding, label)
 
 
-def r_aurocs(heap: Heap, target: np.ndarray, scores: Mapping[str, np.ndarray], *, probe: bool = True) -> Numbers:
-    """Return R-AUROC of scores without labels, of a probe with a few of them, and of one with nearly all.
+def r_aurocs(heap: Heap, target: np.ndarray, scores: Mapping[str, np.ndarray], given: Given) -> Numbers:
+    """Return R-AUROC of scores without labels, of those with a few of them, and of a probe with nearly all.
 
     Args:
         heap: N rows.
         target: which rows are mistaken, shape (N,).
-        scores: uncertainties, shape (N,) each.
-        probe: measure probes, too.
+        scores: uncertainties without labels, shape (N,) each.
+        given: what a few labels give, by share and draw.
     """
     found = aurocs(scores, target)
-    if not probe:
-        return found
+    for draws in given.values():
+        found |= averaged(target, draws)
+    every = cross_entropy(heap.embedding, heap.label)
+    return found | aurocs({"probe entropy, labels of the other folds": every}, target)
+
+
+def with_labels(heap: Heap) -> Given:
+    """Return share of labels -> for each draw, the rows that are given and the uncertainties of every row."""
+    found: Given = {}
     for part in SHARES:
-        drawn = [draw(len(target), part, seed) for seed in range(DRAWS)]
-        found |= averaged(target, [with_labels(heap, given, part) for given in drawn], drawn)
-    return found | aurocs(
-        {"probe entropy, labels of the other folds": cross_entropy(heap.embedding, heap.label)}, target
-    )
+        for seed in range(DRAWS):
+            rows = draw(len(heap.label), part, seed)
+            scores = {f"probe entropy, {part:.0%} labels": probe_entropy(heap.embedding, heap.label, rows)}
+            found.setdefault(part, []).append((rows, scores))
+    return found
 
 
-def with_labels(heap: Heap, given: np.ndarray, part: float) -> Scores:
-    """Return the uncertainties that the labels of some rows give, of every row."""
-    return {f"probe entropy, {part:.0%} labels": probe_entropy(heap.embedding, heap.label, given)}
-
-
-def averaged(target: np.ndarray, scores: list[Scores], drawn: list[np.ndarray]) -> Numbers:
+def averaged(target: np.ndarray, draws: Draws) -> Numbers:
     """Return R-AUROC on the rows that were not given labels, the mean over draws."""
     each = []
-    for found, given in zip(scores, drawn, strict=True):
+    for given, scores in draws:
         rest = np.ones(len(target), bool)
         rest[given] = False
-        each.append(aurocs(found, target, rest))
+        each.append(aurocs(scores, target, rest))
     return {name: average([numbers[name] for numbers in each]) for name in each[0]}
+
+
+def ahead(found: Numbers) -> Numbers:
+    """Return by how much the fitted score is ahead: without labels of each that has none, with them of the probe."""
+    labelled = [name for name in found if "labels" in name]
+    less = {f"less {name}": found[FITTED].minus(each) for name, each in found.items() if name not in labelled}
+    less.pop(f"less {FITTED}")
+    return less

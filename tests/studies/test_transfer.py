@@ -133,8 +133,8 @@ def test_every_section_prints_a_table_and_random_weights_stand_beside_the_model(
     assert "random weights, unc_visimsiam" in found["R-AUROC"]["mean"]
     for title in found.keys() - {"model"}:
         assert f"| {title} |" in printed
-    assert set(found["less certain: blur"]["mean"]) >= {"unc_visimsiam", "nearest, centred", "lower Laplacian"}
-    assert set(found["clean, kept 30%, per class"]["mean"]) == {"unc_visimsiam", "nearest, centred"}
+    assert set(found["less certain: blur"]["mean"]) >= {"unc_visimsiam", "unc_fitted", "nearest, centred", "lower Laplacian"}
+    assert set(found["clean, kept 30%, per class"]["mean"]) == {"unc_fitted", "nearest, centred"}
 
 
 def test_tables_that_are_there_are_not_scored_again(done, data, tiny_checkpoint):

@@ -1,0 +1,34 @@
+"""The score that `curate fit` fits to a heap, always fitted anew: by the code at hand, not by what was kept."""
+
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from transfer_heaps import Heap, Scored, Scores
+
+import curate
+
+FITTED = "unc_fitted"
+
+
+def fitted(heap: Heap) -> Scores:
+    """Return the columns that a fit without labels gives the heap that it was fitted to, shape (N,) each."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "fitted.parquet"
+        curate.fit(heap.path, apply=out)
+        return new_columns(heap.path, out)
+
+
+def fitted_to(heap: Heap, others: Heap, scored: Scored) -> Scores:
+    """Return what a fit without labels to one heap says of the rows of another, shape (M,) each."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, out = Path(folder) / "fitted.safetensors", Path(folder) / "fitted.parquet"
+        curate.fit(heap.path, model, model=scored.model)
+        curate.fit(others.path, fitted=model, apply=out)
+        return new_columns(others.path, out)
+
+
+def new_columns(before: Path, after: Path) -> Scores:
+    """Return the uncertainties that a table has more than another one."""
+    names = sorted(set(pq.read_schema(after).names) - set(pq.read_schema(before).names))
+    return {name: pq.read_table(after, columns=[name])[name].to_numpy().astype(float) for name in names}
