@@ -133,7 +133,12 @@ def test_every_section_prints_a_table_and_random_weights_stand_beside_the_model(
     assert "random weights, unc_visimsiam" in found["R-AUROC"]["mean"]
     for title in found.keys() - {"model"}:
         assert f"| {title} |" in printed
-    assert set(found["less certain: blur"]["mean"]) >= {"unc_visimsiam", "unc_fitted", "nearest, centred", "lower Laplacian"}
+    assert set(found["less certain: blur"]["mean"]) >= {
+        "unc_visimsiam",
+        "unc_fitted",
+        "nearest, centred",
+        "lower Laplacian",
+    }
     assert set(found["clean, kept 30%, per class"]["mean"]) == {"unc_fitted", "nearest, centred"}
 
 
