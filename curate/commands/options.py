@@ -86,6 +86,8 @@ Table = Annotated[
     typer.Argument(parser=given_path, help="Scored table: a Parquet file, or a folder of part-*.parquet."),
 ]
 
+RoundsFolder = Annotated[Path, typer.Argument(help="Folder of the rounds.")]
+
 Backbone = Annotated[
     str | None,
     typer.Option(

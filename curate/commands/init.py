@@ -1,0 +1,121 @@
+"""``curate round init``: a folder of rounds for a table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.report import emit, say
+from curate.counted import counted
+
+if TYPE_CHECKING:
+    from curate.rounds.files.folder import Folder
+
+Texts = list[str] | None
+NewFolder = Annotated[Path, typer.Argument(help="New or empty folder.")]
+Classes = Annotated[
+    Texts,
+    typer.Option("--classes", metavar="NAMES", help="Classes, with commas, or the option again; default: any name."),
+]
+Batch = Annotated[int, typer.Option(help="Images a round.")]
+Strategy = Annotated[str, options.shared("--strategy", ", as in `curate select`", show_default=True)]
+Control = Annotated[float, typer.Option(help="Share of each batch that is drawn at random.")]
+Holdout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AMOUNT", help="Images held out to measure on: 0.1, 10% or 500. [default: a tenth, at most 500]"
+    ),
+]
+Label = Annotated[
+    str | None,
+    options.shared(
+        "--label",
+        " that the held-out images have already, in --labelled or in the table. [default: label of --labelled]",
+        metavar="COLUMN",
+    ),
+]
+Labelled = Annotated[Path | None, options.shared("--labelled", ": classes of held-out images")]
+Format = Annotated[str, options.shared("--format", show_default=True)]
+Probe = Annotated[str, typer.Option(help="Probe: linear or knn.")]
+Skip = Annotated[Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")]
+Budget = Annotated[int | None, options.shared("--budget", " to label in all; status says when it is reached")]
+
+
+def run(
+    folder: NewFolder,
+    table: options.Table,
+    classes: Classes = None,
+    batch: Batch = 100,
+    strategy: Strategy = "auto",
+    settings: options.Settings = None,
+    control: Control = 0.1,
+    holdout: Holdout = None,
+    label: Label = None,
+    labelled: Labelled = None,
+    format_: Format = "csv",
+    link: options.Link = False,
+    probe: Probe = "linear",
+    score: options.Score = None,
+    quality: options.Quality = None,
+    gate: options.Gate = 0.0,
+    discount: options.Discount = False,
+    noise_guard: options.NoiseGuard = False,
+    skip: Skip = None,
+    budget: Budget = None,
+    seed: options.Seed = 0,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make a folder of rounds for a table; nothing is asked yet.
+
+    Example:
+
+    \b
+        curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
+    """
+    from curate.rounds.files.settings import Guard, class_names
+    from curate.rounds.init import start
+    from scoring.settings import parse_settings
+
+    asked = {} if skip is None else {"skip": tuple(skip)}
+    opened = start(
+        folder,
+        table,
+        classes=class_names(classes or ()),
+        holdout=holdout,
+        label=label,
+        labelled=labelled,
+        guard=Guard(score, quality, gate or 0.0, discount, noise_guard),
+        batch=batch,
+        strategy=strategy,
+        parameters=parse_settings(settings or ()),
+        control=control,
+        format=format_,
+        link=link,
+        probe=probe,
+        budget=budget,
+        seed=seed,
+        **asked,
+    )
+    if json_:
+        emit({"folder": str(folder), **opened.settings.to_json()})
+    elif not quiet:
+        _report_start(folder, table, opened)
+
+
+def _report_start(folder: Path, table: Path, opened: "Folder") -> None:
+    """Say what was fixed, and what round 1 asks."""
+    fixed = opened.settings
+    say(f"{folder}: rounds of {fixed.batch:,} of the {counted(fixed.n_rows, 'row')} of {table}, by {fixed.strategy}")
+    held_out = counted(fixed.holdout, "image is held out", "images are held out")
+    say(f"{held_out}, {counted(fixed.n_control, 'of each batch is', 'of each batch are')} drawn at random")
+    asked_too = opened.holdout["label"].null_count
+    if asked_too:
+        first = min(fixed.batch, fixed.n_rows - fixed.holdout)
+        say(
+            f"round 1 asks {counted(first + asked_too, 'image')}: {first:,} of the batch, and {asked_too:,} held out, "
+            f"on which every round is measured; later rounds ask {fixed.batch:,}"
+            f"{'; labels of held-out images count in --budget' if fixed.budget else ''}"
+        )
+    say(f"go on with: curate round next {folder}")
