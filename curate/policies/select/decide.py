@@ -107,13 +107,7 @@ def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> 
     rows = read_rows(table, needs, by_hash=True)
     labelled = _labelled(table, request, rows, known)
     notes = _nothing_labelled(request, known, rows)
-    excluded = np.zeros(len(rows), bool)
-    if left_out is not None:
-        at = left_out.rows(rows)
-        excluded[at[at >= 0]] = True
-        n_keys = counted(len(at), "key")
-        notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: not to be picked")
-    excluded[labelled.rows] = False
+    excluded = _excluded(left_out, rows, labelled, notes)
     plan = request.plan
     ready = prepare(
         rows, plan, labelled, excluded=excluded, signals=signals, group=request.group, class_column=class_column
@@ -147,6 +141,18 @@ def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -
     if truths is not None and not truths.any():
         notes.append(f"no row meets --labelled-where {request.labelled_where!r}: nothing is labelled by it")
     return notes
+
+
+def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: list[str]) -> NDArray[np.bool_]:
+    """Return which rows a file excludes, shape (N,), and note how many; those that are labelled count as that."""
+    excluded = np.zeros(len(rows), bool)
+    if left_out is not None:
+        at = left_out.rows(rows)
+        excluded[at[at >= 0]] = True
+        n_keys = counted(len(at), "key")
+        notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: not to be picked")
+    excluded[labelled.rows] = False
+    return excluded
 
 
 def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | None) -> Labelled:

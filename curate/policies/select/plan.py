@@ -132,19 +132,10 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
     amount, n = Amount.parse(plan.budget, "--budget"), len(pool.candidates)
     by_group = _by_group(pool.candidates, groups) if plan.shares and groups else {}
     quotas = _quotas(plan, amount, by_group, n)
-    asked = sum(quotas.values())
-    _check_budget(asked, n)
-    discount = plan.discount or (plan.noise_guard and can_discount(selector))
-    least = plan.gate or (SAFE_GATE if plan.noise_guard else 0.0)
-    before = pool.candidates
-    pool, selector, notes = guard(pool, plan.strategy, selector, least=least, discount=discount)
-    if plan.shares != PER and asked > len(pool.candidates):
-        raise InputError(
-            f"the budget must be at most the {len(pool.candidates):,} of {n:,} candidates that pass the gate at "
-            f"{least:g}, got {asked:,}; lower the gate or the budget"
-        )
-    if plan.noise_guard and not discount:
-        notes.append(f"{plan.strategy} has no discount: the noise guard is the gate alone")
+    budget = sum(quotas.values())
+    _check_budget(budget, n)
+    before, least = pool.candidates, plan.gate or (SAFE_GATE if plan.noise_guard else 0.0)
+    pool, selector, notes = _guarded(pool, plan, selector, least, budget)
     if groups is not None and plan.shares:
         by_group = _by_group(pool.candidates, groups)  # those that passed the gate
         quotas = _quotas(plan, amount, by_group, len(pool.candidates), passed=quotas)
@@ -152,7 +143,7 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
         labelled = _by_group(pool.labelled, groups)
         found = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
     else:
-        found = selector(pool, asked, seed=plan.seed)
+        found = selector(pool, budget, seed=plan.seed)
     chosen = Chosen(
         found.rows,
         found.gains,
@@ -166,10 +157,25 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
     return chosen if plan.min_distance is None else _stopped(pool, chosen, plan.min_distance)
 
 
-def _check_budget(asked: int, most: int) -> None:
-    if not 1 <= asked <= most:
+def _guarded(pool: Pool, plan: Plan, selector: Selector, least: float, budget: int) -> tuple[Pool, Selector, list[str]]:
+    """Return the candidates that pass the gate, a selector that heeds quality as the plan says, and notes."""
+    n = len(pool.candidates)
+    discount = plan.discount or (plan.noise_guard and can_discount(selector))
+    pool, selector, notes = guard(pool, plan.strategy, selector, least=least, discount=discount)
+    if plan.shares != PER and budget > len(pool.candidates):
         raise InputError(
-            f"the budget must be between 1 and the {counted(most, 'row')} that may be picked, got {asked:,}"
+            f"the budget must be at most the {len(pool.candidates):,} of {n:,} candidates that pass the gate at "
+            f"{least:g}, got {budget:,}; lower the gate or the budget"
+        )
+    if plan.noise_guard and not discount:
+        notes.append(f"{plan.strategy} has no discount: the noise guard is the gate alone")
+    return pool, selector, notes
+
+
+def _check_budget(budget: int, most: int) -> None:
+    if not 1 <= budget <= most:
+        raise InputError(
+            f"the budget must be between 1 and the {counted(most, 'row')} that may be picked, got {budget:,}"
             + ("; every row is labelled or left out" if not most else "")
         )
 
