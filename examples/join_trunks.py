@@ -76,7 +76,7 @@ def main() -> None:
         precision="bf16",
     )
     made_of = {"trunks": [PACKAGE, f"{arguments.small} {card['digest']}"], "centred on": SAMPLE}
-    about = {"method": "trunks", "training": made_of, "metrics": {}, "data_licence": LICENCE, "precision": "bf16"}
+    about = {"method": "trunks", "training": made_of, "metrics": {}, "data_licence": LICENCE}
     exact = ["backbone."]
     digest = save_checkpoint(arguments.out, model, about, dtype=torch.float16, exact=exact)
     print(f"{model.spec.backbone}, features {model.width} wide, embeddings {model.embedding_width} wide")

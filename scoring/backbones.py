@@ -107,6 +107,20 @@ def published_shapes(name: str, options: Mapping[str, Any] | None = None) -> dic
     return {key: value.shape for key, value in model.state_dict().items()}
 
 
+def pads_same(conv: nn.Conv2d) -> bool:
+    """Return whether a convolution pads as TensorFlow does, by the size of what it reads."""
+    return isinstance(conv, timm.layers.Conv2dSame)
+
+
+def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
+    """Return how many pixels TensorFlow adds to a side for a convolution: half of them before, the larger half after.
+
+    >>> same_padding(128, 3, 2, 1)
+    1
+    """
+    return int(timm.layers.get_same_padding(size, kernel, stride, dilation))
+
+
 def feature_width(backbone: nn.Module) -> int:
     """Return D, the width of what the backbone gives for one image."""
     width = getattr(backbone, "head_hidden_size", None) or backbone.num_features

@@ -185,7 +185,8 @@ def _backbone_to_json(model: ScoringModel) -> dict[str, Any]:
     record = {"name": spec.backbone, "options": spec.backbone_options, "width": model.width}
     if not spec.parts:
         return record
-    return {**record, "parts": [part.to_json() for part in spec.parts], "projection": spec.projection}
+    of_all = {"projection": spec.projection, "cpu_precision": spec.cpu_precision}
+    return {**record, "parts": [part.to_json() for part in spec.parts], **of_all}
 
 
 def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
@@ -201,7 +202,10 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
             spec = side_by_side(parts, preprocessing, projection)
             if spec.preprocessing != preprocessing:
                 raise ValueError("trunks side by side normalise by themselves, and the card normalises before them")
-            return replace(spec, heads=heads)
+            precision = backbone.get("cpu_precision", "fp32")
+            if precision not in ("fp32", "bf16"):
+                raise ValueError(f"cpu_precision is fp32 or bf16, got {precision!r}")
+            return replace(spec, heads=heads, cpu_precision=precision)
         options = dict(backbone.get("options", {}))
         require_options(options)
         return ModelSpec(str(backbone["name"]), options, heads, preprocessing)

@@ -30,6 +30,7 @@ class ModelSpec:
         preprocessing: of the square that all trunks read.
         parts: the trunks where there are several, else empty.
         projection: width of the embedding of several trunks, or 0 for that of their features.
+        cpu_precision: ``fp32``, or ``bf16`` where a CPU that has it is to run the trunks in it unless told otherwise.
     """
 
     backbone: str
@@ -38,6 +39,7 @@ class ModelSpec:
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     parts: tuple[PartSpec, ...] = ()
     projection: int = 0
+    cpu_precision: str = "fp32"
 
     def create_backbone(self) -> nn.Module:
         """Return the trunk, or the trunks as one, with random weights."""
@@ -55,7 +57,9 @@ def side_by_side(parts: Sequence[PartSpec], preprocessing: Preprocessing, projec
         projection: width of the embedding, or 0 for that of the features.
     """
     name = "+".join(part.name for part in parts)
-    return ModelSpec(name, {}, {}, replace(preprocessing, mean=PLAIN_MEAN, std=PLAIN_STD), tuple(parts), projection)
+    return ModelSpec(
+        name, {}, {}, replace(preprocessing, mean=PLAIN_MEAN, std=PLAIN_STD), tuple(parts), projection, "bf16"
+    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
+from scoring.folded import for_inference
 from scoring.model import Outputs, ScoringModel, require_needs
 from scoring.scorers import Scorer, columns_of
 
@@ -38,11 +39,25 @@ def select_device(name: str = "auto") -> torch.device:
     return device
 
 
-def select_precision(name: str, device: torch.device) -> str:
-    """Return ``fp32`` or ``bf16``; ``auto`` is bf16 on a GPU, and fp32 on a CPU, where it is the more exact."""
+def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> str:
+    """Return ``fp32`` or ``bf16``.
+
+    Args:
+        name: one of the two, or ``auto``: bf16 on a GPU; on a CPU what the model asks for, if the CPU multiplies in it.
+        device: from ``select_device``.
+        on_cpu: the model's ``spec.cpu_precision``.
+    """
     if name not in PRECISIONS:
         raise InputError(f"expected a precision out of {', '.join(PRECISIONS)}, got {name!r}")
-    return ("bf16" if device.type == "cuda" else "fp32") if name == "auto" else name
+    if name != "auto":
+        return name
+    return "bf16" if device.type == "cuda" or (on_cpu == "bf16" and has_bfloat16()) else "fp32"
+
+
+def has_bfloat16() -> bool:
+    """Return whether this CPU multiplies in bfloat16; others only convert it, which gains nothing."""
+    able = torch.cpu.get_capabilities()
+    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "amx_tile", "bf16"))
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,8 @@ class Runner:
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
         if device.type == "cuda" and precision == "fp32":
             torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
-        self.model = model.to(device).to(memory_format=torch.channels_last).eval()
+        ready = model.to(device).to(memory_format=torch.channels_last).eval()
+        self.model = for_inference(ready, device, precision)
         self.device = device
         self.precision = precision
         self.step = 1 << 30

@@ -68,6 +68,7 @@ def run(
     from curate.training.dataset import open_source, say_failures
     from curate.training.recipe import augmentation
     from scoring.atomic import require_folder
+    from scoring.folded import for_inference
     from scoring.runner import select_device, select_precision
     from trainers.cache import read_about
     from trainers.cache_writer import make_cache
@@ -79,10 +80,10 @@ def run(
     require_folder(out)
     where = select_device(device)
     views = augmentation(METHODS["losspred"].defaults["augmentation"], typed)
-    exact = select_precision(precision, where)
-    recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
     start = find_start(model)
     network = _network_of(start)
+    exact = select_precision(precision, where, network.spec.cpu_precision)
+    recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
     manifest = open_source(data, typed)
     line(manifest.description)
     images, columns = _images(manifest, label, loss_column)
@@ -94,7 +95,7 @@ def run(
     with CacheBar("images", quiet=quiet) as bar:
         if where.type == "cuda" and exact == "fp32":
             torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
-        network = network.to(where).to(memory_format=torch.channels_last).eval()
+        network = for_inference(network.to(where).to(memory_format=torch.channels_last).eval(), where, exact)
         failures = make_cache(out, about, images, network, recipe, workers=workers, report=bar.update, announce=line)
     say_failures(failures, line)
     made = read_about(out) or about  # a folder that was there may hold more epochs than were asked for

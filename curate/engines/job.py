@@ -86,8 +86,8 @@ def open_all(source: Source, options: SourceOptions, model: str | Path, settings
         InputError: if the device, the model or the source cannot be used.
     """
     device = select_device(settings.device)
-    precision = select_precision(settings.precision, device)
     network, card = load_model(model)
+    precision = select_precision(settings.precision, device, network.spec.cpu_precision)
     asked = scorers_named(settings.scorers)
     of_table = {name: scorer for name, scorer in asked.items() if scorer.needs == TABLE}
     if of_table and settings.dtype is None:

@@ -335,4 +335,4 @@ def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings, 
     if wanted and card["digest"] != wanted:
         caveats.other_model = (str(model), wanted)
     device = select_device(settings.device)
-    return Runner(network, device, select_precision("auto", device))
+    return Runner(network, device, select_precision("auto", device, network.spec.cpu_precision))

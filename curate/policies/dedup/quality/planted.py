@@ -77,7 +77,7 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
     before = table.metadata.get("settings")
     before = before if isinstance(before, dict) else {}
     settings = ScoreSettings(device=device, **_settings_of(before))
-    return Runner(network, chosen, select_precision(settings.precision, chosen)), settings
+    return Runner(network, chosen, select_precision(settings.precision, chosen, network.spec.cpu_precision)), settings
 
 
 def _settings_of(before: dict[str, Any]) -> dict[str, Any]:
