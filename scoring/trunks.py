@@ -137,15 +137,23 @@ class Trunks(nn.Module):
         return torch.cat([piece / self.scale[at] for at, piece in enumerate(pieces)], dim=1)
 
     def weigh(self, features: Tensor) -> Tensor:
-        """Return the parts' directions by the roots of their shares, shape (N, D), of unit length together."""
-        pieces = zip(self.specs, features.split(self.widths, dim=1), strict=True)
-        return torch.cat([math.sqrt(part.share) * F.normalize(piece, dim=1) for part, piece in pieces], dim=1)
+        """Return the directions of what the parts pooled, by the roots of their shares: (N, D), unit length together.
+
+        The centre is put back: a heap is then alike to itself in what all its images have in common, whatever it is,
+        and a row that is unlike the rest can be told. Whoever looks at one heap takes off that heap's own mean.
+        """
+        centres = self.centre.split(self.widths)
+        pooled = [piece * self.scale[at] + centres[at] for at, piece in enumerate(features.split(self.widths, dim=1))]
+        weighted = [
+            math.sqrt(part.share) * F.normalize(one, dim=1) for part, one in zip(self.specs, pooled, strict=True)
+        ]
+        return torch.cat(weighted, dim=1)
 
     def embed(self, features: Tensor) -> Tensor:
         """Return embeddings, shape (N, E), rows of unit length, of features, shape (N, D).
 
-        Each part is made unit length and weighed by the root of its share, so that the cosine of two embeddings is the
-        mean of the parts' cosines by their shares; a projection comes after.
+        What each part pooled is made unit length and weighed by the root of its share, so that the cosine of two
+        embeddings is the mean of the parts' cosines by their shares; a projection comes after.
         """
         together = self.weigh(features)
         if self.projection is not None:

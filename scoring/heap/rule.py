@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
 STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
-STEEP_OUTLIER, OUTLIER_AT = 15.0, 0.4  # the same, of the logarithm of how much less alike to the heap than its median
+STEEP_OUTLIER, OUTLIER_AT = 15.0, 0.45  # the same, of the logarithm of how much less alike to the heap than its median
 
 
 def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> Floats:
@@ -74,5 +74,5 @@ def outlier(likeness: Floats, usual: float) -> Floats:
 
 
 def outlier_chance(outliers: Floats) -> Floats:
-    """Return the chance that rows belong to another heap, in [0, 1]; 1/2 at .4, two thirds of the usual likeness."""
+    """Return the chance that rows belong to another heap, in [0, 1]; 1/2 at .45, .64 of the usual likeness."""
     return 1 / (1 + np.exp(-STEEP_OUTLIER * (outliers - OUTLIER_AT)))

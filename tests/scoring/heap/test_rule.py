@@ -79,5 +79,5 @@ def test_an_outlier_is_less_alike_to_the_heap_than_its_median_row():
     assert outlier(np.array([0.3, 0.15, 0.6]), 0.3) == pytest.approx([0, np.log(2), -np.log(2)])
     assert outlier(np.array([-0.2, 0.0]), 0.3) == pytest.approx([np.log(100)] * 2)
     assert outlier(np.array([0.1, -0.1]), 0.0).tolist() == [0, 0]
-    assert outlier_chance(np.array([0.4])) == pytest.approx([0.5])
+    assert outlier_chance(np.array([0.45])) == pytest.approx([0.5])
     assert (np.diff(outlier_chance(np.linspace(-1, 4, 50))) >= 0).all()
