@@ -3,14 +3,19 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import timm
 import torch
+from huggingface_hub import constants, try_to_load_from_cache
 from torch import nn
 
 from scoring.errors import InputError
 from scoring.images.preprocessing import INTERPOLATIONS, Preprocessing
 
+SAFE_FILE = "model.safetensors"  # on the hub, beside a pickle
+ANSWER = 10.0  # seconds that the hub may take to answer
 BACKBONE_OPTIONS = ("in_chans", "img_size", "dynamic_img_size", "output_stride")
 
 
@@ -37,8 +42,10 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
         hint = f"; close names: {', '.join(close)}" if close else ""
         every = "python -c 'import timm; print(*timm.list_models())'"
         raise InputError(f"timm {timm.__version__} has no model {name!r}{hint}; all of them: {every}")
+    _require_tag(name)
     try:
-        return timm.create_model(name, pretrained=pretrained, num_classes=0, **(options or {}))
+        here = fetched_before(name) if pretrained else {}
+        return timm.create_model(name, pretrained=pretrained, num_classes=0, **here, **(options or {}))
     except (TypeError, ValueError) as error:
         raise InputError(f"timm cannot build {name!r} with options {options or {}}: {error}") from None
     except (OSError, RuntimeError) as error:
@@ -47,8 +54,46 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"the published weights of {name!r} could not be fetched ({text}); "
-            "check the network, or start from a checkpoint that you have"
+            "check the network, or take a file of weights that you have (timm:NAME@FILE.safetensors)"
         ) from None
+
+
+def _require_tag(name: str) -> None:
+    """Raise ``InputError`` for weights that timm does not know of an architecture."""
+    try:
+        timm.get_pretrained_cfg(name)
+    except RuntimeError:
+        known = ", ".join(timm.list_pretrained(f"{name.split('.')[0]}.*")) or "none"
+        raise InputError(f"timm {timm.__version__} knows no weights {name!r} (known: {known})") from None
+
+
+def fetched_before(name: str) -> dict[str, Any]:
+    """Return the option with which timm reads published weights from the disk, or none where it is to fetch them.
+
+    Raises:
+        OSError: at once, where they are not on the disk and their host does not answer; timm would ask for a minute.
+    """
+    record = timm.get_pretrained_cfg(name)
+    place = getattr(record, "hf_hub_id", None)
+    if not place or getattr(record, "hf_hub_filename", None):
+        return {}
+    found = try_to_load_from_cache(place, SAFE_FILE)
+    if isinstance(found, str):
+        return {"pretrained_cfg_overlay": {"file": found}}
+    request = Request(constants.ENDPOINT, method="HEAD")  # noqa: S310  (https, or what the user's environment says)
+    try:
+        with urlopen(request, timeout=ANSWER):  # noqa: S310
+            return {}
+    except HTTPError:  # it answers
+        return {}
+    except URLError as error:
+        raise OSError(f"{constants.ENDPOINT} does not answer: {error.reason}") from None
+
+
+def published_licence(backbone: nn.Module) -> str:
+    """Return the licence that timm records for a model's published weights."""
+    record = getattr(backbone, "pretrained_cfg", None) or {}
+    return str(record.get("license") or "not stated")
 
 
 def size_options(name: str, size: int | None) -> dict[str, Any]:

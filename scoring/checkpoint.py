@@ -20,6 +20,7 @@ from scoring.images import Preprocessing
 from scoring.lookup import lookup
 from scoring.model import ModelSpec, ScoringModel, side_by_side
 from scoring.packaged import hash_tensors
+from scoring.published import is_published, load_published
 from scoring.stored import packaged_tensors, stored_names, stored_tensors
 from scoring.trunks import MOST_PARTS, part_from_json, require_parts
 
@@ -42,6 +43,8 @@ def find_checkpoint(name: str | Path) -> Path:
     Raises:
         InputError: if it is neither.
     """
+    if is_published(name):
+        raise InputError(f"expected a checkpoint, got {name}; `curate models convert` makes one of a file of weights")
     path = Path(name)
     if str(name) not in shipped_models() and (path.suffix or path.is_file() or len(path.parts) > 1):
         if not path.is_file():
@@ -156,11 +159,13 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     """Return a model, ready to score on the CPU in float32, and its card.
 
     Args:
-        name: a shipped model's name, or the path of a checkpoint.
+        name: a shipped model's name, the path of a checkpoint, or a model of timm's (``scoring.published``).
 
     Raises:
         InputError: if there is no such checkpoint, it cannot be trusted, or its weights do not fit its card.
     """
+    if is_published(name):
+        return load_published(str(name))
     path = find_checkpoint(name)
     header, tensors = read_checkpoint(path)
     tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{FIT}.")}

@@ -30,13 +30,16 @@ LARGEST = 1e15  # number that a card takes over; whole ones in a file have no bo
 MOST_PICKLE = 64 << 20  # bytes of a file's pickle; that of a model with thousands of tensors is below one megabyte
 
 
-def convert(path: str | Path, backbone: str | None = None) -> tuple[ScoringModel, dict[str, Any]]:
+def convert(
+    path: str | Path, backbone: str | None = None, *, option: str = "--backbone"
+) -> tuple[ScoringModel, dict[str, Any]]:
     """Return a model of ours from a file of other people's, and what its card can say of it.
 
     Args:
         path: a ``.pth.tar`` of the pretrained visual uncertainties, or the weights of a timm model as ``.pth``
             or ``.safetensors``.
         backbone: timm's name of the architecture; needed where the file does not say it.
+        option: what an error says to name another architecture with.
 
     Returns:
         The model on the CPU, with the head ``losspred`` where the file has one, and facts for its card.
@@ -51,7 +54,7 @@ def convert(path: str | Path, backbone: str | None = None) -> tuple[ScoringModel
     weights, arch, facts = _weights(path, found)
     name = backbone or arch
     if name is None:
-        raise InputError(f"{path} does not say which model it holds; name it with --backbone, as timm does")
+        raise InputError(f"{path} does not say which model it holds; name it with {option}, as timm does")
     head = _head_shape(path, weights)
     with torch.device("meta"):  # no memory before the weights are seen to fit
         empty = create_backbone(name)
@@ -60,7 +63,7 @@ def convert(path: str | Path, backbone: str | None = None) -> tuple[ScoringModel
     spec = ModelSpec(name, {}, {} if head is None else {HEAD: head}, preprocessing)
     with torch.device("meta"):
         expected = {key: value.shape for key, value in ScoringModel(spec, backbone=empty).state_dict().items()}
-    chosen = _fit(path, name, weights, expected, classifier_names(empty))
+    chosen = _fit(path, name, weights, expected, classifier_names(empty), option)
     _require_room(path, chosen)
     model = ScoringModel(spec, backbone=create_backbone(name))
     plain = {key: value.float() if value.is_floating_point() else value.clone() for key, value in chosen.items()}
@@ -158,6 +161,7 @@ def _fit(
     weights: Mapping[str, Tensor],
     expected: Mapping[str, torch.Size],
     classifiers: tuple[str, ...],
+    option: str,
 ) -> dict[str, Tensor]:
     """Return the weights by our names; the classifier's are left out, and nothing else may be missing or too many."""
     has_head = any(key.startswith(f"heads.{HEAD}.") for key in expected)
@@ -175,13 +179,13 @@ def _fit(
     missing = [key.removeprefix("backbone.") for key in expected if key not in ours]
     if missing or extra:
         what = f"{len(missing)} are missing, first {missing[0]!r}" if missing else f"{extra[0]!r} is not its"
-        raise InputError(f"{path} does not hold the weights of {name!r}: {what}; name the right one with --backbone")
+        raise InputError(f"{path} does not hold the weights of {name!r}: {what}; name the right one with {option}")
     wrong = [key for key in expected if ours[key].shape != expected[key]]
     if wrong:
         sizes = f"{tuple(ours[wrong[0]].shape)}, expected {tuple(expected[wrong[0]])}"
         raise InputError(
             f"{path} does not hold the weights of {name!r}: {wrong[0].removeprefix('backbone.')!r} has shape {sizes}; "
-            "name the right one with --backbone"
+            f"name the right one with {option}"
         )
     return ours
 

@@ -12,9 +12,10 @@ from scoring.backbones import create_backbone, published_preprocessing, size_opt
 from scoring.checkpoint import load_model, shipped_models
 from scoring.errors import InputError
 from scoring.model import ModelSpec, ScoringModel
+from scoring.published import FILE
+from scoring.published import PREFIX as PUBLISHED
 from trainers.cache import CachedFeatures
 
-PUBLISHED = "timm:"
 DEFAULT = "resnet18"
 RANDOM_SIZE = 224
 OF_EMBEDDING = ("share", "projection", "packaged")  # of trunks side by side: these change no feature by themselves
@@ -85,8 +86,8 @@ def find_start(text: str | None, *, size: int | None = None) -> Start:
     """Return what ``--backbone`` names.
 
     Args:
-        text: ``timm:NAME`` for the weights that timm publishes, a checkpoint or the name of a shipped model, any other
-            timm name for random weights; None for random weights of the default.
+        text: ``timm:NAME`` for the weights that timm publishes, ``timm:NAME@FILE`` for those in a file, a checkpoint or
+            the name of a shipped model, any other timm name for random weights; None for those of the default.
         size: side of what a published model is to see; by default what its weights were made for.
 
     Raises:
@@ -94,6 +95,9 @@ def find_start(text: str | None, *, size: int | None = None) -> Start:
     """
     if text is None:
         return Start(DEFAULT, None, {"random": DEFAULT})
+    if text.startswith(PUBLISHED) and FILE in text:
+        model, card = load_model(text)
+        return Start(model.spec.backbone, model, {"timm": model.spec.backbone, "digest": card["digest"]})
     if text.startswith(PUBLISHED):
         name = text.removeprefix(PUBLISHED)
         options = size_options(name, size)

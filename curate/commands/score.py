@@ -20,7 +20,16 @@ def run(
         typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL; several are one."),
     ],
     out: Annotated[Path, options.shared("--out", ": NAME.parquet for one file; any other name is a folder of parts")],
-    model: Annotated[str, options.shared("--model", " (see `curate models`)", show_default=True)] = "trio",
+    model: Annotated[
+        str, options.shared("--model", " (see `curate models`), or timm:NAME for embeddings alone", show_default=True)
+    ] = "trio",
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .safetensors file with the weights of --model timm:NAME, in place of the published ones.",
+            show_default=False,
+        ),
+    ] = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     batch_size: Annotated[int | None, options.shared("--batch-size", "; by default 64 on a CPU, 256 on a GPU")] = None,
@@ -75,6 +84,7 @@ def run(
         curate score photos/ -o scores.parquet
         curate score 'shards-{000..099}.tar' -o scores/ --device cuda
         curate score images.csv --path-column file --root /data -o scores.parquet
+        curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
     """
     given = dict(locals())
     # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
@@ -84,13 +94,14 @@ def run(
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
     from scoring.errors import InputError
+    from scoring.published import with_weights
 
     line = (lambda text: None) if quiet else say
     with ScoreBar("images", quiet=quiet) as bar:
         result = score(
             source[0] if len(source) == 1 else source,
             out,
-            model=model,
+            model=with_weights(model, weights),
             options=SourceOptions(**options.given_to(SourceOptions, given)),
             settings=ScoreSettings(
                 device=device,

@@ -215,6 +215,7 @@ def test_published_weights_come_with_their_own_preprocessing(tmp_path, monkeypat
         return real(name, pretrained=pretrained, **overlay, **named)
 
     monkeypatch.setattr(backbones.timm, "create_model", local)
+    monkeypatch.setattr(backbones, "fetched_before", lambda name: {})
     start = find_start("timm:vit_tiny_patch16_224.augreg_in21k")
     half = (0.5, 0.5, 0.5)
     assert start.model.spec.preprocessing == Preprocessing(224, 248, "bicubic", half, half)
@@ -238,6 +239,7 @@ def test_published_weights_that_cannot_be_fetched_say_so_in_one_line(monkeypatch
         raise OSError("no route to host\nand a trace")
 
     monkeypatch.setattr(backbones.timm, "create_model", offline)
+    monkeypatch.setattr(backbones, "fetched_before", lambda name: {})
     with pytest.raises(InputError, match=r"'resnet18' could not be fetched \(no route to host\); check the network"):
         find_start("timm:resnet18")
 

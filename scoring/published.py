@@ -1,0 +1,81 @@
+"""A timm model as it is published: embeddings at once, with its own preprocessing, and no heads.
+
+Named ``timm:NAME[.tag]`` for the weights that timm fetches, or ``timm:NAME@FILE.safetensors`` for a state dict.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from scoring.backbones import canonical_name, create_backbone, published_licence, published_preprocessing
+from scoring.convert import convert
+from scoring.errors import InputError
+from scoring.model import ModelSpec, ScoringModel
+from scoring.packaged import tensors_digest
+
+PREFIX = "timm:"
+FILE = "@"  # between the name and a file of weights; no name of timm's holds it
+METHOD = "timm"
+
+
+def is_published(name: str | Path) -> bool:
+    """Return whether a model is named as one of timm's."""
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def with_weights(name: str, weights: str | Path | None) -> str:
+    """Return the name of a model whose weights are in a file of their own; the name itself without one.
+
+    Raises:
+        InputError: if the model is none of timm's, or names a file already.
+    """
+    if weights is None:
+        return name
+    if not is_published(name) or FILE in name:
+        raise InputError(f"a file of weights goes with a model of timm's: expected timm:NAME, got {name!r}")
+    return f"{name}{FILE}{weights}"
+
+
+def load_published(name: str) -> tuple[ScoringModel, dict[str, Any]]:
+    """Return a model of timm's, ready to score on the CPU in float32, and a card like a checkpoint's.
+
+    Args:
+        name: ``timm:NAME[.tag]``, or ``timm:NAME[.tag]@FILE.safetensors``.
+
+    Raises:
+        InputError: if there is no such model, its weights cannot be had, or they do not fit.
+    """
+    architecture, _, file = name.removeprefix(PREFIX).partition(FILE)
+    facts: dict[str, Any] = {}
+    if file or name.endswith(FILE):
+        if Path(file).suffix != ".safetensors":
+            raise InputError(
+                f"expected weights in a .safetensors file, got {file!r}; `curate models convert` reads others"
+            )
+        model, facts = convert(file, architecture, option="the model's name")
+        if model.heads:
+            raise InputError(f"{file} holds a head beside its trunk; `curate models convert` makes a checkpoint of it")
+        licence = "not stated"
+    else:
+        backbone = create_backbone(architecture, pretrained=True)
+        spec = ModelSpec(canonical_name(backbone) or architecture, {}, {}, published_preprocessing(backbone))
+        model, licence = ScoringModel(spec, backbone=backbone).eval(), published_licence(backbone)
+    spec = model.spec
+    return model, {
+        "method": METHOD,
+        "backbone": {"name": spec.backbone, "options": {}, "width": model.width},
+        "heads": {},
+        "preprocessing": spec.preprocessing.to_json(),
+        "training": {METHOD: architecture, **facts},
+        "metrics": {},
+        "data_licence": licence,
+        "digest": weights_digest(model),
+    }
+
+
+def weights_digest(model: ScoringModel) -> str:
+    """Return what names a headless model in every table that it scores: its weights, name and preprocessing."""
+    record = {"name": model.spec.backbone, "preprocessing": model.spec.preprocessing.to_json()}
+    text = json.dumps({**record, "weights": tensors_digest(model.backbone.state_dict())}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
