@@ -1,7 +1,7 @@
 """``curate fit``: a score that is fitted to the heap."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,8 +11,11 @@ from curate.counted import counted
 
 if TYPE_CHECKING:
     from curate.fitting.result import FitResult
+    from scoring.metrics import Interval
 
 MOST_TOLD = 12  # classes or clusters in the report
+FAR_SHARE = 0.05  # of rows outside of what was fitted, above which somebody should know
+LUCK = 0.5
 
 
 def run(
@@ -22,17 +25,31 @@ def run(
     ] = None,
     apply: Annotated[
         Path | None,
-        typer.Option("--apply", metavar="FILE", help="Also write the table with the columns.", show_default=False),
+        typer.Option(
+            "--apply",
+            parser=options.given_path,
+            metavar="FILE",
+            help="Also write the table with the columns.",
+            show_default=False,
+        ),
     ] = None,
     fitted: Annotated[
         Path | None,
         typer.Option(
-            "--fitted", metavar="FILE", help="Apply this model, fitted before, in place of fitting.", show_default=False
+            "--fitted",
+            parser=options.given_path,
+            metavar="FILE",
+            help="Apply this model, fitted before, in place of fitting.",
+            show_default=False,
         ),
     ] = None,
     model: Annotated[
         str | None, options.shared("--model", ": the one that scored the table; found by itself if it ships")
     ] = None,
+    label: Annotated[
+        str | None, options.shared("--label", " to learn from, of the table or of --labelled", show_default=True)
+    ] = None,
+    labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds: to learn from")] = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -45,29 +62,40 @@ def run(
     \b
         curate fit scores.parquet --apply fitted.parquet
         curate fit scores.parquet -o fitted.safetensors
+        curate fit scores.parquet --labelled labels.csv --apply fitted.parquet
         curate score more/ --model fitted.safetensors -o more.parquet
 
     unc_fitted is high for junk, and below that for what the heap cannot tell: images far from all others that are no
     copies, among images of other kinds. filter, select and sheet go by it where it is there. `curate score` ends with
-    this by itself; fit it here for a model that scores new images by the same heap, or after rows came together.
+    this by itself; fit it here for a model that scores new images by the same heap, or with labels: from 50 up, they
+    are spread over the heap, and gone by where that proves better on labels that were held out.
     """
     from curate.fitting.fit import fit
 
     line = (lambda text: None) if quiet else say
     result = fit(
-        table, out, apply=apply, fitted=fitted, model=model, seed=seed, overwrite=overwrite, report=line
-    )  # fmt: skip
+        table,
+        out,
+        apply=apply,
+        fitted=fitted,
+        model=model,
+        label=label,
+        labelled=labelled,
+        seed=seed,
+        overwrite=overwrite,
+        report=line,
+    )
     if json_:
         emit(result.to_json())
     elif not quiet:
-        _report(result)
+        _report(result, applied=fitted is not None)
 
 
-def _report(result: "FitResult") -> None:
+def _report(result: "FitResult", *, applied: bool) -> None:
     from curate.fitting.shares import KEPT, uneven
 
-    for note in result.notes:
-        say(note)
+    for text in _notes(result, applied=applied):
+        say(text)
     say(f"what keeping the surest {KEPT:.0%} by unc_fitted takes of each {result.kind}:")
     rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in result.shares[:MOST_TOLD]]
     say_table(rows, header=(result.kind, "rows", "taken", "share"), right=1)
@@ -80,3 +108,50 @@ def _report(result: "FitResult") -> None:
         say(f"model: {result.path} ({keeps})")
     if result.applied is not None:
         say(f"table: {result.applied}")
+
+
+def _notes(result: "FitResult", *, applied: bool) -> list[str]:
+    """Return what somebody should know before going by the columns, one sentence each."""
+    from scoring.heap.fit import FEW_ROWS
+
+    notes = [f"left out: {counted(count, 'image')} with {what}" for what, count in result.without.items()]
+    if applied:
+        if result.outside > FAR_SHARE:
+            notes.append(
+                f"{result.outside:.0%} of the rows lie farther from the heap that was fitted than 99 % of its own: "
+                "what is said of them is a guess; fit anew with them"
+            )
+        return notes
+    if result.rows < FEW_ROWS:
+        notes.append(f"fitted to {counted(result.rows, 'image')}: fewer than {FEW_ROWS} tell too little to go by")
+    if result.references < result.rows:
+        kept = f"{result.references:,} of {counted(result.rows, 'row')}"
+        notes.append(f"the model keeps a draw of {kept} to compare new images with")
+    if result.recall < 1:
+        notes.append(f"the search found {result.recall:.1%} of the neighbours, as measured on rows drawn")
+    return notes + _of_labels(result.labels)
+
+
+def _of_labels(known: dict[str, Any]) -> list[str]:
+    """Return what labels say of the score."""
+    if not known:
+        return []
+    of = f"{counted(known['rows'], 'label')} of {counted(known['classes'], 'class', 'classes')}"
+    what = "telling labelled rows whose nearest labelled row is of another class"
+    notes = []
+    if "better" in known:
+        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])} where labels were held out")
+        inside = f"on the labels that it learned from {known['inside'].value:.3f}"
+        notes.append(f"without labels {_shown(known['without'])}; {inside}")
+        if not known["better"]:
+            notes.append("learning from the labels is no better: the fit goes without them")
+    else:
+        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])}")
+    used = known["auroc"] if known.get("better", True) else known["without"]
+    if used.low <= LUCK:
+        notes.append("that is no better than luck: on these classes, unc_ambiguous says nothing; more labels may help")
+    return notes
+
+
+def _shown(found: "Interval") -> str:
+    return f"{found.value:.3f} (95 %: {found.low:.3f} to {found.high:.3f})"

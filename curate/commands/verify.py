@@ -18,7 +18,7 @@ def run(
         Path,
         typer.Argument(
             parser=options.given_path,
-            help="NAME.receipt.json, with subset and decisions beside it; or a folder of rounds.",
+            help="NAME.receipt.json, with subset and decisions beside it; a folder of rounds; or a fitted model.",
         ),
     ],
     table: options.MovedTable = None,
@@ -33,12 +33,16 @@ def run(
         curate verify kept.receipt.json --table moved/scores.parquet
         curate verify rounds
         curate verify rounds/rounds/0002
+        curate verify fitted.safetensors
     """
     from curate.rounds.verify import rounds_at
 
     rounds = rounds_at(receipt)
     line = (lambda text: None) if json_ else show
-    identical = _subset(receipt, table, json_, line) if rounds is None else _rounds(*rounds, table, json_, line)
+    if receipt.suffix == ".safetensors":
+        identical = _fit(receipt, table, json_, line)
+    else:
+        identical = _subset(receipt, table, json_, line) if rounds is None else _rounds(*rounds, table, json_, line)
     if not identical:
         raise typer.Exit(1)
 
@@ -58,6 +62,24 @@ def _subset(receipt: Path, table: Path | None, json_: bool, line: Callable[[str]
         line(f"different: {counted(result.n_different, 'difference')} in {counted(result.n_rows, 'row')}")
     else:
         line(f"different: {counted(result.n_rows, 'row')} decided alike, but not what is named above")
+    return result.identical
+
+
+def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], None]) -> bool:
+    from curate.fitting.verify import verify_fit
+
+    result = verify_fit(model, table)
+    if json_:
+        emit(result.to_json())
+    for same, what in (
+        (result.table, "the table does not hold the rows that it was fitted to"),
+        (result.labels, "the labels are not those that it learned from"),
+        (result.fit, "what is fitted again is not what the model keeps"),
+        (result.applied is not False, "the table that was written beside it has other bytes now"),
+    ):
+        if not same:
+            line(what)
+    line(f"{'identical' if result.identical else 'different'}: fitted again to {counted(result.rows, 'row')}")
     return result.identical
 
 

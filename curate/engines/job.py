@@ -19,7 +19,7 @@ from curate.version import __version__
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
-from scoring.heap.fit import HeapFit
+from scoring.heap.model import HeapFit
 from scoring.heap.stored import read_fit
 from scoring.images import DecodedImage
 from scoring.images.signature import KIND as SIGNATURE_KIND

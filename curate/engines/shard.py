@@ -16,7 +16,7 @@ from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
-from scoring.heap.fit import HeapFit
+from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.runner import Pending, Runner
 

@@ -1,30 +1,33 @@
 """Fit a score to a heap: a table's embeddings in, a model and the table with its columns out; no image is read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.columns import KEY, LABEL
+from curate.columns import KEY
 from curate.counted import counted
 from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.base import base_of, check_same
+from curate.fitting.labels import Given, classes_in, given_labels, labels_in
 from curate.fitting.result import FitResult, Share
 from curate.fitting.shares import of_classes, of_clusters
 from curate.tables.heap import Heap, read_heap
+from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
 from scoring.heap.clusters import labels_of
-from scoring.heap.columns import FITTED
-from scoring.heap.fit import FEW_ROWS, HeapFit, Said, fit_heap
+from scoring.heap.columns import AMBIGUOUS, FITTED
+from scoring.heap.fit import fit_heap
+from scoring.heap.learn import telling
+from scoring.heap.model import HeapFit, Said
 from scoring.heap.space import centred
 from scoring.heap.stored import digest_of_fit, read_fit, write_fitted
 
 TOLD_CLUSTERS = 10  # clusters that a heap without classes is told of by
-FAR_SHARE = 0.05  # of rows outside of what was fitted, above which somebody should know
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Fitted:
     heap: Heap
     fit: HeapFit
     said: Said
+    given: Given
+    classes: Codes | None
 
 
 def fit(
@@ -43,6 +48,8 @@ def fit(
     apply: str | Path | None = None,
     fitted: str | Path | None = None,
     model: str | Path | None = None,
+    label: str | None = None,
+    labelled: str | Path | None = None,
     seed: int = 0,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda text: None,
@@ -58,23 +65,26 @@ def fit(
         apply: the table to write, NAME.parquet, with the columns.
         fitted: a model that was fitted before, to apply in place of fitting.
         model: the model that scored the table; by default looked for among those that ship.
+        label: column of classes to learn from, of the table or of ``labelled``; 50 rows with one are enough.
+        labelled: file of keys and classes, or a folder of rounds, to learn from.
         seed: of clusterings, and of the rows that are kept of a large heap.
         overwrite: replace files that are there.
         report: told in words what is done.
 
     Returns:
-        what was fitted, what a cut would take, notes and paths.
+        what was fitted, what it is worth, what a cut would take, and paths.
 
     Raises:
         InputError: for a table, model or output that cannot be used; nothing is written then.
     """
     opened = open_table(table, require=[KEY])
     places = _places(opened, out, apply, fitted, overwrite=overwrite)
+    if fitted is not None and (label is not None or labelled is not None):
+        raise InputError(f"--fitted {fitted} is applied as it is, and nothing is learned; leave out the labels")
     base = None if places[0] is None else base_of(opened, model)
     if model is not None:
         check_same(opened, model)
-    names = (LABEL,) if LABEL in opened.schema.names else ()
-    done = _fitted(opened, fitted, names, seed, report)
+    done = _applied(opened, fitted, report) if fitted is not None else _fitted(opened, label, labelled, seed, report)
     about = _about(done, opened, seed)
     if places[1] is not None:
         columns = done.heap.in_table(done.said.columns)
@@ -92,7 +102,8 @@ def fit(
         kind=kind,
         shares=shares,
         outside=done.said.outside,
-        notes=_notes(done, fitted),
+        labels=_worth(done, seed),
+        recall=done.said.recall.estimate,
         path=places[0],
         applied=places[1],
     )
@@ -118,27 +129,40 @@ def _places(
 
 
 def _fitted(
-    table: Table, fitted: str | Path | None, names: tuple[str, ...], seed: int, report: Callable[[str], None]
+    table: Table, label: str | None, labelled: str | Path | None, seed: int, report: Callable[[str], None]
 ) -> Fitted:
-    if fitted is None:
-        heap = read_heap(table, names=names)
-        if not len(heap):
-            raise InputError(f"{table.path} has no row with an embedding{_why(heap.missing)}; score the images again")
-        report(f"fitting to {counted(len(heap), 'row')} of {table.path}")
-        return Fitted(heap, *fit_heap(heap.embeddings, heap.columns, seed=seed))
+    heap = _heap(table, () if label is None or labelled is not None else (label,))
+    given = given_labels(heap, table, label, labelled)
+    about = f", {counted(len(given.labels.rows), 'label')}" if given.labels else ""
+    report(f"fitting to {counted(len(heap), 'row')} of {table.path}{about}")
+    return Fitted(
+        heap, *fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=seed), given, classes_in(heap, table)
+    )
+
+
+def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
+    """Apply what was fitted before."""
     _, card = load_model(find_checkpoint(fitted))
     kept = read_fit(fitted, card)
     if kept is None:
         raise InputError(f"{fitted} was not fitted to a heap; give one that curate fit wrote, or leave out --fitted")
     check_same(table, fitted)
-    heap = read_heap(table, names=names)
+    heap = _heap(table)
     if heap.embeddings.shape[1] != len(kept.mean):
         raise InputError(
             f"expected embeddings of {len(kept.mean):,} numbers in {table.path}, as {fitted} was fitted to, got "
             f"{heap.embeddings.shape[1]:,}; score the images with the same model"
         )
     report(f"applying {fitted} to {counted(len(heap), 'row')} of {table.path}")
-    return Fitted(heap, kept, kept.score(heap.embeddings, heap.columns))
+    return Fitted(heap, kept, kept.score(heap.embeddings, heap.columns), Given(), classes_in(heap, table))
+
+
+def _heap(table: Table, names: tuple[str, ...] = ()) -> Heap:
+    """Read a heap, with columns of classes that are learned from."""
+    heap = read_heap(table, names=names)
+    if not len(heap):
+        raise InputError(f"{table.path} has no row with an embedding{_why(heap.missing)}; score the images again")
+    return heap
 
 
 def _why(missing: Mapping[str, int]) -> str:
@@ -150,6 +174,7 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
     """Return what model and table say of the fit, as plain JSON."""
     return {
         "table": {"path": str(table.path.resolve()), "digest": done.heap.rows.digest, "rows": len(done.heap)},
+        "labels": done.given.source,
         "seed": seed,
         "references": len(done.fit.references),
         "digest": digest_of_fit(done.fit),
@@ -158,7 +183,7 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
-    score, classes = done.said.columns[FITTED], done.heap.rows.names.get(LABEL)
+    score, classes = done.said.columns[FITTED], done.classes
     if classes is not None and len(classes.names) > 1:
         return "class", of_classes(score, classes, done.heap.at)
     sizes = [k for k in done.fit.centres if k <= TOLD_CLUSTERS]
@@ -169,20 +194,13 @@ def _shares(done: Fitted) -> tuple[str, list[Share]]:
     return "cluster", of_clusters(score, labels_of(units, {max(sizes): middle})[:, 0])
 
 
-def _notes(done: Fitted, fitted: str | Path | None) -> list[str]:
-    heap, kept = done.heap, len(done.fit.references)
-    notes = [f"left out: {counted(count, 'image')} with {what}" for what, count in heap.missing.items()]
-    if fitted is not None:
-        if done.said.outside > FAR_SHARE:
-            notes.append(
-                f"{done.said.outside:.0%} of the rows lie farther from the heap that was fitted than 99 % of its own: "
-                "what is said of them is a guess; fit anew with them"
-            )
-        return notes
-    if len(heap) < FEW_ROWS:
-        notes.append(f"fitted to {counted(len(heap), 'image')}: fewer than {FEW_ROWS} tell too little to go by")
-    if kept < len(heap):
-        notes.append(f"the model keeps a draw of {kept:,} of {counted(len(heap), 'row')} to compare new images with")
-    if not done.said.recall.exact:
-        notes.append(f"the search found {done.said.recall.estimate:.1%} of the neighbours, as measured on rows drawn")
-    return notes
+def _worth(done: Fitted, seed: int) -> dict[str, Any]:
+    """Return what is known from labels: of those that were learned from, else of the column of classes."""
+    if done.said.learned is not None:
+        return asdict(done.said.learned)
+    if done.classes is None:
+        return {}
+    labels = labels_in(done.heap, done.classes)
+    rows = centred(done.heap.embeddings, done.fit.mean)
+    found = telling(rows, done.said.columns[AMBIGUOUS], labels, seed=seed)
+    return {} if found is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": found}

@@ -33,8 +33,9 @@ class FitResult:
         kind: ``class`` or ``cluster``: what ``shares`` are of.
         shares: what keeping the surest 70 % would take of each.
         outside: share of the rows that lie farther from the heap than 99 % of the rows it was fitted to.
-        labels: what is known from labels; empty without.
-        notes: notes for the user.
+        labels: what is known from labels: of those that were learned from, the fields of ``Learned``; else ``rows``,
+            ``classes`` and the ``auroc`` of ``unc_ambiguous``, with its interval; empty without labels.
+        recall: share of the true neighbours that the search found.
         path: the model written, or None.
         applied: the table written, or None.
     """
@@ -48,7 +49,7 @@ class FitResult:
     shares: list[Share] = field(default_factory=list)
     outside: float = 0.0
     labels: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    recall: float = 1.0
     path: Path | None = None
     applied: Path | None = None
 

@@ -14,12 +14,16 @@ from torch import Tensor
 from scoring.checkpoint import FIT, find_checkpoint, read_checkpoint, write_checkpoint
 from scoring.errors import InputError
 from scoring.heap.clusters import SIZES
-from scoring.heap.fit import AMBIGUITY, REFERENCES, HeapFit
+from scoring.heap.fit import REFERENCES
 from scoring.heap.grades import POINTS
 from scoring.heap.junk import JunkScale
+from scoring.heap.learn import MOST_CLASSES
+from scoring.heap.model import AMBIGUITY, HeapFit
 from scoring.heap.signals import CLOSE, SIGNALS
+from scoring.heap.taught import OTHER, Taught
 
 MEAN, ROWS, NEAR = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near"
+MIDDLES, CHANCES = f"{FIT}.middles", f"{FIT}.chances"
 CENTRES, QUANTILES = f"{FIT}.centres.", f"{FIT}.quantiles."
 
 
@@ -45,6 +49,7 @@ def write_fitted(
         "weights": dict(fit.weights),
         "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
         "usual_likeness": fit.usual_likeness,
+        **({"classes": list(fit.taught.classes)} if fit.taught else {}),
     }
     card = {**card, "base": card.get("base", card["digest"]), FIT: record}
     kept = {name: value for name, value in tensors.items() if not name.startswith(f"{FIT}.")}
@@ -54,6 +59,8 @@ def write_fitted(
 def tensors_of(fit: HeapFit) -> dict[str, Tensor]:
     """Return what a fit keeps, by the names that it has in a file."""
     arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
+    if fit.taught is not None:
+        arrays |= {MIDDLES: fit.taught.middles, CHANCES: fit.taught.chances}
     arrays |= {f"{CENTRES}{k}": centres for k, centres in fit.centres.items()}
     arrays |= {f"{QUANTILES}{name}": values for name, values in fit.quantiles.items()}
     return {name: torch.from_numpy(np.array(values)) for name, values in arrays.items()}
@@ -88,8 +95,10 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
     arrays = {name: value.numpy() for name, value in tensors.items()}
     mean, rows, near = arrays[MEAN], arrays[ROWS], arrays[NEAR]
     centres = {k: arrays[f"{CENTRES}{k}"] for k in SIZES if f"{CENTRES}{k}" in arrays}
+    taught = _taught(record, arrays, len(rows), len(mean))
+    names = (*SIGNALS, *([OTHER] if taught else []))
     weights = {str(name): float(value) for name, value in record["weights"].items()}
-    quantiles = {name: arrays[f"{QUANTILES}{name}"] for name in (*SIGNALS, AMBIGUITY)}
+    quantiles = {name: arrays[f"{QUANTILES}{name}"] for name in (*names, AMBIGUITY)}
     if mean.ndim != 1 or rows.ndim != 2 or rows.shape[1] != len(mean) or not 1 <= len(rows) <= REFERENCES:
         raise ValueError(f"references of shape {rows.shape}, for a mean of shape {mean.shape}")
     if near.shape != (len(rows), CLOSE) or near.dtype != np.int32 or near.min() < -1 or near.max() >= len(rows):
@@ -98,7 +107,7 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
         raise ValueError("clusters of another width")
     if any(values.shape != (POINTS,) for values in quantiles.values()):
         raise ValueError("quantiles of another number")
-    if not weights or not weights.keys() <= SIGNALS.keys() or min(weights.values()) <= 0:
+    if not weights or not weights.keys() <= set(names) or min(weights.values()) <= 0:
         raise ValueError(f"weights {weights}")
     usual = {str(name): (float(middle), float(spread)) for name, (middle, spread) in record["junk"].items()}
     if any(not np.isfinite(values).all() for values in arrays.values()) or any(s <= 0 for _, s in usual.values()):
@@ -106,7 +115,19 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
     likeness = float(record["usual_likeness"])
     if not np.isfinite(likeness):
         raise ValueError(f"a likeness of {likeness}")
-    return HeapFit(mean, rows, centres, quantiles, near, likeness, JunkScale(usual), weights)
+    return HeapFit(mean, rows, centres, quantiles, near, likeness, JunkScale(usual), weights, taught)
+
+
+def _taught(record: Mapping[str, Any], arrays: Mapping[str, NDArray], n_rows: int, width: int) -> Taught | None:
+    if "classes" not in record:
+        return None
+    classes = tuple(str(name) for name in record["classes"])
+    middles, chances = arrays[MIDDLES], arrays[CHANCES]
+    if not 2 <= len(classes) <= MOST_CLASSES:
+        raise ValueError(f"{len(classes)} classes")
+    if middles.shape != (len(classes), width) or chances.shape != (n_rows, len(classes)):
+        raise ValueError(f"chances of shape {chances.shape}, for {len(classes)} classes")
+    return Taught(classes, middles, chances)
 
 
 def digest_of_fit(fit: HeapFit) -> str:
@@ -116,6 +137,7 @@ def digest_of_fit(fit: HeapFit) -> str:
         "weights": dict(fit.weights),
         "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
         "usual_likeness": fit.usual_likeness,
+        "classes": list(fit.taught.classes) if fit.taught else [],
     }
     total.update(json.dumps(facts, sort_keys=True).encode())
     for name, value in sorted(tensors_of(fit).items()):

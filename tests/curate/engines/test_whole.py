@@ -44,12 +44,12 @@ def columns_of(path, names=COLUMNS):
 
 def test_a_table_ends_with_the_fitted_columns(scored):
     table = open_table(scored[1])
-    assert table.schema.names[-3:] == list(COLUMNS)
+    assert table.schema.names[-len(COLUMNS) :] == list(COLUMNS)
     assert table.metadata["columns"][FITTED]["higher"] == describe(FITTED).higher == "less certain"
     assert default_column(table) == FITTED
     for name, values in columns_of(scored[1]).items():
         assert values[-1] is None, name  # the file that is none
-        assert all(0 <= value <= 2 for value in values[:-1])
+        assert all(np.isfinite(value) for value in values[:-1])
         assert values[3] == values[5]
 
 
@@ -60,7 +60,7 @@ def test_a_filter_goes_by_them(scored, tmp_path):
     values = columns_of(scored[1])[FITTED][:-1]
     surest = sorted(zip(values, keys, strict=False))[:20]
     assert kept == {key for _, key in surest}
-    assert any(FITTED in note for note in result.notes)
+    assert FITTED in str(result.notes)
 
 
 def test_no_fit_leaves_them_out(heap, tiny_checkpoint, scored, tmp_path):

@@ -113,17 +113,19 @@ def test_rows_without_an_embedding_stay_and_get_no_score(tmp_path, digest):
 
 
 def test_a_small_heap_is_fitted_with_a_warning(tmp_path, digest):
-    result = fit(write(tmp_path / "s.parquet", kinds(n=30)[0], digest), apply=tmp_path / "a.parquet")
-    assert any("30 images: fewer than 50 tell too little" in note for note in result.notes)
+    path = write(tmp_path / "s.parquet", kinds(n=30)[0], digest)
+    result = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")])
+    assert "fitted to 30 images: fewer than 50 tell too little" in result.stderr
 
 
 def test_rows_of_another_heap_are_told_to_lie_outside(tmp_path, digest, tiny_checkpoint):
     near = write(tmp_path / "s.parquet", kinds(n=200, spread=0.2)[0], digest)
     far = write(tmp_path / "t.parquet", kinds(n=80, seed=9)[0], digest)
     fit(near, tmp_path / "f.safetensors", model=tiny_checkpoint)
-    result = fit(far, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors")
-    assert result.outside > 0.5
-    assert any("farther from the heap" in note for note in result.notes)
+    line = ["fit", far, "--apply", tmp_path / "a.parquet", "--fitted", tmp_path / "f.safetensors", "--json"]
+    assert json.loads(CliRunner().invoke(app, [str(word) for word in line]).stdout)["outside"] > 0.5
+    told = CliRunner().invoke(app, [*(str(word) for word in line[:-1]), "--overwrite"]).stderr
+    assert "of the rows lie farther from the heap that was fitted than 99 % of its own" in told
 
 
 MISTAKES = {

@@ -3,6 +3,7 @@ import pytest
 from heaps import kinds, slow_distance, unit
 
 from scoring.heap.neighbours import COPY, near_in, near_to
+from scoring.heap.screened import screened_nearest
 from scoring.heap.space import centred, mean_of
 
 
@@ -46,3 +47,32 @@ def test_where_all_are_copies_there_is_no_neighbour():
 
 def test_a_copy_is_what_was_said():
     assert COPY == 0.97
+
+
+def test_screening_in_bfloat16_loses_no_neighbour_that_can_be_told():
+    rows, _ = kinds(n=700, width=48)
+    units = heap_of(rows).units
+    index, cosine, recall = screened_nearest(units, 20)
+    products = units.astype(np.float64) @ units.T
+    np.fill_diagonal(products, -2)
+    assert cosine == pytest.approx(-np.sort(-products, axis=1)[:, :20], abs=1e-5)
+    assert np.take_along_axis(products, index, 1) == pytest.approx(cosine, abs=1e-5)
+    assert recall.estimate > 0.999
+    assert not recall.exact
+
+
+def test_a_screened_heap_of_a_few_rows_has_all_others_as_neighbours():
+    rows, _ = kinds(n=7)
+    index, _, _ = screened_nearest(heap_of(rows).units, 6)
+    assert [sorted(each) for each in index.tolist()] == [[j for j in range(7) if j != i] for i in range(7)]
+
+
+def test_a_heap_is_screened_where_it_is_large(monkeypatch):
+    from scoring.heap import neighbours
+
+    rows, _ = kinds(n=400)
+    plain = near_in(heap_of(rows))
+    monkeypatch.setattr(neighbours, "COMPARED", 100)
+    screened = near_in(heap_of(rows))
+    assert screened.cosine == pytest.approx(plain.cosine, abs=1e-5)
+    assert (screened.index == plain.index).mean() > 0.995

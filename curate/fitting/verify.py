@@ -1,0 +1,90 @@
+"""Fit a model again to what it was fitted to, and say whether it is the same."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.fitting.labels import given_labels
+from curate.tables.heap import read_heap
+from curate.tables.table import open_table
+from scoring.checkpoint import find_checkpoint, load_model
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+from scoring.heap.fit import fit_heap
+from scoring.heap.stored import digest_of_fit, read_fit
+
+
+@dataclass(frozen=True)
+class FitVerification:
+    """What came of fitting a model again.
+
+    Attributes:
+        rows: that it was fitted to.
+        table: whether the table holds the rows that it was fitted to.
+        labels: whether the labels are those that it learned from.
+        fit: whether what is fitted again is what the model keeps.
+        applied: whether the table that was written beside it has the bytes it had; None where none was, or it is gone.
+    """
+
+    rows: int
+    table: bool
+    labels: bool
+    fit: bool
+    applied: bool | None
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return self.table and self.labels and self.fit and self.applied is not False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"identical": self.identical, **asdict(self)}
+
+
+def verify_fit(model: str | Path, table: str | Path | None = None) -> FitVerification:
+    """Fit a model again to its table, by its own settings, and compare.
+
+    Args:
+        model: that ``curate fit`` wrote.
+        table: what it was fitted to, if that has moved since.
+
+    Raises:
+        InputError: if the model was not fitted, or a table or file of labels is missing or cannot be read.
+    """
+    path = find_checkpoint(model)
+    _, card = load_model(path)
+    kept = read_fit(path, card)
+    if kept is None:
+        raise InputError(f"{path} was not fitted to a heap: there is nothing to derive; give one that curate fit wrote")
+    about = card["fit"]
+    try:
+        place, digest, seed = Path(about["table"]["path"]), about["table"]["digest"], int(about["seed"])
+        source, written = dict(about["labels"]), about.get("applied")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} does not say what it was fitted to ({error}); fit it again with curate fit") from None
+    opened = open_table(table if table is not None else _found(place, path))
+    label, labelled = source.get("column"), source.get("path")
+    names = (label,) if label and not labelled else ()
+    heap = read_heap(opened, names=names)
+    given = given_labels(heap, opened, label, _found(Path(labelled), path) if labelled else None)
+    fit, _ = fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=seed)
+    beside = path.parent / Path(written["file"]).name if isinstance(written, dict) else None
+    same = file_sha256(beside) == written["sha256"] if beside is not None and beside.is_file() else None
+    return FitVerification(
+        len(heap),
+        heap.rows.digest == digest,
+        given.source.get("digest") == source.get("digest"),
+        digest_of_fit(fit) == digest_of_fit(kept),
+        same,
+    )
+
+
+def _found(place: Path, model: Path) -> Path:
+    """Where a file is: where it was, or else beside the model."""
+    if place.exists():
+        return place
+    beside = model.parent / place.name
+    if beside.exists():
+        return beside
+    raise InputError(f"{place}, which {model} was fitted to, is no longer there; name where it is now with --table")

@@ -1,0 +1,160 @@
+"""``curate fit`` with labels of a column or a file, and what verifies; one line for what teaches nothing."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from heaps import kinds
+from test_fitting import columns_of, write
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.fitting.fit import fit
+from curate.fitting.verify import verify_fit
+from scoring.checkpoint import load_model, read_header
+from scoring.errors import InputError
+from scoring.heap.stored import read_fit
+
+N = 240
+
+
+@pytest.fixture
+def digest(tiny_checkpoint):
+    return read_header(tiny_checkpoint)["digest"]
+
+
+@pytest.fixture
+def table(tmp_path, digest):
+    rows, kind = kinds(n=N, spread=0.7)
+    return write(tmp_path / "scores.parquet", rows, digest, labels=kind)
+
+
+def sheet(path, named):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["key", "label"])
+        writer.writerows(named)
+    return path
+
+
+def test_a_column_and_a_file_of_the_same_labels_teach_the_same(table, tmp_path, tiny_checkpoint):
+    kind = kinds(n=N, spread=0.7)[1]
+    path = sheet(tmp_path / "labels.csv", [(f"k{i}", f"c{kind[i]}") for i in range(N)])
+    one = fit(table, apply=tmp_path / "a.parquet", label="label")
+    other = fit(table, tmp_path / "f.safetensors", apply=tmp_path / "b.parquet", labelled=path, model=tiny_checkpoint)
+    assert one.labels == other.labels
+    assert columns_of(tmp_path / "a.parquet") == columns_of(tmp_path / "b.parquet")
+    assert one.labels["rows"] == N
+    assert one.labels["classes"] == 6
+    about = read_header(tmp_path / "f.safetensors")["fit"]
+    assert about["labels"]["path"] == str(path.resolve())
+    taught = read_fit(tmp_path / "f.safetensors", load_model(tmp_path / "f.safetensors")[1]).taught
+    if one.labels["better"]:
+        assert taught.classes == tuple(f"c{k}" for k in range(6))
+        assert taught.chances.shape == (N, 6)
+
+
+def test_rows_without_a_class_are_not_learned_from(tmp_path, digest):
+    rows, kind = kinds(n=N)
+    some = [int(k) if i % 3 == 0 else None for i, k in enumerate(kind)]
+    path = write(tmp_path / "s.parquet", rows, digest, labels=some)
+    assert fit(path, apply=tmp_path / "a.parquet", label="label").labels["rows"] == N // 3
+
+
+def test_classes_that_were_not_asked_for_tell_what_the_score_is_worth(table, tmp_path):
+    result = fit(table, apply=tmp_path / "a.parquet")
+    assert result.labels.keys() == {"rows", "classes", "auroc"}
+    assert result.labels["auroc"].low < result.labels["auroc"].value < result.labels["auroc"].high
+
+
+def test_a_score_that_is_no_better_than_luck_is_told(tmp_path, digest):
+    rows, kind = kinds(n=N)
+    shuffled = np.random.default_rng(0).permutation(kind)
+    path = write(tmp_path / "s.parquet", rows, digest, labels=shuffled)
+    result = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")])
+    assert "no better than luck" in result.stderr
+
+
+def test_the_command_keeps_what_was_learned_from_apart(table, tmp_path):
+    line = ["fit", str(table), "--label", "label", "--apply", str(tmp_path / "a.parquet")]
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, result.output
+    assert f"{N} labels of 6 classes" in result.stderr
+    assert "where labels were held out" in result.stderr
+    assert "on the labels that it learned from" in result.stderr
+
+
+MISTAKES = {
+    "expected at least 50 labelled images with an embedding, got 0": lambda kind: [None] * N,
+    "expected at least 50 labelled images with an embedding, got 5": lambda kind: [0, 1, 2, 3, 4] + [None] * (N - 5),
+    "at least two classes, got 240 of one alone": lambda kind: [1] * N,
+}
+
+
+@pytest.mark.parametrize("says", MISTAKES)
+def test_labels_that_teach_nothing_are_one_line(tmp_path, digest, says):
+    rows, kind = kinds(n=N)
+    path = write(tmp_path / "s.parquet", rows, digest, labels=MISTAKES[says](kind))
+    with pytest.raises(InputError, match=says) as caught:
+        fit(path, apply=tmp_path / "a.parquet", label="label")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "a.parquet").exists()
+
+
+def test_labels_for_keys_that_are_not_there_are_refused(table, tmp_path):
+    path = sheet(tmp_path / "labels.csv", [(f"photo{i}", "a") for i in range(60)])
+    with pytest.raises(InputError, match=r"got 60 of 60 labelled keys not there, such as 'photo0'"):
+        fit(table, apply=tmp_path / "a.parquet", labelled=path)
+
+
+def test_a_file_without_classes_or_a_column_that_is_not_there_is_refused(table, tmp_path):
+    (tmp_path / "keys.csv").write_text("key\n" + "".join(f"k{i}\n" for i in range(60)))
+    with pytest.raises(InputError, match="no column 'label' of classes"):
+        fit(table, apply=tmp_path / "a.parquet", labelled=tmp_path / "keys.csv")
+    with pytest.raises(InputError, match=r"no column 'lable'.*label"):
+        fit(table, apply=tmp_path / "a.parquet", label="lable")
+
+
+def test_labels_for_a_model_that_is_only_applied_are_refused(table, tmp_path, tiny_checkpoint):
+    fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
+    with pytest.raises(InputError, match="nothing is learned; leave out the labels"):
+        fit(table, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors", label="label")
+
+
+@pytest.mark.parametrize("asked", [{}, {"label": "label"}, {"labelled": "labels.csv"}])
+def test_a_fitted_model_verifies_wherever_it_lies(table, tmp_path, tiny_checkpoint, asked, digest):
+    rows, kind = kinds(n=N, spread=0.7)
+    sheet(tmp_path / "labels.csv", [(f"k{i}", f"c{kind[i]}") for i in range(100)])
+    asked = {name: tmp_path / value if name == "labelled" else value for name, value in asked.items()}
+    model = tmp_path / "f.safetensors"
+    fit(table, model, apply=tmp_path / "a.parquet", model=tiny_checkpoint, **asked)
+    assert verify_fit(model).identical
+    order = np.random.default_rng(2).permutation(N)
+    moved = write(tmp_path / "moved.parquet", rows, digest, labels=kind, order=order)
+    assert verify_fit(model, moved).identical
+    (tmp_path / "a.parquet").write_bytes((tmp_path / "a.parquet").read_bytes() + b" ")
+    assert verify_fit(model).applied is False
+
+
+def test_a_model_that_was_fitted_to_other_rows_does_not_verify(table, tmp_path, tiny_checkpoint, digest):
+    model = tmp_path / "f.safetensors"
+    fit(table, model, model=tiny_checkpoint)
+    rows, kind = kinds(n=N, spread=0.7)
+    rows[7] = rows[8]
+    other = write(tmp_path / "other.parquet", rows, digest, labels=kind)
+    result = CliRunner().invoke(app, ["verify", str(model), "--table", str(other)])
+    assert result.exit_code == 1
+    assert "does not hold the rows that it was fitted to" in result.stdout
+    assert "what is fitted again is not what the model keeps" in result.stdout
+    told = json.loads(CliRunner().invoke(app, ["verify", str(model), "--json"]).stdout)
+    assert told["identical"] is True
+
+
+def test_what_cannot_be_derived_is_one_line(table, tmp_path, tiny_checkpoint):
+    with pytest.raises(InputError, match="nothing to derive"):
+        verify_fit(tiny_checkpoint)
+    fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
+    table.unlink()
+    with pytest.raises(InputError, match="no longer there; name where it is now with --table"):
+        verify_fit(tmp_path / "f.safetensors")
