@@ -8,10 +8,14 @@ from numpy.typing import NDArray
 
 from scoring.heap.rule import junk_chance
 
-JUNK = "unc_junk"  # of a head that was trained on junk: a chance, taken as it is
+JUNK = "unc_junk"  # of a head that was trained on junk: a chance, if junk and pictures were as common
 RISES = ("unc_mcinfonce", "unc_losspred")  # of heads that were not, and rise on it
 LOWER, NORMAL = 0.1, 1.2816  # the lower tenth of a normal distribution lies so many deviations below its median
 LEAST = 1e-12
+LEAST_CHANCE = 1e-7  # what float32 tells from 0 and from 1
+# Where a row is as likely junk as not, in log-odds of that chance: three above the heap's median, since all pictures of a
+# domain that the head was not trained on look odd to it; at least where it would be if a tenth were junk; at most 5.
+ABOVE_MEDIAN, LEVEL_LEAST, LEVEL_MOST = 3.0, 2.2, 5.0
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,8 @@ class JunkScale:
     Junk lies above, so that even a fifth of it moves neither far.
 
     Attributes:
-        usual: column -> (median, deviation) of its logarithm; empty where ``unc_junk`` says it, or nothing does.
+        usual: column -> (median, deviation) of its logarithm; for ``unc_junk``, which then is alone, the log-odds at
+            which a row is as likely junk as not, and 1; empty where nothing tells.
     """
 
     usual: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -32,10 +37,11 @@ class JunkScale:
         Raises:
             KeyError: for a column that the heap had and that is missing here.
         """
-        if JUNK in columns:
-            return np.clip(np.nan_to_num(np.asarray(columns[JUNK], np.float64)), 0, 1)
         if not self.usual:
             return None
+        if JUNK in self.usual:
+            level, spread = self.usual[JUNK]
+            return 1 / (1 + np.exp((level - _log_odds(columns[JUNK])) / spread))
         above = [(_log(columns[name]) - middle) / spread for name, (middle, spread) in self.usual.items()]
         return junk_chance(np.nan_to_num(np.mean(above, axis=0)))
 
@@ -49,7 +55,8 @@ def columns_for_junk(names: Iterable[str]) -> tuple[str, ...]:
 def junk_scale(columns: Mapping[str, NDArray]) -> JunkScale:
     """Measure what is usual; a column that is the same in most rows says nothing, and is left out."""
     if JUNK in columns:
-        return JunkScale()
+        middle = float(np.median(_log_odds(columns[JUNK]))) if len(columns[JUNK]) else 0.0
+        return JunkScale({JUNK: (float(np.clip(middle + ABOVE_MEDIAN, LEVEL_LEAST, LEVEL_MOST)), 1.0)})
     usual = {}
     for name in columns_for_junk(columns):
         log = _log(columns[name])
@@ -62,3 +69,9 @@ def junk_scale(columns: Mapping[str, NDArray]) -> JunkScale:
 
 def _log(values: NDArray) -> NDArray[np.float64]:
     return np.log(np.clip(np.asarray(values, np.float64), LEAST, 1 / LEAST))
+
+
+def _log_odds(chances: NDArray) -> NDArray[np.float64]:
+    """Return ln(p / (1 - p)); a missing chance is 0."""
+    p = np.clip(np.nan_to_num(np.asarray(chances, np.float64)), LEAST_CHANCE, 1 - LEAST_CHANCE)
+    return np.log(p / (1 - p))

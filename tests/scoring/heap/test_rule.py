@@ -42,9 +42,27 @@ def test_three_deviations_are_as_likely_as_not():
     assert (np.diff(junk_chance(np.linspace(-5, 8, 50))) > 0).all()
 
 
-def test_a_head_that_was_trained_on_junk_is_taken_as_it_is():
+def odds(log_odds):
+    return 1 / (1 + np.exp(-np.asarray(log_odds, float)))
+
+
+def test_a_head_that_was_trained_on_junk_is_asked_alone_and_a_missing_chance_is_no_junk():
     columns = {JUNK: np.array([0.0, 0.3, 1.0, np.nan]), "unc_losspred": np.ones(4)}
-    assert junk_scale(columns).chance(columns) == pytest.approx([0, 0.3, 1, 0])
+    chance = junk_scale(columns).chance(columns)
+    assert chance == pytest.approx([0, odds(np.log(0.3 / 0.7) - 2.2), 1, 0], abs=1e-4)  # one in ten is junk
+
+
+@pytest.mark.parametrize(("usual", "level"), [(-4.0, 2.2), (1.0, 4.0), (9.0, 5.0)])
+def test_what_looks_odd_in_the_whole_heap_is_not_junk_for_that(usual, level):
+    heap = {JUNK: odds(usual + np.random.default_rng(0).normal(size=4001))}
+    heap[JUNK][:800] = odds(11.0)  # a fifth is junk
+    scale = junk_scale({JUNK: heap[JUNK].astype(np.float32)})
+    assert scale.chance({JUNK: odds([level - 3, level, level + 3])}) == pytest.approx(odds([-3, 0, 3]), abs=0.1)
+
+
+def test_the_order_of_a_head_that_was_trained_on_junk_stays():
+    chances = {JUNK: np.sort(np.random.default_rng(1).uniform(size=300)).astype(np.float32)}
+    assert (np.diff(junk_scale(chances).chance(chances)) >= 0).all()
 
 
 def test_heads_that_rise_on_junk_are_measured_from_the_median():
