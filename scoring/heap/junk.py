@@ -13,8 +13,8 @@ RISES = ("unc_mcinfonce", "unc_losspred")  # of heads that were not, and rise on
 LOWER, NORMAL = 0.1, 1.2816  # the lower tenth of a normal distribution lies so many deviations below its median
 LEAST = 1e-12
 LEAST_CHANCE = 1e-7  # what float32 tells from 0 and from 1
-# Where a row is as likely junk as not, in log-odds of that chance: three above the heap's median, since all pictures of a
-# domain that the head was not trained on look odd to it; at least where it would be if a tenth were junk; at most 5.
+# Where a row is as likely junk as not, in log-odds of that chance: three above the heap's median, since all pictures of
+# a domain that the head was not trained on look odd to it; at least what it would be if a tenth were junk; at most 5.
 ABOVE_MEDIAN, LEVEL_LEAST, LEVEL_MOST = 3.0, 2.2, 5.0
 
 
