@@ -66,9 +66,19 @@ def fit_heap(
     if whole is None and len(rows) <= EXACT_ROWS:
         whole = laid_out(centred(rows, mean), centres)
     if labels is None:
-        fit = bare.with_quantiles(kept.signals)
+        fit = _stood(bare, kept, _of(columns, drawn))
         return fit, fit.score(rows, columns) if whole is None else _said(bare, whole, columns)
     return _with_labels(bare, rows, columns, (drawn, kept, whole), labels, seed)
+
+
+def _of(columns: Mapping[str, NDArray], rows: NDArray[np.int64]) -> dict[str, NDArray]:
+    return {name: values[rows] for name, values in columns.items()}
+
+
+def _stood(bare: HeapFit, kept: Laid, columns: Mapping[str, NDArray]) -> HeapFit:
+    """Return the fit with the ranks and the standing of its references."""
+    fit = bare.with_quantiles(kept.signals)
+    return replace(fit, standing=fit.columns_of(kept.signals, columns, kept.near)[1])
 
 
 def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.int64]:
@@ -85,7 +95,8 @@ def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.in
 
 def _said(bare: HeapFit, whole: Laid, columns: Mapping[str, NDArray]) -> Said:
     """Return what a fit says of the rows of its heap: by their own ranks."""
-    return bare.with_quantiles(whole.signals).said(whole.signals, columns, whole.near.recall)
+    fit = bare.with_quantiles(whole.signals)
+    return fit.said(fit.columns_of(whole.signals, columns, whole.near)[0], whole.near.recall)
 
 
 def _with_labels(
@@ -102,14 +113,14 @@ def _with_labels(
     lesson = learn(on, known, seed=seed)
     learned, weights = weighed(bare, on, lesson, known, seed=seed)
     if not learned.better:
-        fit = bare.with_quantiles(kept.signals)
+        fit = _stood(bare, kept, _of(columns, drawn))
         said = fit.score(rows, columns) if whole is None else _said(bare, whole, columns)
         return fit, replace(said, learned=learned)
     inside = slice(None) if whole is None else drawn
     taught = Taught(labels.classes, lesson.middles, lesson.chances[inside].astype(np.float16))
     other = lesson.other if whole is None or whole is kept else taught.other_class(kept.rows.units, kept.near)
     bare = replace(bare, taught=taught, weights=weights)
-    fit = bare.with_quantiles({**kept.signals, OTHER: other})
+    fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(columns, drawn))
     if whole is None:
         said = fit.score(rows, columns)
     else:

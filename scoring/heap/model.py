@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.heap.clusters import Centroids, labels_of
-from scoring.heap.columns import AMBIGUOUS, FITTED, NEIGHBOUR, OUTLIER
+from scoring.heap.columns import AMBIGUOUS, COLUMNS, FITTED, LOCAL, NEIGHBOUR, OUTLIER
 from scoring.heap.grades import graded, quantiles_of
 from scoring.heap.junk import JunkScale
+from scoring.heap.local import among_neighbours
 from scoring.heap.neighbours import Near, near_in, near_to
-from scoring.heap.rule import WEIGHTS, combined, composed, outlier, outlier_chance
+from scoring.heap.rule import WEIGHTS, chance_of, combined, composed, lifted, outlier, outlier_chance
 from scoring.heap.signals import CLOSE, SIGNALS, Place, View, likeness
 from scoring.heap.space import BLOCK, Centred, centred, unit
 from scoring.heap.taught import OTHER, Learned, Taught
@@ -44,6 +45,24 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """What the rows near a row bring to its score: of N rows, each float32 and of shape (N,).
+
+    Attributes:
+        share: how ambiguous each is.
+        level: log odds of junk; 0 where nothing tells.
+        fitted: the score.
+    """
+
+    share: NDArray[np.float32]
+    level: NDArray[np.float32]
+    fitted: NDArray[np.float32]
+
+
+NOBODY = Standing(*(np.zeros(0, np.float32),) * 3)
+
+
+@dataclass(frozen=True)
 class HeapFit:
     """A score fitted to a heap of N rows.
 
@@ -58,6 +77,7 @@ class HeapFit:
         junk: what is usual in the heap of the columns that rise on junk.
         weights: of the rule.
         taught: what labels of some rows say of the others; None without labels.
+        standing: of the references.
     """
 
     mean: NDArray[np.float32]
@@ -69,11 +89,12 @@ class HeapFit:
     junk: JunkScale = field(default_factory=JunkScale)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     taught: Taught | None = None
+    standing: Standing = NOBODY
 
     @property
     def n_bytes(self) -> int:
         """Bytes that it keeps."""
-        held = self.mean.nbytes + self.references.nbytes + self.near.nbytes
+        held = self.mean.nbytes + self.references.nbytes + self.near.nbytes + 3 * self.standing.share.nbytes
         held += self.taught.n_bytes if self.taught else 0
         return held + sum(each.nbytes for each in (*self.centres.values(), *self.quantiles.values()))
 
@@ -93,15 +114,18 @@ class HeapFit:
             columns: of the same rows, by name, each shape (N,): those of the model's heads, which tell junk.
         """
         references, of_references = self._placed
-        found = []
+        found: list[dict[str, NDArray[np.float32]]] = []
+        start = 0
         for part in blocks(stored(embeddings)):
-            rows = centred(part, self.mean)
+            rows, here = centred(part, self.mean), slice(start, start + len(part))
             near = near_to(rows, references)
             signals = signals_of(View(near, place_of(rows, self.centres), of_references, self.near))
-            found.append(signals | ({OTHER: self.taught.other_class(rows.units, near)} if self.taught else {}))
-        names = (*SIGNALS, LIKENESS, *([OTHER] if self.taught else []))
-        whole = {name: np.concatenate([each[name] for each in found] or [np.zeros(0)]) for name in names}
-        return self.said(whole, columns or {})
+            more = {OTHER: self.taught.other_class(rows.units, near)} if self.taught else {}
+            heads = {name: values[here] for name, values in (columns or {}).items()}
+            found.append(self.columns_of(signals | more, heads, near, self.standing)[0])
+            start = here.stop
+        none = np.zeros(0, np.float32)
+        return self.said({name: np.concatenate([none, *(each[name] for each in found)]) for name in COLUMNS})
 
     def with_quantiles(self, signals: Mapping[str, Floats]) -> Self:
         """Return the fit with the quantiles of signals, of those of the heap, and of what the rule makes of them."""
@@ -114,20 +138,44 @@ class HeapFit:
         """Return what the rule makes of signals, shape (N,), in [0, 1]."""
         return combined({name: graded(signals[name], self.quantiles[name]) for name in self.weights}, self.weights)
 
-    def said(self, signals: Mapping[str, Floats], columns: Mapping[str, NDArray], recall: Recall | None = None) -> Said:
-        """Return the columns of rows from their signals, and from those of the heads."""
+    def columns_of(
+        self,
+        signals: Mapping[str, Floats],
+        columns: Mapping[str, NDArray],
+        near: Near,
+        others: Standing | None = None,
+    ) -> tuple[dict[str, NDArray[np.float32]], Standing]:
+        """Return the columns of N rows, and their standing.
+
+        Args:
+            signals: of the rows.
+            columns: of the heads.
+            near: neighbours of the rows among the others.
+            others: their standing; None where they are the rows themselves.
+        """
         share = graded(self.ambiguity(signals), self.quantiles[AMBIGUITY])
         outliers = outlier(signals[LIKENESS], self.usual_likeness)
-        heads = self.junk.chance(columns)
-        chance = np.maximum(outlier_chance(outliers), 0 if heads is None else heads)
-        found = {NEIGHBOUR: signals["distance"], AMBIGUOUS: share, OUTLIER: outliers, FITTED: composed(chance, share)}
-        far = float(self.quantiles["distance"][round(FAR * (len(self.quantiles["distance"]) - 1))])
-        outside = float((signals["distance"] > far).mean()) if len(share) else 0.0
-        return Said(
-            {name: values.astype(np.float32) for name, values in found.items()},
-            outside,
-            recall or Recall.of_everything(),
+        level = self.junk.level(columns)
+        chance = np.maximum(outlier_chance(outliers), 0 if level is None else chance_of(level))
+        own = Standing(
+            share.astype(np.float32),
+            np.zeros(len(share), np.float32) if level is None else level.astype(np.float32),
+            NOBODY.fitted,
         )
+        of = others or own
+        raised = lifted(own.share, None if level is None else own.level, near.index[:, 0], (of.share, of.level))
+        fitted = composed(chance, raised.astype(np.float64)).astype(np.float32)
+        local = among_neighbours(fitted, near, fitted if others is None else others.fitted)
+        distance, unlike = signals["distance"].astype(np.float32), outliers.astype(np.float32)
+        found = {NEIGHBOUR: distance, AMBIGUOUS: own.share, OUTLIER: unlike, FITTED: fitted, LOCAL: local}
+        return found, replace(own, fitted=fitted)
+
+    def said(self, columns: dict[str, NDArray[np.float32]], recall: Recall | None = None) -> Said:
+        """Return columns with how many of the rows lie outside of what was fitted."""
+        far = float(self.quantiles["distance"][round(FAR * (len(self.quantiles["distance"]) - 1))])
+        distance = columns[NEIGHBOUR]
+        outside = float((distance > far).mean()) if len(distance) else 0.0
+        return Said(columns, outside, recall or Recall.of_everything())
 
 
 @dataclass(frozen=True)

@@ -44,16 +44,45 @@ def composed(junk: Floats | None, ambiguity: Floats) -> Floats:
     return (1 - gate) * ambiguity * PICTURE + gate * (1 + junk) / 2
 
 
-def junk_chance(deviations: Floats) -> Floats:
-    """Return the chance of junk from how far scores that rise on junk lie above the heap's median.
+def junk_level(deviations: Floats) -> Floats:
+    """Return the log odds of junk from how far scores that rise on junk lie above the heap's median.
 
     Args:
         deviations: in robust standard deviations of the heap, shape (N,).
 
     Returns:
-        In [0, 1], shape (N,); 1/2 at three deviations.
+        Shape (N,); 0 at three deviations.
     """
-    return 1 / (1 + np.exp(-STEEP * (np.clip(deviations, -50, 50) - USUAL)))
+    return STEEP * (np.clip(deviations, -50, 50) - USUAL)
+
+
+def chance_of(level: Floats) -> Floats:
+    """Return the chance of log odds, in [0, 1]."""
+    return 1 / (1 + np.exp(-level))
+
+
+def lifted(
+    share: NDArray[np.floating],
+    level: NDArray[np.floating] | None,
+    nearest: NDArray[np.int64],
+    of_others: tuple[NDArray[np.floating], NDArray[np.floating]],
+) -> NDArray[np.floating]:
+    """Return shares of rows, none below that of a nearest row that is more of a picture.
+
+    A worse version of an image lies close to it, and its place would call it clear. By the data processing inequality
+    it cannot show more than what it was made from.
+
+    Args:
+        share: how ambiguous rows are, shape (N,).
+        level: their log odds of junk, shape (N,); None where nothing tells.
+        nearest: the nearest row of each among R others, shape (N,); -1 where there is none.
+        of_others: share and level of those, shape (R,) each.
+    """
+    if level is None or not len(of_others[0]):
+        return share
+    at = nearest.clip(0)
+    worse = (nearest >= 0) & (level > of_others[1][at])
+    return np.where(worse, np.maximum(share, of_others[0][at]), share)
 
 
 def outlier(likeness: Floats, usual: float) -> Floats:
@@ -76,4 +105,4 @@ def outlier(likeness: Floats, usual: float) -> Floats:
 
 def outlier_chance(outliers: Floats) -> Floats:
     """Return the chance that rows belong to another heap, in [0, 1]; 1/2 at .45, .64 of the usual likeness."""
-    return 1 / (1 + np.exp(-STEEP_OUTLIER * (outliers - OUTLIER_AT)))
+    return chance_of(STEEP_OUTLIER * (outliers - OUTLIER_AT))

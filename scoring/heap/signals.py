@@ -68,10 +68,9 @@ def contrast(view: View) -> NDArray[np.float64]:
 
     Near 1 where the nearest row is no nearer than many others, and so says little; 1 where there are no 11 neighbours.
     """
-    apart = 1 - view.near.cosine.astype(np.float64)
-    there = view.near.there[:, CLOSE:]
-    count = there.sum(1)
-    further = np.divide((apart[:, CLOSE:] * there).sum(1), count, out=np.zeros(len(count)), where=count > 0)
+    apart = np.where(view.near.there, 1 - view.near.cosine.astype(np.float64), 0)
+    count = view.near.there[:, CLOSE:].sum(1)
+    further = np.divide(apart[:, CLOSE:].sum(1), count, out=np.zeros(len(count)), where=count > 0)
     return np.divide(apart[:, 0], further, out=np.ones(len(count)), where=further > LEAST).clip(0, 1)
 
 

@@ -18,11 +18,11 @@ from scoring.heap.fit import REFERENCES
 from scoring.heap.grades import POINTS
 from scoring.heap.junk import JunkScale
 from scoring.heap.learn import MOST_CLASSES
-from scoring.heap.model import AMBIGUITY, HeapFit
+from scoring.heap.model import AMBIGUITY, HeapFit, Standing
 from scoring.heap.signals import CLOSE, SIGNALS
 from scoring.heap.taught import OTHER, Taught
 
-MEAN, ROWS, NEAR = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near"
+MEAN, ROWS, NEAR, STANDING = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near", f"{FIT}.standing"
 MIDDLES, CHANCES = f"{FIT}.middles", f"{FIT}.chances"
 CENTRES, QUANTILES = f"{FIT}.centres.", f"{FIT}.quantiles."
 
@@ -59,6 +59,7 @@ def write_fitted(
 def tensors_of(fit: HeapFit) -> dict[str, Tensor]:
     """Return what a fit keeps, by the names that it has in a file."""
     arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
+    arrays[STANDING] = np.stack([fit.standing.share, fit.standing.level, fit.standing.fitted])
     if fit.taught is not None:
         arrays |= {MIDDLES: fit.taught.middles, CHANCES: fit.taught.chances}
     arrays |= {f"{CENTRES}{k}": centres for k, centres in fit.centres.items()}
@@ -103,6 +104,9 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
         raise ValueError(f"references of shape {rows.shape}, for a mean of shape {mean.shape}")
     if near.shape != (len(rows), CLOSE) or near.dtype != np.int32 or near.min() < -1 or near.max() >= len(rows):
         raise ValueError(f"neighbours of shape {near.shape}, for {len(rows)} references")
+    standing = arrays[STANDING]
+    if standing.shape != (3, len(rows)) or standing.dtype != np.float32:
+        raise ValueError(f"standings of shape {standing.shape}, for {len(rows)} references")
     if any(values.shape != (k, len(mean)) for k, values in centres.items()):
         raise ValueError("clusters of another width")
     if any(values.shape != (POINTS,) for values in quantiles.values()):
@@ -115,7 +119,9 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
     likeness = float(record["usual_likeness"])
     if not np.isfinite(likeness):
         raise ValueError(f"a likeness of {likeness}")
-    return HeapFit(mean, rows, centres, quantiles, near, likeness, JunkScale(usual), weights, taught)
+    return HeapFit(
+        mean, rows, centres, quantiles, near, likeness, JunkScale(usual), weights, taught, Standing(*standing)
+    )
 
 
 def _taught(record: Mapping[str, Any], arrays: Mapping[str, NDArray], n_rows: int, width: int) -> Taught | None:

@@ -5,11 +5,12 @@ from dataclasses import fields
 from typing import Any
 
 from curate.policies.filter.rules import RULES, Rule
-from curate.tables.signals import default_column
+from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 
 COLUMN, PER = "column", "per"
+GROUPED = ""  # of a rule that judges each row by itself
 
 
 def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table) -> list[Rule]:
@@ -35,7 +36,8 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table) -> list[Rule]
         elif name in RULES:
             options = {option: given[option] for option in given if _takes(name, option)}
             if COLUMN in options:
-                options[COLUMN] = given[COLUMN] or default_column(table)
+                default = amount_column if options.get(PER, GROUPED) is None else default_column
+                options[COLUMN] = given[COLUMN] or default(table)
             rules.append(RULES[name](value, **options))
     return rules
 

@@ -13,7 +13,7 @@ from curate.fitting.fit import fit
 from curate.policies.filter.policy import filter
 from curate.tables.signals import default_column
 from curate.tables.table import open_table
-from scoring.heap.columns import COLUMNS, FITTED
+from scoring.heap.columns import COLUMNS, FITTED, LOCAL
 
 N = 60
 
@@ -57,10 +57,10 @@ def test_a_filter_goes_by_them(scored, tmp_path):
     result = filter(scored[1], tmp_path / "k.parquet", keep_top=20)
     kept = set(open_table(tmp_path / "k.parquet").read(["key"]).column(0).to_pylist())
     keys = open_table(scored[1]).read(["key"]).column(0).to_pylist()
-    values = columns_of(scored[1])[FITTED][:-1]
+    values = columns_of(scored[1])[LOCAL][:-1]
     surest = sorted(zip(values, keys, strict=False))[:20]
     assert kept == {key for _, key in surest}
-    assert FITTED in str(result.notes)
+    assert [note.column for note in result.notes] == [LOCAL]
 
 
 def test_no_fit_leaves_them_out(heap, tiny_checkpoint, scored, tmp_path):
@@ -128,7 +128,7 @@ def test_a_fitted_model_gives_the_columns_in_the_same_pass(heap, tiny_checkpoint
     for name, values in columns_of(out).items():
         expected = columns_of(scored[1])[name]
         assert values[-1] is expected[-1] is None
-        assert values[:-1] == pytest.approx(expected[:-1], abs=0.02)
+        assert values[:-1] == pytest.approx(expected[:-1], abs=0.02), name
     one = tmp_path / "one"
     one.mkdir()
     (one / "10.png").write_bytes((heap / "10.png").read_bytes())

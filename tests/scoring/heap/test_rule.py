@@ -3,7 +3,7 @@ import pytest
 
 from scoring.heap.grades import POINTS, graded, quantiles_of
 from scoring.heap.junk import JUNK, junk_scale
-from scoring.heap.rule import combined, composed, junk_chance, outlier, outlier_chance
+from scoring.heap.rule import chance_of, combined, composed, junk_level, lifted, outlier, outlier_chance
 
 GRID = np.linspace(0, 1, 101)
 
@@ -38,31 +38,30 @@ def test_without_anything_that_tells_junk_it_is_as_if_there_were_none():
 
 
 def test_three_deviations_are_as_likely_as_not():
-    assert junk_chance(np.array([3.0])) == pytest.approx([0.5])
-    assert (np.diff(junk_chance(np.linspace(-5, 8, 50))) > 0).all()
+    assert junk_level(np.array([3.0])) == pytest.approx([0])
+    assert chance_of(np.array([0.0, np.log(3), -np.log(3)])) == pytest.approx([0.5, 0.75, 0.25])
+    assert (np.diff(junk_level(np.linspace(-5, 8, 50))) > 0).all()
 
 
-def odds(log_odds):
-    return 1 / (1 + np.exp(-np.asarray(log_odds, float)))
+def test_a_head_that_was_trained_on_junk_is_held_against_what_is_usual_in_the_heap():
+    odds = np.random.default_rng(3).normal(size=20_001)
+    for middle, spread, cut in ((-4, 1, 2), (1, 2, 1 + 1.8 * 2), (6, 3, 7)):
+        columns = {JUNK: chance_of(middle + spread * odds), "unc_losspred": np.ones(20_001)}
+        level = junk_scale(columns).level({JUNK: chance_of(np.array([cut, cut + 1.0]))})
+        assert level == pytest.approx([0, 1], abs=0.06)
 
 
-def test_a_head_that_was_trained_on_junk_is_asked_alone_and_a_missing_chance_is_no_junk():
-    columns = {JUNK: np.array([0.0, 0.3, 1.0, np.nan]), "unc_losspred": np.ones(4)}
-    chance = junk_scale(columns).chance(columns)
-    assert chance == pytest.approx([0, odds(np.log(0.3 / 0.7) - 2.2), 1, 0], abs=1e-4)  # one in ten is junk
+def test_a_missing_chance_is_as_likely_as_not():
+    scale = junk_scale({JUNK: np.full(30, 0.1)})
+    assert scale.level({JUNK: np.array([np.nan])}).tolist() == [0]
 
 
-@pytest.mark.parametrize(("usual", "level"), [(-4.0, 2.2), (1.0, 4.0), (9.0, 5.0)])
-def test_what_looks_odd_in_the_whole_heap_is_not_junk_for_that(usual, level):
-    heap = {JUNK: odds(usual + np.random.default_rng(0).normal(size=4001))}
-    heap[JUNK][:800] = odds(11.0)  # a fifth is junk
-    scale = junk_scale({JUNK: heap[JUNK].astype(np.float32)})
-    assert scale.chance({JUNK: odds([level - 3, level, level + 3])}) == pytest.approx(odds([-3, 0, 3]), abs=0.1)
-
-
-def test_the_order_of_a_head_that_was_trained_on_junk_stays():
-    chances = {JUNK: np.sort(np.random.default_rng(1).uniform(size=300)).astype(np.float32)}
-    assert (np.diff(junk_scale(chances).chance(chances)) >= 0).all()
+def test_a_worse_version_is_no_clearer_than_what_it_was_made_from():
+    share, level = np.array([0.1, 0.8, 0.3, 0.2]), np.array([1.0, -1.0, 0.0, 5.0])
+    nearest = np.array([1, 0, 3, -1])
+    # the first is worse than the second, whose share is more; the third is better than the fourth; that one is alone
+    assert lifted(share, level, nearest, (share, level)).tolist() == [0.8, 0.8, 0.3, 0.2]
+    assert lifted(share, None, nearest, (share, level)).tolist() == share.tolist()
 
 
 def test_heads_that_rise_on_junk_are_measured_from_the_median():
@@ -72,13 +71,13 @@ def test_heads_that_rise_on_junk_are_measured_from_the_median():
     scale = junk_scale(columns)
     assert scale.usual["unc_mcinfonce"] == pytest.approx((-4, 1), abs=0.06)
     assert scale.usual["unc_losspred"] == pytest.approx((0, 0.1), abs=0.006)
-    chance = scale.chance({"unc_mcinfonce": np.exp([-4.0, 1.0]), "unc_losspred": np.exp([0.0, 0.5])})
+    chance = chance_of(scale.level({"unc_mcinfonce": np.exp([-4.0, 1.0]), "unc_losspred": np.exp([0.0, 0.5])}))
     assert chance[0] < 0.01
     assert chance[1] > 0.95
 
 
 def test_a_column_that_never_changes_says_nothing():
-    assert junk_scale({"unc_losspred": np.ones(50)}).chance({"unc_losspred": np.ones(50)}) is None
+    assert junk_scale({"unc_losspred": np.ones(50)}).level({"unc_losspred": np.ones(50)}) is None
 
 
 def test_a_grade_is_the_share_below_with_ties_in_the_middle():
