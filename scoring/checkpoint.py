@@ -22,7 +22,7 @@ from scoring.model import ModelSpec, ScoringModel, side_by_side
 from scoring.packaged import hash_tensors
 from scoring.published import is_published, load_published
 from scoring.stored import packaged_tensors, stored_names, stored_tensors
-from scoring.trunks import MOST_PARTS, part_from_json, require_parts
+from scoring.trunks import MOST_PARTS, PartSpec, part_from_json, require_parts
 
 FORMAT = 1
 OF_PARTS = 2  # the format of a model of several trunks
@@ -194,15 +194,33 @@ def _backbone_to_json(model: ScoringModel) -> dict[str, Any]:
     return {**record, "parts": [part.to_json() for part in spec.parts], **of_all}
 
 
+def parts_of(header: Mapping[str, Any]) -> list[PartSpec]:
+    """Return the trunks side by side that a card names; none for a model of one.
+
+    Raises:
+        InputError: if they cannot be read.
+    """
+    try:
+        return _parts(header)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the card of this model cannot be read ({error}); fetch it again") from None
+
+
+def _parts(header: Mapping[str, Any]) -> list[PartSpec]:
+    if header["format"] != OF_PARTS:
+        return []
+    records = header["backbone"]["parts"]
+    if not isinstance(records, list) or len(records) > MOST_PARTS:
+        raise ValueError(f"expected at most {MOST_PARTS} trunks")
+    return [part_from_json(record) for record in records]
+
+
 def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
     try:
         heads = {str(name): head_from_json(head) for name, head in header["heads"].items()}
         preprocessing, backbone = Preprocessing.from_json(header["preprocessing"]), header["backbone"]
         if header["format"] == OF_PARTS:
-            records, projection = backbone["parts"], backbone["projection"]
-            if not isinstance(records, list) or len(records) > MOST_PARTS:
-                raise ValueError(f"expected at most {MOST_PARTS} trunks")
-            parts = [part_from_json(record) for record in records]
+            parts, projection = _parts(header), backbone["projection"]
             require_parts(parts, preprocessing.size, projection)
             spec = side_by_side(parts, preprocessing, projection)
             if spec.preprocessing != preprocessing:

@@ -7,6 +7,13 @@ import typer
 from curate.commands import options
 from curate.commands.report import emit, say, show
 
+GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the same words
+    "trio": "small pictures, and where speed counts: one small network that is all in this package; as scores of "
+    "pictures of other domains than it learned from, its columns tell junk, and not much more",
+    "world": "photographs of any kind: it has seen ImageNet, and small pictures as trio does; its embeddings are what "
+    "scores are fitted on",
+}
+
 
 def run(
     name: Annotated[
@@ -26,8 +33,6 @@ def run(
         curate models convert uncertainties.pth.tar -o mine.safetensors
     """
     from scoring.checkpoint import DEFAULT, find_checkpoint, read_header, shipped_models
-    from scoring.heads import head_from_json
-    from scoring.scorers import main_column
 
     if name is None:
         cards = {stem: read_header(path) for stem, path in shipped_models().items()}
@@ -37,19 +42,49 @@ def run(
         if not cards:
             say("no model ships with this installation; `curate train` makes one, and --model takes its file")
         for stem, card in cards.items():
-            default = " (default)" if stem == DEFAULT else ""
-            size = card["preprocessing"]["size"]
-            heads = {name: head_from_json(head) for name, head in card["heads"].items()}
-            columns = ", ".join(main_column(name, head) for name, head in heads.items() if head.columns)
-            about = f"{columns or 'embedding'} on {card['backbone']['name']}, {size} px, {card['data_licence']}"
-            show(f"{stem}{default}: {about}")
+            show(headline(stem, card, is_default=stem == DEFAULT))
+            for line in about_lines(stem, card):
+                show(f"  {line}")
         return
     card = read_header(find_checkpoint(name))
     if json_:
         emit(card)
         return
-    for line in card_lines(card):
+    for line in (*card_lines(card), *about_lines(str(name), card)):
         show(line)
+
+
+def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
+    """Return what a model gives, on what trunk, in one line."""
+    from scoring.heads import head_from_json
+    from scoring.scorers import main_column
+
+    heads = {name: head_from_json(head) for name, head in card["heads"].items()}
+    columns = ", ".join(main_column(name, head) for name, head in heads.items() if head.columns)
+    trunk, size = card["backbone"]["name"], card["preprocessing"]["size"]
+    about = f"{columns or 'embedding'} on {trunk}, {size} px, {card['data_licence']}"
+    return f"{stem}{' (default)' if is_default else ''}: {about}"
+
+
+def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
+    """Return what a model is good for, and which packages hold its trunks, each installed here or not."""
+    from scoring.checkpoint import parts_of
+    from scoring.errors import InputError
+
+    good_for = card.get("good for", GOOD_FOR.get(stem))
+    lines = [f"good for: {good_for}"] if good_for else []
+    for part in parts_of(card):
+        if part.packaged is None:
+            lines.append(f"trunk {part.name} at {part.size} px: in the checkpoint")
+            continue
+        package = part.packaged.package
+        try:
+            part.packaged.read()
+            there = "installed, the very file"
+        except InputError as error:
+            there = f"not usable: {error}"
+        lines.append(f"trunk {part.name} at {part.size} px: in the package {package}, {there}")
+    return lines
 
 
 def card_lines(card: dict[str, Any], indent: int = 0) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+import two_trunks
 from commandline import run
 
 from scoring.checkpoint import load_model, read_header, save_checkpoint
@@ -21,17 +22,38 @@ def ships(monkeypatch, tiny_checkpoint):
 def test_the_list_has_a_line_for_each_model_and_marks_the_default():
     lines = run("models").stdout.splitlines()
     about = "kappa_visimsiam on resnet10t, 32 px, CC0"
-    assert lines == [f"other: {about}", f"trio (default): {about}"]
+    assert lines[:2] == [f"other: {about}", f"trio (default): {about}"]
+    assert [line.split(":")[0] for line in lines[2:]] == ["  good for"]
 
 
 def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
-    by_name, by_file = run("models", "trio"), run("models", ships)
+    by_name, by_file = run("models", "other"), run("models", ships)
     assert by_name.exit_code == by_file.exit_code == 0
     assert by_name.stdout == by_file.stdout
+    assert run("models", "trio").stdout.splitlines()[-1].startswith("good for: small pictures")
     lines = by_name.stdout.splitlines()
     assert "method: visimsiam" in lines
     assert "  name: resnet10t" in lines
     assert f"digest: {read_header(ships)['digest']}" in lines
+
+
+def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_whether_it_is_here(tmp_path, monkeypatch):
+    two_trunks.make_package(tmp_path)
+    two_trunks.install(tmp_path, monkeypatch)
+    path = tmp_path / "world.safetensors"
+    save_checkpoint(path, two_trunks.make_model(), {**two_trunks.CARD, "good for": "photographs"})
+    monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: {"world": path})
+    first = "trunk resnet10t at 64 px: in the package tiny-weights, "
+    rest = ["good for: photographs", f"{first}installed, the very file", "trunk resnet10t at 32 px: in the checkpoint"]
+    assert run("models").stdout.splitlines() == [
+        "world: embedding on resnet10t+resnet10t, 64 px, CC0",
+        *(f"  {line}" for line in rest),
+    ]
+    assert run("models", "world").stdout.splitlines()[-3:] == rest
+    (tmp_path / two_trunks.FILE).write_bytes(b"other")
+    changed = run("models").stdout.splitlines()[2]
+    assert changed.startswith(f"  {first}not usable: ")
+    assert "pip install" in changed
 
 
 def test_json_is_the_card_itself(ships):
