@@ -28,15 +28,21 @@ FUSED: dict[type[nn.Module], tuple[str, list[float]]] = {
 }
 
 
+def has_bfloat16() -> bool:
+    """Return whether this CPU multiplies in bfloat16; others only convert it, which gains nothing."""
+    able = torch.cpu.get_capabilities()
+    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "amx_tile", "bf16"))
+
+
 def for_inference(model: ScoringModel, device: torch.device, precision: str) -> ScoringModel:
     """Return a model with the same heads that gives the same scores sooner, or the model itself where none is known.
 
     Args:
         model: in evaluation mode, channels last, on the device.
         device: where it runs.
-        precision: ``fp32``, for which nothing changes, or ``bf16``.
+        precision: ``fp32``, for which nothing changes, or ``bf16``, for which nothing does on a CPU without it.
     """
-    if device.type != "cpu" or precision != "bf16" or model.dropouts():
+    if device.type != "cpu" or precision != "bf16" or not has_bfloat16() or model.dropouts():
         return model
     size = model.spec.preprocessing.size
     if isinstance(model.backbone, Trunks):
@@ -63,7 +69,12 @@ def _fast(trunk: nn.Module, size: int) -> nn.Module:
         try:
             fast = InBfloat16(folded, picture)
             return fast if relative_error(fast(picture), expected) <= NEAR else trunk
-        except (AttributeError, RuntimeError, ValueError):  # a processor, a torch or a layer that this is not for
+        except (
+            AttributeError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ):  # a processor, a torch or a layer that this is not for
             return trunk
 
 

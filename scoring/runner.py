@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from scoring.errors import InputError
-from scoring.folded import for_inference
+from scoring.folded import for_inference, has_bfloat16
 from scoring.model import Outputs, ScoringModel, require_needs
 from scoring.scorers import Scorer, columns_of
 
@@ -52,12 +52,6 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
     if name != "auto":
         return name
     return "bf16" if device.type == "cuda" or (on_cpu == "bf16" and has_bfloat16()) else "fp32"
-
-
-def has_bfloat16() -> bool:
-    """Return whether this CPU multiplies in bfloat16; others only convert it, which gains nothing."""
-    able = torch.cpu.get_capabilities()
-    return any(able.get(name) for name in ("avx512_bf16", "amx_bf16", "amx_tile", "bf16"))
 
 
 @dataclass(frozen=True)

@@ -109,9 +109,12 @@ def test_in_bfloat16_features_are_near_and_heads_and_batches_are_as_they_were(na
 
 
 @torch.inference_mode()
-def test_nothing_changes_in_full_precision_and_for_a_trunk_that_cannot_be_folded():
+def test_nothing_changes_in_full_precision_without_bfloat16_and_for_a_trunk_that_cannot_be_folded(monkeypatch):
     model = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(size=32, resize=32))).eval()
     assert for_inference(model, CPU, "fp32") is model
+    monkeypatch.setattr("scoring.folded.has_bfloat16", lambda: False)
+    assert for_inference(model, CPU, "bf16") is model
+    monkeypatch.undo()
     other = ScoringModel(ModelSpec("convnext_atto", preprocessing=Preprocessing(size=64, resize=64))).eval()
     assert for_inference(other, CPU, "bf16").backbone is other.backbone
 
