@@ -12,7 +12,7 @@ JUNK = "unc_junk"  # of a head that was trained on junk: a chance
 RISES = ("unc_mcinfonce", "unc_losspred")  # of heads that were not, and rise on it
 LOWER, NORMAL = 0.1, 1.2816  # the lower tenth of a normal distribution lies so many deviations below its median
 ABOVE = 1.8  # deviations above the median where a row of a heap is as likely as not to be junk by that head,
-FROM, TO = 2.0, 7.0  # and between which log odds: what is plain in one heap looks blurred beside another
+FROM, TO = 3.0, 7.0  # and between which log odds: what is plain in one heap looks blurred beside another
 LEAST = 1e-12
 
 

@@ -45,7 +45,7 @@ def test_three_deviations_are_as_likely_as_not():
 
 def test_a_head_that_was_trained_on_junk_is_held_against_what_is_usual_in_the_heap():
     odds = np.random.default_rng(3).normal(size=20_001)
-    for middle, spread, cut in ((-4, 1, 2), (1, 2, 1 + 1.8 * 2), (6, 3, 7)):
+    for middle, spread, cut in ((-4, 1, 3), (1, 2, 1 + 1.8 * 2), (6, 3, 7)):
         columns = {JUNK: chance_of(middle + spread * odds), "unc_losspred": np.ones(20_001)}
         level = junk_scale(columns).level({JUNK: chance_of(np.array([cut, cut + 1.0]))})
         assert level == pytest.approx([0, 1], abs=0.06)
