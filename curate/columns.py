@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from scoring.column import Column
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
-from scoring.heap.columns import FITTED
+from scoring.heap.columns import FITTED, LOCAL, OUTLIER
 from scoring.scorers import METHOD, score_columns
 
 KEY = "key"
@@ -30,7 +30,7 @@ COLUMNS: dict[str, Column] = {
     STATUS: Column("'ok', or the kind of failure"),
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
     EMBEDDING: Column("representation of unit length"),
-    FITTED: HEAP_COLUMNS[FITTED],
+    **{name: HEAP_COLUMNS[name] for name in (OUTLIER, FITTED, LOCAL)},
 }
 
 

@@ -96,7 +96,7 @@ def _report(result: "FitResult", *, applied: bool) -> None:
 
     for text in _notes(result, applied=applied):
         say(text)
-    say(f"what keeping the surest {KEPT:.0%} by unc_fitted takes of each {result.kind}:")
+    say(f"what keeping the surest {KEPT:.0%} by unc_local, as filter does, takes of each {result.kind}:")
     rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in result.shares[:MOST_TOLD]]
     say_table(rows, header=(result.kind, "rows", "taken", "share"), right=1)
     if len(result.shares) > MOST_TOLD:

@@ -20,7 +20,7 @@ from scoring.atomic import refuse_existing, require_folder
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
 from scoring.heap.clusters import labels_of
-from scoring.heap.columns import AMBIGUOUS, FITTED
+from scoring.heap.columns import AMBIGUOUS, LOCAL
 from scoring.heap.fit import fit_heap
 from scoring.heap.learn import telling
 from scoring.heap.model import HeapFit, Said
@@ -56,8 +56,8 @@ def fit(
 ) -> FitResult:
     """Fit a score to the heap that a table holds; write a model that gives it, the table with its columns, or both.
 
-    The columns are ``unc_neighbour``, ``unc_ambiguous`` and ``unc_fitted``, which other commands then go by. The same
-    rows give the same fit, whatever their order.
+    The columns are those of ``scoring.heap.columns``; other commands go by ``unc_fitted``, and keep amounts
+    by ``unc_local``. The same rows give the same fit, whatever their order.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
@@ -183,7 +183,7 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
-    score, classes = done.said.columns[FITTED], done.classes
+    score, classes = done.said.columns[LOCAL], done.classes
     if classes is not None and len(classes.names) > 1:
         return "class", of_classes(score, classes, done.heap.at)
     sizes = [k for k in done.fit.centres if k <= TOLD_CLUSTERS]

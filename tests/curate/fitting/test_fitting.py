@@ -16,7 +16,7 @@ from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
-from scoring.heap.columns import COLUMNS, FITTED
+from scoring.heap.columns import COLUMNS, LOCAL
 
 
 def write(path, rows, digest, *, labels=None, order=None, dtype="float16", **columns):
@@ -87,8 +87,8 @@ def test_columns_that_are_there_are_written_anew(table, tmp_path):
 
 def test_the_shares_of_classes_are_those_of_the_cut(table, tmp_path):
     result = fit(table, apply=tmp_path / "a.parquet")
-    rows = open_table(tmp_path / "a.parquet").read(["label", FITTED]).to_pylist()
-    gone = sorted(rows, key=lambda row: row[FITTED])[105:]
+    rows = open_table(tmp_path / "a.parquet").read(["label", LOCAL]).to_pylist()
+    gone = sorted(rows, key=lambda row: row[LOCAL])[105:]
     for share in result.shares:
         assert share.rows == sum(row["label"] == share.name for row in rows)
         assert share.taken == sum(row["label"] == share.name for row in gone)
@@ -200,7 +200,7 @@ def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoin
     line = ["fit", str(table), "-o", str(tmp_path / "f.safetensors"), "--model", str(tiny_checkpoint)]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
-    assert "keeping the surest 70% by unc_fitted takes of each class" in result.stderr
+    assert "keeping the surest 70% by unc_local, as filter does, takes of each class" in result.stderr
     assert "150 rows to compare with" in result.stderr
     assert result.stdout == ""
     told = json.loads(CliRunner().invoke(app, [*line, "--overwrite", "--json"]).stdout)
