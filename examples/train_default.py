@@ -1,6 +1,6 @@
 """How the model `world` was made, from images and an installed package to the checkpoint, by the commands that made it.
 
-    python examples/train_default.py FOLDER OUT [--width 512] [--evaluation MEASURED.json]
+    python examples/train_default.py FOLDER OUT [--width 384] [--evaluation MEASURED.json]
 
 FOLDER holds, as Parquet with the encoded bytes in the column `image`: tinyimagenet_train_a.parquet and
 cifar10_train.parquet (with `label`), photos_unlabelled.parquet (with `source` and `file`).
@@ -165,8 +165,8 @@ def caches(folder: Path, out: Path, trunks: Path) -> tuple[Path, Path]:
 def heads(out: Path, trunks: Path, views: Path, damaged: Path) -> Path:
     """Add the heads one after another; return the checkpoint that has all."""
     steps: list[tuple[str, Path, list[object]]] = [
-        ("mcinfonce", views, [*own(positives="labels", latent_dim=16, kappa_pos=16, samples=8), "--epochs", 8,
-                              "--batch-size", 256, "--lr", 1e-3]),
+        ("mcinfonce", views, [*own(positives="labels", latent_dim=16, kappa_pos=16, samples=8, kappa="norm"),
+                              "--epochs", 8, "--batch-size", 256, "--lr", 1e-3]),
         ("visimsiam", views, [*own(latent_dim=512, predictor_every=1), "--epochs", 12, "--batch-size", 256, "--lr", 0.1,
                               "--schedule", "cosine", "--warmup", 0.05]),
         ("junk", damaged, [*own(n_damaged=4, noise=0.7, within=0.7), "--epochs", 12, "--batch-size", 256,
@@ -199,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--width", type=int, default=512, help="of the embedding")
+    parser.add_argument("--width", type=int, default=384, help="of the embedding")
     parser.add_argument("--evaluation", type=Path, help="JSON for the card: what was measured")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

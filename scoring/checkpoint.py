@@ -27,7 +27,7 @@ from scoring.trunks import MOST_PARTS, PartSpec, part_from_json, require_parts
 FORMAT = 1
 OF_PARTS = 2  # the format of a model of several trunks
 SHIPPED = Path(__file__).parent / "checkpoints"
-DEFAULT = "trio"
+DEFAULT = "world"
 FIT = "fit"  # the part of a card, and the start of the names of tensors, that curate fit adds to a model
 REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
 

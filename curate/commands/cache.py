@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run(
     data: Annotated[list[str], typer.Argument(help="Images, from anything that `curate score` reads.")],
     out: Annotated[Path, options.shared("--out", ": a folder")],
-    model: Annotated[str, options.shared("--model", ", or timm:NAME", show_default=True)] = "trio",
+    model: Annotated[str, options.shared("--model", ", or timm:NAME", show_default=True)] = "world",
     epochs: Annotated[
         int,
         options.shared(
@@ -58,8 +58,8 @@ def run(
     Example:
 
     \b
-        curate cache labelled.parquet --model trio --epochs 8 -o features/
-        curate train losspred --cached features/ --backbone trio -o two.safetensors
+        curate cache labelled.parquet --model world --epochs 8 -o features/
+        curate train losspred --cached features/ --backbone world -o two.safetensors
     """
     typed = dict(locals())
     import torch

@@ -29,7 +29,7 @@ def run(
 
     \b
         curate models
-        curate models trio
+        curate models world
         curate models convert uncertainties.pth.tar -o mine.safetensors
     """
     from scoring.checkpoint import DEFAULT, find_checkpoint, read_header, shipped_models

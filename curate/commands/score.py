@@ -22,7 +22,7 @@ def run(
     out: Annotated[Path, options.shared("--out", ": NAME.parquet for one file; any other name is a folder of parts")],
     model: Annotated[
         str, options.shared("--model", " (see `curate models`), or timm:NAME for embeddings alone", show_default=True)
-    ] = "trio",
+    ] = "world",
     weights: Annotated[
         Path | None,
         typer.Option(

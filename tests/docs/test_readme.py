@@ -123,9 +123,10 @@ def test_a_command_line_with_an_unknown_option_would_not_parse():
 
 
 def comparable(text):
-    """Lines without what differs from run to run: seconds, rates, threads and device."""
-    text = re.sub(r"\([0-9]+ threads", "(N threads", text)
+    """Lines without what differs from run to run: seconds, rates, threads, precision and device."""
+    text = re.sub(r"\([0-9]+ threads, (fp32|bf16)", "(N threads, P", text)
     text = re.sub(r"in [0-9.]+ s \([0-9,]+ images/s\)", "in S s (R images/s)", text)
+    text = re.sub(r"on cpu in (fp32|bf16)", "on cpu in P", text)  # bf16 where the CPU has it
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 

@@ -203,7 +203,7 @@ def others(cache, photos, tiny_checkpoint, tmp_path_factory):
 
 def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint, tmp_path, monkeypatch):
     for place in ("scoring.checkpoint", "trainers.start"):
-        monkeypatch.setattr(f"{place}.shipped_models", lambda: {"trio": tiny_checkpoint})
+        monkeypatch.setattr(f"{place}.shipped_models", lambda: {"world": tiny_checkpoint})
     out = tmp_path / "f"
     made = run("cache", photos, "--label-from-folder", "--epochs", 2, "-o", out, "--device", "cpu")
     assert made.exit_code == 0, made.output

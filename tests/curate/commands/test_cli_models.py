@@ -13,7 +13,7 @@ from scoring.checkpoint import load_model, read_header, save_checkpoint
 @pytest.fixture
 def ships(monkeypatch, tiny_checkpoint):
     """Pretend that the tiny checkpoint, and a copy by another name, came with the package."""
-    models = {"other": tiny_checkpoint, "trio": tiny_checkpoint}
+    models = {"other": tiny_checkpoint, "world": tiny_checkpoint}
     monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: models)
     return tiny_checkpoint
 
@@ -22,7 +22,7 @@ def ships(monkeypatch, tiny_checkpoint):
 def test_the_list_has_a_line_for_each_model_and_marks_the_default():
     lines = run("models").stdout.splitlines()
     about = "kappa_visimsiam on resnet10t, 32 px, CC0"
-    assert lines[:2] == [f"other: {about}", f"trio (default): {about}"]
+    assert lines[:2] == [f"other: {about}", f"world (default): {about}"]
     assert [line.split(":")[0] for line in lines[2:]] == ["  good for"]
 
 
@@ -30,7 +30,7 @@ def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
     by_name, by_file = run("models", "other"), run("models", ships)
     assert by_name.exit_code == by_file.exit_code == 0
     assert by_name.stdout == by_file.stdout
-    assert run("models", "trio").stdout.splitlines()[-1].startswith("good for: small pictures")
+    assert run("models", "world").stdout.splitlines()[-1].startswith("good for: photographs of any kind")
     lines = by_name.stdout.splitlines()
     assert "method: visimsiam" in lines
     assert "  name: resnet10t" in lines
@@ -46,7 +46,7 @@ def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_wh
     first = "trunk resnet10t at 64 px: in the package tiny-weights, "
     rest = ["good for: photographs", f"{first}installed, the very file", "trunk resnet10t at 32 px: in the checkpoint"]
     assert run("models").stdout.splitlines() == [
-        "world: embedding on resnet10t+resnet10t, 64 px, CC0",
+        "world (default): embedding on resnet10t+resnet10t, 64 px, CC0",
         *(f"  {line}" for line in rest),
     ]
     assert run("models", "world").stdout.splitlines()[-3:] == rest
@@ -57,8 +57,8 @@ def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_wh
 
 
 def test_json_is_the_card_itself(ships):
-    assert json.loads(run("models", "trio", "--json").stdout) == read_header(ships)
-    assert list(json.loads(run("models", "--json").stdout)) == ["other", "trio"]
+    assert json.loads(run("models", "world", "--json").stdout) == read_header(ships)
+    assert list(json.loads(run("models", "--json").stdout)) == ["other", "world"]
 
 
 def test_an_installation_without_models_says_so(monkeypatch):
@@ -83,10 +83,10 @@ def test_a_card_cannot_command_the_terminal(tmp_path, tiny_checkpoint):
 
 @pytest.mark.usefixtures("ships")
 def test_an_unknown_name_shows_the_closest_and_all():
-    result = run("models", "tria")
+    result = run("models", "worl")
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: unknown model 'tria'; did you mean 'trio'? (known: other, trio)\n"
+        "error: unknown model 'worl'; did you mean 'world'? (known: other, world)\n"
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def test_a_model_of_timms_gives_embeddings_and_no_scores_and_its_digest_is_kept(
 def test_weights_without_a_model_of_timms_are_refused(place):
     result = run("score", place / "photos", "--weights", place / "one.safetensors", "-o", place / "no.parquet")
     assert result.exit_code == 1
-    assert "expected timm:NAME, got 'trio'" in result.stderr
+    assert "expected timm:NAME, got 'world'" in result.stderr
 
 
 def test_features_of_a_model_of_timms_are_cached_and_carry_a_head(place):
