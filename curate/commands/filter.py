@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Texts = list[str] | None
 MOST_PER_CENT = 100
+TWICE = 2.0  # times what all lose: a class that loses more is named
+MOST_NAMED = 3
 # What a row is shown for -> what is said of it.
 WHY = {
     "goes": "would go",
@@ -105,6 +107,18 @@ def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
     ]
 
 
+def _uneven(result: "Result") -> list[str]:
+    """Return which classes lose more than twice the share that all lose, the worst first."""
+    lost = {name: 1 - kept / rows for name, (rows, kept) in result.classes.items()}
+    rows = sum(rows for rows, _ in result.classes.values())
+    usual = 1 - sum(kept for _, kept in result.classes.values()) / max(rows, 1)
+    worst = sorted((name for name in lost if lost[name] > TWICE * usual), key=lambda name: -lost[name])
+    return [
+        f"class {name} loses {lost[name]:.0%}, all together {usual:.0%}: rare is not bad; see --per"
+        for name in worst[:MOST_NAMED]
+    ]
+
+
 def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
     rows, kept = counts
     return name, rows, kept, f"{kept / rows:.0%}"
@@ -119,6 +133,8 @@ def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     rows += [("undecided", n, f"{rule}: no value") for rule, n in result.undecided_by.items()]
     rows += [("failed", n, status) for status, n in result.failed_by.items()]
     table(rows, right=1)
+    for text in _uneven(result):
+        line(text)
     if dry_run:
         if result.classes:
             table([_class_row(*each) for each in result.classes.items()], header=("class", "rows", "kept", "share"))

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from scoring.metrics import Interval
 
 MOST_TOLD = 12  # classes or clusters in the report
-FAR_SHARE = 0.05  # of rows outside of what was fitted, above which somebody should know
 LUCK = 0.5
 
 
@@ -113,6 +112,7 @@ def _report(result: "FitResult", *, applied: bool) -> None:
 def _notes(result: "FitResult", *, applied: bool) -> list[str]:
     """Return what somebody should know before going by the columns, one sentence each."""
     from scoring.heap.fit import FEW_ROWS
+    from scoring.heap.model import FAR_SHARE
 
     notes = [f"left out: {counted(count, 'image')} with {what}" for what, count in result.without.items()]
     if applied:

@@ -43,7 +43,6 @@ def run(
             metavar="NAME",
             help=f"A score that needs no training; again for more: {', '.join(free_scorers())}.",
             show_default=False,
-            hidden=not free_scorers(),
         ),
     ] = None,
     fit: Annotated[

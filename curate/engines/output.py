@@ -1,6 +1,6 @@
 """Where a run's table goes, and what it must not take the place of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,14 @@ def holds_scores(out: Path) -> bool:
 
 
 def publish(
-    work: WorkFolder, n_shards: int, out: Path, *, scorers: Mapping[str, Scorer], fit: bool, overwrite: bool
+    work: WorkFolder,
+    n_shards: int,
+    out: Path,
+    *,
+    scorers: Mapping[str, Scorer],
+    fit: bool,
+    overwrite: bool,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
     """Give the finished shards their place: joined in one ``.parquet`` file, or as a folder of parts.
 
@@ -75,6 +82,7 @@ def publish(
         scorers: that need all rows; only where the table is one file.
         fit: whether to fit a score to the heap, where the table is one file.
         overwrite: replace what is there.
+        announce: told in words what takes a while.
 
     Returns:
         Notes for the user.
@@ -83,7 +91,7 @@ def publish(
         work.become(out, overwrite=overwrite)
         return [f"a folder of parts gets no unc_fitted by itself; curate fit {out} --apply NAME.parquet"] if fit else []
     parts = [work.part(shard) for shard in range(n_shards)]
-    whole = of_whole(parts, scorers, fit=fit)
+    whole = of_whole(parts, scorers, fit=fit, announce=announce)
     _merge(parts, out, whole, overwrite=overwrite)
     work.remove()
     return whole.notes

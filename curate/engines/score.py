@@ -22,6 +22,8 @@ from curate.manifest import Manifest, SourceOptions
 from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
+from scoring.heap.columns import NEIGHBOUR
+from scoring.heap.model import FAR_SHARE, HeapFit
 from scoring.lookup import lookup
 
 
@@ -147,7 +149,10 @@ def score(
         run = ScoreRun(job, work, parts, report)
         score_spans(run)
         run.check_whole()
-        notes = publish(work, len(run.parts), out, scorers=opened.of_table, fit=opened.fits, overwrite=overwrite)
+        notes = publish(
+            work, len(run.parts), out, scorers=opened.of_table, fit=opened.fits, overwrite=overwrite, announce=announce
+        )
+        notes += _outside(out, opened.fit)
     return _result(out, opened, run, time.monotonic() - started, notes)
 
 
@@ -166,6 +171,22 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
         "settings": opened.fingerprint(settings),
         "source": opened.manifest.description,
     }
+
+
+def _outside(out: Path, fit: HeapFit | None) -> list[str]:
+    """Return a warning where many of the rows lie outside of the heap that the model was fitted to."""
+    if fit is None:
+        return []
+    rows = far = 0
+    for batch in open_table(out).batches([NEIGHBOUR]):
+        values = batch.column(0).drop_null().to_numpy(zero_copy_only=False)
+        rows, far = rows + len(values), far + int((values > fit.far).sum())
+    if far <= FAR_SHARE * rows:
+        return []
+    return [
+        f"{far / rows:.0%} of the images lie farther from the heap that the model was fitted to than 99 % of its own: "
+        "what unc_fitted says of them is a guess"
+    ]
 
 
 def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:

@@ -1,6 +1,6 @@
 """Scores that need the embeddings of all rows: computed when every shard is there, before the table gets its name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.heap.fit import FEW_ROWS, fit_heap
 from scoring.scorers import Scorer, scored
+
+LONG = 10_000  # rows whose comparison takes more than some seconds
 
 
 @dataclass
@@ -30,7 +32,13 @@ class Whole:
     notes: list[str] = field(default_factory=list)
 
 
-def of_whole(parts: Sequence[Path], scorers: Mapping[str, Scorer], *, fit: bool) -> Whole:
+def of_whole(
+    parts: Sequence[Path],
+    scorers: Mapping[str, Scorer],
+    *,
+    fit: bool,
+    announce: Callable[[str], None] = lambda text: None,
+) -> Whole:
     """Return what needs the whole table.
 
     Args:
@@ -38,10 +46,13 @@ def of_whole(parts: Sequence[Path], scorers: Mapping[str, Scorer], *, fit: bool)
         scorers: each is given the embeddings as stored, shape (M, D), of the M rows that have one, in the order of
             the hashes of their keys.
         fit: whether to fit a score to the heap as well, where it is large enough.
+        announce: told in words what takes a while.
     """
     if not scorers and not fit:
         return Whole()
     heap = read_heap(Table(parts[0].parent, parts))
+    if len(heap) > LONG:
+        announce(f"comparing {counted(len(heap), 'row')} with one another")
     found = _fitted(heap) if fit else Whole()
     for name, scorer in scorers.items():
         found.columns |= heap.in_table(scored(name, scorer, heap.embeddings, len(heap)))

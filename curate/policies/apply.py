@@ -39,8 +39,9 @@ def apply(
     examples, failed_by = second_look(decided)
     known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
     result = replace(decided.result, **known, input_digest=decided.digest)
+    classes = kept_by_class(decided)
     if outputs is None:
-        return replace(result, classes=kept_by_class(decided))
+        return replace(result, classes=classes)
     write_outputs(decided, outputs, result.facts(), states, overwrite=overwrite)
     paths: dict[str, Any] = outputs.paths
-    return replace(result, **paths)
+    return replace(result, classes=classes, **paths)

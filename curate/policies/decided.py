@@ -1,5 +1,6 @@
 """A policy that has been decided for every row, and not yet written."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,15 +141,16 @@ def kept_by_class(decided: Decided[Result]) -> dict[str, tuple[int, int]]:
     table = decided.table
     if LABEL not in table.schema.names or not is_text(table.schema.field(LABEL).type):
         return {}
-    codes = plain(table.read([LABEL]).column(0).combine_chunks()).cast(pa.string()).dictionary_encode()
-    known = codes.indices.is_valid().to_numpy(zero_copy_only=False)
-    numbers = codes.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    size, kept = (
-        np.bincount(numbers[rows], minlength=len(codes.dictionary))
-        for rows in (known, known & (decided.outcome == KEEP))
-    )
-    order = np.argsort(-size, kind="stable").tolist()
-    return {str(codes.dictionary[row]): (int(size[row]), int(kept[row])) for row in order}
+    size, kept = Counter[str](), Counter[str]()
+    for start, batch in numbered(table.batches([LABEL])):
+        codes = plain(batch.column(0)).cast(pa.string()).dictionary_encode()
+        known = codes.indices.is_valid().to_numpy(zero_copy_only=False)
+        numbers = codes.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        stays = known & (decided.outcome[start : start + batch.num_rows] == KEEP)
+        names = codes.dictionary.to_pylist()
+        for counter, rows in ((size, known), (kept, stays)):
+            counter.update(dict(zip(names, np.bincount(numbers[rows], minlength=len(names)).tolist(), strict=True)))
+    return {name: (n, kept[name]) for name, n in size.most_common() if n}
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

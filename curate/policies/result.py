@@ -17,7 +17,7 @@ class Result:
         failed_by: status -> rows.
         notes: facts for the user, each of a class of its own; sentences where a receipt holds them.
         examples: a few decisions: ``why`` they are shown (such as ``worst``), ``key`` and ``reason``.
-        classes: class -> rows in, rows kept, where there is a column ``label``; in a dry run alone.
+        classes: class -> rows in, rows kept, where there is a column ``label``.
         input_digest: of the rows that were read, whatever their order.
         subset: path written; None in a dry run, as ``decisions`` and ``receipt``.
     """

@@ -23,6 +23,7 @@ from scoring.search.links import Recall
 AMBIGUITY = "ambiguity"  # what the rule makes of the signals
 LIKENESS = "likeness"
 FAR = 0.99  # quantile of the distances in the heap beyond which a row lies outside of it
+FAR_SHARE = 0.05  # of rows outside, above which somebody should know
 Floats = NDArray[np.float64]
 NO_NEAR = np.zeros((0, CLOSE), np.int32)
 
@@ -98,6 +99,12 @@ class HeapFit:
         held += self.taught.n_bytes if self.taught else 0
         return held + sum(each.nbytes for each in (*self.centres.values(), *self.quantiles.values()))
 
+    @property
+    def far(self) -> float:
+        """The distance beyond which a row lies outside of the heap: 99 % of its own rows lie nearer."""
+        quantiles = self.quantiles["distance"]
+        return float(quantiles[round(FAR * (len(quantiles) - 1))])
+
     @cached_property
     def _placed(self) -> tuple[Centred, Place]:
         """The references centred, and where each lies."""
@@ -172,9 +179,8 @@ class HeapFit:
 
     def said(self, columns: dict[str, NDArray[np.float32]], recall: Recall | None = None) -> Said:
         """Return columns with how many of the rows lie outside of what was fitted."""
-        far = float(self.quantiles["distance"][round(FAR * (len(self.quantiles["distance"]) - 1))])
         distance = columns[NEIGHBOUR]
-        outside = float((distance > far).mean()) if len(distance) else 0.0
+        outside = float((distance > self.far).mean()) if len(distance) else 0.0
         return Said(columns, outside, recall or Recall.of_everything())
 
 

@@ -153,5 +153,6 @@ def test_a_scorer_that_cannot_be_is_one_line_and_nothing_is_written(place, args,
     assert {path.name for path in place.iterdir()} <= {"photos", "m.safetensors", "outside_scorers.py", "__pycache__"}
 
 
-def test_without_any_the_option_is_not_shown():
-    assert "--scorer" not in run("score", "--help").stdout
+def test_the_option_names_those_there_are():
+    told = " ".join(run("score", "--help").stdout.split())
+    assert "A score that needs no training; again for more: neighbour, ambiguous." in told

@@ -14,6 +14,7 @@ from curate.policies.filter.policy import filter
 from curate.tables.signals import default_column
 from curate.tables.table import open_table
 from scoring.heap.columns import COLUMNS, FITTED, LOCAL
+from scoring.heap.model import HeapFit
 
 N = 60
 
@@ -145,3 +146,24 @@ def test_a_users_own_column_of_that_name_is_kept_under_another(heap, tiny_checkp
     names = open_table(tmp_path / "s.parquet").schema.names
     assert "source_unc_fitted" in names
     assert FITTED in names
+
+
+def test_images_that_lie_outside_of_what_was_fitted_are_told(heap, tiny_checkpoint, scored, tmp_path, monkeypatch):
+    fit(scored[1], tmp_path / "f.safetensors", model=tiny_checkpoint)
+    same = score(heap, tmp_path / "s.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    assert same.notes == []
+    nearer = np.sort(columns_of(scored[1])["unc_neighbour"][:-1])[N // 2]
+    monkeypatch.setattr(HeapFit, "far", nearer)  # half of the images lie farther than that
+    other = score(heap, tmp_path / "o.parquet", model=tmp_path / "f.safetensors", settings=SMALL)
+    share = float(other.notes[0].split("%")[0])
+    assert share == pytest.approx(50, abs=4)
+    assert "farther from the heap that the model was fitted to" in other.notes[0]
+
+
+def test_what_takes_a_while_is_announced(heap, tiny_checkpoint, tmp_path, monkeypatch):
+    from curate.engines import whole
+
+    monkeypatch.setattr(whole, "LONG", 30)
+    told = []
+    score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, announce=told.append)
+    assert "comparing 60 rows with one another" in told
