@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scoring.errors import InputError
 from scoring.heap.model import HeapFit, Laid
 from scoring.heap.neighbours import near_in
+from scoring.heap.rule import TAUGHT_WEIGHTS
 from scoring.heap.space import Centred
 from scoring.heap.taught import (
     OTHER,
@@ -114,10 +115,10 @@ def weighed(
     rows, wrong = measured_rows(on.rows, labels, seed=seed)
     plain = bare.with_quantiles(on.signals).ambiguity(on.signals)
     signals = {**on.signals, OTHER: lesson.other}
-    total = sum(bare.weights.values())
+    total = sum(TAUGHT_WEIGHTS.values())
     tried = {}
     for share in SHARES if len(labels.rows) >= MANY_LABELS else (1.0,):
-        fit = replace(bare, weights={**bare.weights, OTHER: share * total}).with_quantiles(signals)
+        fit = replace(bare, weights={**TAUGHT_WEIGHTS, OTHER: share * total}).with_quantiles(signals)
         tried[share] = (auroc(fit.ambiguity(signals)[rows], wrong), fit)
     best = max(tried, key=lambda share: (tried[share][0], -share))
     fit = tried[best][1]

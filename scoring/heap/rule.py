@@ -10,6 +10,8 @@ Floats = NDArray[np.float64]
 # Of the ranks of signals: equal, for weights fitted on six development sets did no better on the seventh.
 WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}
 PICTURE = 0.5  # the most that a row gets that is surely no junk
+# Beside what labels say, which tells kinds apart better than clusters do.
+TAUGHT_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
 STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
 STEEP_OUTLIER, OUTLIER_AT = 15.0, 0.45  # the same, of the logarithm of how much less alike to the heap than its median
