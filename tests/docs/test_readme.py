@@ -24,19 +24,26 @@ GROUP = typer.main.get_command(app)
 PLACEHOLDER = "TBD-" + "NUMBER"
 
 
-@pytest.fixture(scope="module")
-def generate():
-    """The script that makes the tables."""
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def script(path):
+    """A script of this repository as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+@pytest.fixture(scope="module")
+def generate():
+    """The script that makes the tables."""
+    return script("docs/generate.py")
+
+
 @pytest.fixture
 def newcomer(tmp_path, monkeypatch):
-    """A folder with the photographs in it."""
+    """A folder with the photographs in it, and the heap that the demonstration makes of them."""
     shutil.copytree(ROOT / "examples" / "photos", tmp_path / "examples" / "photos")
+    (tmp_path / "demo" / "heap").mkdir(parents=True)
+    script("examples/demo.py").make_heap(tmp_path / "demo" / "heap")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
