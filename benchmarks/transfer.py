@@ -32,7 +32,7 @@ import transfer_pairs
 import transfer_people
 import transfer_truth
 import transfer_worse
-from transfer_fit import FITTED, fitted, fitted_to
+from transfer_fit import FITTED, fitted, fitted_to, fitted_with
 from transfer_heaps import DEVELOPMENT, Heap, Scored, development
 from transfer_numbers import aurocs
 from transfer_scores import centred, heap_scores
@@ -122,6 +122,8 @@ def junk(run: Run) -> Iterator[Table]:
         for name in DEVELOPMENT:
             heap = transfer_junk.junk_heap(run.data, name, part, run.scored)
             scores = transfer_truth.without_labels(heap, None)
+            given = transfer_junk.some_clean(heap)
+            scores[f"{FITTED}, {transfer_junk.LABELLED:.0%} labels"] = fitted_with(heap, given)[FITTED]
             for kind, numbers in transfer_junk.told(heap, scores).items():
                 told.setdefault(kind, {})[name] = numbers
             removed[name] = transfer_junk.removed(heap, scores)

@@ -3,10 +3,13 @@
 import tempfile
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from transfer_heaps import Heap, Scored, Scores
 
 import curate
+from scoring.heap.learn import LEAST_LABELS
 
 FITTED = "unc_fitted"
 
@@ -16,6 +19,21 @@ def fitted(heap: Heap) -> Scores:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "fitted.parquet"
         curate.fit(heap.path, apply=out)
+        return new_columns(heap.path, out)
+
+
+def fitted_with(heap: Heap, given: np.ndarray) -> Scores:
+    """Return the columns that a fit with the labels of some rows gives every row, shape (N,) each.
+
+    Of fewer labels than `curate fit` takes, those that it gives without any: it says so itself.
+    """
+    if len(given) < LEAST_LABELS:
+        return fitted(heap)
+    with tempfile.TemporaryDirectory() as folder:
+        people, out = Path(folder) / "people.parquet", Path(folder) / "fitted.parquet"
+        keys = pq.read_table(heap.path, columns=["key"])["key"].take(given)
+        pq.write_table(pa.table({"key": keys, "class": [str(heap.label[row].item()) for row in given]}), people)
+        curate.fit(heap.path, apply=out, labelled=people, label="class")
         return new_columns(heap.path, out)
 
 

@@ -6,11 +6,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from transfer_heaps import Scores
 
+from scoring.heap.learn import LEAST_LABELS
 from scoring.metrics import cross_validate, entropy, fit_linear, nearest
 from scoring.search import assign, spherical_kmeans
 
 CLUSTERS = range(4, 31)
 NEIGHBOURS = 20
+ENOUGH = 0.05  # share of labels from which a fit is to learn from them
 STRENGTH = 10.0  # inverse penalty of probes: of 1, 10, 100 and 1,000 the best for 5 and 10 % of labels
 
 
@@ -52,6 +54,7 @@ def cross_entropy(embedding: Tensor, label: Tensor) -> np.ndarray:
 
 
 def draw(n: int, share: float, seed: int) -> np.ndarray:
-    """Return the rows that are given labels, ascending; at least two."""
+    """Return the rows that are given labels, ascending: a share of n, from 5 % on at least as many as a fit takes."""
+    least = min(LEAST_LABELS, n // 2) if share >= ENOUGH else 2
     generator = torch.Generator().manual_seed(seed)
-    return np.sort(torch.randperm(n, generator=generator)[: max(2, round(share * n))].numpy())
+    return np.sort(torch.randperm(n, generator=generator)[: max(least, round(share * n))].numpy())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from torch import Tensor
-from transfer_fit import FITTED, fitted
+from transfer_fit import FITTED, fitted, fitted_with
 from transfer_heaps import Heap, Scores
 from transfer_numbers import Measured, aurocs, average, share
 from transfer_scores import centred, cross_entropy, draw, heap_scores, probe_entropy
@@ -62,6 +62,7 @@ def with_labels(heap: Heap) -> Given:
         for seed in range(DRAWS):
             rows = draw(len(heap.label), part, seed)
             scores = {f"probe entropy, {part:.0%} labels": probe_entropy(heap.embedding, heap.label, rows)}
+            scores[f"{FITTED}, {part:.0%} labels"] = fitted_with(heap, rows)[FITTED]
             found.setdefault(part, []).append((rows, scores))
     return found
 
@@ -81,4 +82,7 @@ def ahead(found: Numbers) -> Numbers:
     labelled = [name for name in found if "labels" in name]
     less = {f"less {name}": found[FITTED].minus(each) for name, each in found.items() if name not in labelled}
     less.pop(f"less {FITTED}")
+    for part in SHARES:
+        probe = f"probe entropy, {part:.0%} labels"
+        less[f"{part:.0%} labels, less {probe}"] = found[f"{FITTED}, {part:.0%} labels"].minus(found[probe])
     return less
