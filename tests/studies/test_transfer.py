@@ -44,7 +44,7 @@ def write(path, n, seed, **columns):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for seed, name in enumerate(("grocery_160", "monkeys10_160", "rsscn7_160", "cifar10_test", "tinyimagenet_val")):
-        write(folder / f"{name}.parquet", 60, seed)
+        write(folder / f"{name}.parquet", 120 if name == "grocery_160" else 60, seed)  # enough to learn from labels
     domains = np.repeat(["photo", "cartoon", "sketch", "art_painting"], 50)
     write(folder / "pacs_160.parquet", 200, 10, domain=domains)
     files = [f"{number:02d}.jpg" for number in range(PHOTOS)]
@@ -102,6 +102,14 @@ def test_the_mean_is_over_sets_and_its_interval_too(done):
     assert table["mean"]["nearest, raw"][1] < np.mean(values) < table["mean"]["nearest, raw"][2]
 
 
+def test_a_fit_with_labels_is_beside_the_probe_with_the_same_and_learns_from_fifty(done):
+    ours = done[0]["R-AUROC"]
+    assert ours["grocery"]["unc_fitted, 5% labels"] != ours["grocery"]["unc_fitted, 1% labels"]
+    gain = done[0]["R-AUROC of unc_fitted"]["grocery"]["5% labels, less probe entropy, 5% labels"]
+    parts = [ours["grocery"][f"{name}, 5% labels"][0] for name in ("unc_fitted", "probe entropy")]
+    assert gain[0] == pytest.approx(parts[0] - parts[1], abs=2e-4)
+
+
 def test_average_precision_is_scikit_learns_over_the_pairs_that_count(done):
     found, tables, _ = done
     rows, _ = embedding_of(tables, "caltech_subset")
@@ -119,9 +127,9 @@ def test_junk_takes_its_share_in_equal_crowds_and_what_goes_is_as_many_as_were_p
     kinds, counts = np.unique(table["kind"].to_pylist(), return_counts=True)
     crowds = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
     clean = crowds.pop("clean")
-    assert clean == 48  # a fifth of 60 is kept for making junk of
+    assert clean == 96  # a fifth of 120 is kept for making junk of
     assert len(crowds) == 7
-    assert set(crowds.values()) == {round(48 * 0.3 / 0.7 / 7)}
+    assert set(crowds.values()) == {round(96 * 0.3 / 0.7 / 7)}
     junk = np.array(table["kind"].to_pylist()) != "clean"
     unc = np.array(table["unc_visimsiam"].to_pylist())
     gone = np.argsort(-unc, kind="stable")[: junk.sum()]
