@@ -12,6 +12,7 @@ WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.
 PICTURE = 0.5  # the most that a row gets that is surely no junk
 # Beside what labels say, which tells kinds apart better than clusters do.
 TAUGHT_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
+WORSE_BY = 0.01  # share of the heap by which a worse version lies above what it was made from
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
 STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
 STEEP_OUTLIER, OUTLIER_AT = 15.0, 0.45  # the same, of the logarithm of how much less alike to the heap than its median
@@ -69,7 +70,7 @@ def lifted(
     nearest: NDArray[np.int64],
     of_others: tuple[NDArray[np.floating], NDArray[np.floating]],
 ) -> NDArray[np.floating]:
-    """Return shares of rows, none below that of a nearest row that is more of a picture.
+    """Return shares of rows, each above that of a nearest row that is more of a picture.
 
     A worse version of an image lies close to it, and its place would call it clear. By the data processing inequality
     it cannot show more than what it was made from.
@@ -84,7 +85,7 @@ def lifted(
         return share
     at = nearest.clip(0)
     worse = (nearest >= 0) & (level > of_others[1][at])
-    return np.where(worse, np.maximum(share, of_others[0][at]), share)
+    return np.where(worse, np.maximum(share, np.minimum(of_others[0][at] + WORSE_BY, 1)), share)
 
 
 def outlier(likeness: Floats, usual: float) -> Floats:
