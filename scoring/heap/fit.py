@@ -37,8 +37,8 @@ def fit_heap(
     Args:
         embeddings: shape (N, D), of any length above 0; taken in float16. The same order gives the same fit.
         columns: of the heads, by name, each shape (N,).
-        labels: classes of some rows. Where, on labelled rows that were held out, what they teach is no better than
-            going without, the fit goes without, and ``Said.learned`` says so.
+        labels: classes of some rows. Where labelled rows that were held out speak against what they teach, the fit
+            goes without, and ``Said.learned`` says so.
         seed: of the clusterings, of the draw and of the folds.
         most: rows that are kept.
 
