@@ -43,6 +43,7 @@ FLOOR = {
     "signature": 0.6,
     "crop": 0.94,
     "embedding": 0.85,
+    "near-duplicate": 0.05,
 }  # what is looked at for curves; far below any use
 REPRESENTATIONS = frozenset({"sha256", "phash", "signature", "embedding"})
 PHOTOGRAPH = re.compile(r"ukbench(\d+)")
@@ -168,6 +169,8 @@ def finders(judged: Judged, rows: Rows, kappas: tuple[str, ...]) -> Iterator[tup
         yield f"signature{name}", found_by("signature", rows, Options(views(mirrored=mirrored))), cosine
     yield "crop, mirrored", found_by("crop", rows, Options(views(mirrored=True))), part
     yield "embedding", found_by("embedding", rows), content
+    both = Options(views(mirrored=True))
+    yield "near-duplicate, mirrored", found_by("near-duplicate", rows, both), FINDERS["near-duplicate"].threshold or 0.0
     for kappa in kappas:
         yield f"embedding, elk {kappa}", found_by("embedding", rows, Options(kappa=kappa)), content
 

@@ -12,8 +12,13 @@ from transfer_heaps import Heap, Scored, images_of, stamp
 from transfer_numbers import REPEATS, Measured
 from transfer_scores import centred
 
+from curate.policies.dedup.finders.verified import Verified
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
+from curate.tables.table import open_table
 from scoring.images import ORIENTATIONS
 from scoring.images.signature import reorient
+from scoring.images.views import views
 from scoring.metrics.resampling import resamples
 
 FILE = "caltech_subset"
@@ -67,6 +72,17 @@ def likenesses(heap: Heap) -> Iterator[tuple[str, np.ndarray]]:
     yield "1/2 embedding, centred + 1/2 signature", embedding + signature
     yield "1/2 embedding, centred + 1/2 signature, mirror too", embedding + either
     yield "3/4 embedding, centred + 1/4 signature, mirror too", 3 * embedding + either
+    yield "near-duplicate, a chance", _chances(heap)
+
+
+def _chances(heap: Heap) -> np.ndarray:
+    """Return the chance of all pairs by the finder near-duplicate, (N, N); below all others those never verified."""
+    rows = read_rows(open_table(heap.path), Needs(representations=frozenset({"embedding", "signature"})))
+    finder = Verified(rows, 0.0, views(mirrored=True))
+    found = finder.measure(*finder.candidates())
+    chance = np.full((len(rows), len(rows)), -1, np.float32)
+    chance[found.query, found.row] = chance[found.row, found.query] = found.similarity
+    return chance
 
 
 def ranked(alike: np.ndarray, truth: Truth) -> Ranked:

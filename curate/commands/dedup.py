@@ -32,7 +32,9 @@ Threshold = Annotated[
     Texts,
     typer.Option(metavar="X", help="Of the finder before it: bits that may differ (hash), or the least cosine."),
 ]
-Mirrored = Annotated[bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature, crop).")]
+Mirrored = Annotated[
+    bool, typer.Option("--mirrored", help="Mirrored copies are the same (signature, crop, near-duplicate).")
+]
 Rotated = Annotated[
     bool, typer.Option("--rotated", help="Copies turned by 90, 180 or 270 degrees are the same (signature, crop).")
 ]
@@ -55,7 +57,7 @@ Groups = Annotated[
 ]
 Similarity = Annotated[str, typer.Option(help="Of embeddings: cosine, or elk, whose radius follows kappa.")]
 Kappa = Annotated[str | None, typer.Option(metavar="COLUMN", help="Kappa column for elk.", show_default=False)]
-Graph = Annotated[Path | None, options.shared("--graph", "; for --finder embedding")]
+Graph = Annotated[Path | None, options.shared("--graph", "; for --finder embedding and near-duplicate")]
 EstimateRecall = Annotated[
     int | None,
     typer.Option(

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.finders.facts import NotCompared, PixelsRead
 from curate.policies.dedup.finders.pixels import add_pixels
 from curate.policies.dedup.finders.searches import Search
-from curate.policies.dedup.finders.table import Options, build
+from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import Criterion, keep_order
 from curate.policies.dedup.grouping.other import find_outside
@@ -117,9 +118,10 @@ def decide_duplicates(
 
 def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> None:
     """Refuse another table whose embeddings or signatures cannot be compared with the table's."""
-    if "embedding" in request.thresholds:
+    compared = {column for name in request.thresholds for column in FINDERS[name].needs}
+    if EMBEDDING in compared:
         same_model(table, other)
-    if {"signature", "crop"} & set(request.thresholds):
+    if SIGNATURE in compared:
         same_signature(table, other)
 
 

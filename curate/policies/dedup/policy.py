@@ -226,7 +226,7 @@ def dedup(
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
         finder: one or several keys of ``FINDERS``, or name -> threshold in the finder's unit (None for its own); by
             default ``bytes`` and ``signature``.
-        mirrored: mirrored copies are the same, of the finders ``signature`` and ``crop``.
+        mirrored: mirrored copies are the same, of the finders ``signature``, ``crop`` and ``near-duplicate``.
         rotated: so are copies turned by 90, 180 or 270 degrees.
         cropped: also the finder ``crop``.
         against: another table: rows that it has already go. Its rows are not compared with one another.
@@ -237,7 +237,8 @@ def dedup(
         groups: ``star``, or ``chain``.
         similarity: of embeddings, ``cosine`` or ``elk``.
         kappa: column of the kappas for ``elk``; by default the model's own.
-        graph: file of the graph of nearest neighbours, for the finder ``embedding``: read, or computed and written.
+        graph: file of the graph of nearest neighbours, for the finders ``embedding`` and ``near-duplicate``: read, or
+            computed and written.
         estimate_recall: also edit so many of the table's own images, and say how many of the copies are found.
         audit: also write this many pairs near the threshold, for a person to judge.
         source: what was scored, where images are read again and the table has no paths.

@@ -26,6 +26,10 @@ SIMILARITIES = {COSINE: "cosine of the embeddings", ELK: "expected likelihood ke
 DEFAULT_FINDERS = ("bytes", "signature")
 WITHOUT_SIGNATURE = ("bytes", "hash")
 CROP = "crop"
+EMBEDDING = "embedding"
+NEAR_DUPLICATE = "near-duplicate"
+WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
+WITH_GRAPH = (EMBEDDING, NEAR_DUPLICATE)
 LABEL = "label"
 WHERE = ("root", "key", "path_column", "image_column")  # of the options with which a source is read again
 
@@ -147,7 +151,7 @@ def resolved(
     if request.cropped:
         finders.setdefault(CROP, None)
     if request.similarity == ELK:
-        finders.setdefault("embedding", None)
+        finders.setdefault(EMBEDDING, None)
     for name in finders:
         lookup(FINDERS, name, kind="finder")
         _has(table, name)
@@ -157,9 +161,9 @@ def resolved(
     if label is not None:
         table.require([label])
     thresholds = {name: threshold_of(name, finders[name]) for name in FINDERS if name in finders}
-    if (request.mirrored or request.rotated) and not {"signature", CROP} & set(thresholds):
+    if (request.mirrored or request.rotated) and not set(WITH_VIEWS) & set(thresholds):
         raise InputError(
-            "--mirrored and --rotated need the finder signature or crop, which compute these views; "
+            "--mirrored and --rotated need the finder signature, crop or near-duplicate, which compute these views; "
             f"got {', '.join(thresholds)}: add --finder signature"
         )
     return replace(request, thresholds=thresholds, label=label, kappa=_kappa(request, table)), few
@@ -171,10 +175,10 @@ def refuse_graph(request: DedupRequest) -> None:
     Raises:
         InputError: where embeddings are not compared, or by another measure than the cosine.
     """
-    if "embedding" not in request.thresholds:
+    if not set(WITH_GRAPH) & set(request.thresholds):
         raise InputError(
-            f"--graph is for the finder embedding, got {', '.join(request.thresholds)}; add --finder embedding, or "
-            "leave --graph out"
+            f"--graph is for the finders {' and '.join(WITH_GRAPH)}, got {', '.join(request.thresholds)}; add --finder "
+            f"{EMBEDDING}, or leave --graph out"
         )
     if request.similarity != COSINE:
         raise InputError(

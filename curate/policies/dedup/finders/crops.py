@@ -72,11 +72,15 @@ class PartOf:
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
         """Return the similarity of each pair, with the view and the part that gave it; 0 with a picture of nothing."""
+        return self.measured(query, self.signatures, row)
+
+    def measured(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
+        """Return ``measure`` of pairs of a row of other signatures, shape (Q, 255), and one of this table."""
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
-        has = np.flatnonzero(self.there[query] & self.there[row])
+        has = np.flatnonzero(signatures[query].any(1) & self.there[row])
         for start in range(0, len(has), AT_ONCE):
             here = has[start : start + AT_ONCE]
-            asked, mine = self.signatures[query[here]], self.signatures[row[here]]
+            asked, mine = signatures[query[here]], self.signatures[row[here]]
             for number, view in enumerate(self.views):
                 for cosine, code in self._measured(asked, mine, number, view):
                     better = cosine > best[here]

@@ -21,6 +21,7 @@ from curate.policies.dedup.finders.searches import (
     Search,
     Views,
 )
+from curate.policies.dedup.finders.verified import Verified
 from curate.tables.graph import Stored
 from curate.tables.rows import Rows
 from scoring.errors import InputError
@@ -103,6 +104,10 @@ def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
     return PartOf(rows.signature, threshold, options.views)
 
 
+def _near_duplicate(rows: Rows, threshold: float, options: Options) -> Search:
+    return Verified(rows, threshold, options.views, options.graph)
+
+
 def _near_embedding(rows: Rows, threshold: float, options: Options) -> Search:
     if rows.embedding is None:
         raise ValueError("rows were read without embedding")
@@ -149,6 +154,16 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
     "embedding": Finder(
         "the model sees the same content", "cosine", (EMBEDDING,), 0.985, 0.5, 1, True, _near_embedding
     ),
+    "near-duplicate": Finder(
+        "people would say so, by a fitted model of embedding, signature, part and surroundings together",
+        "chance",
+        (EMBEDDING, SIGNATURE),
+        0.9,
+        0.05,
+        1,
+        True,
+        _near_duplicate,
+    ),
 }
 
 
@@ -166,7 +181,7 @@ def threshold_of(name: str, value: float | None) -> float:
     if value is None:
         return finder.threshold
     if not finder.lowest <= value <= finder.highest or (finder.unit == "bits" and value != int(value)):
-        kind = "a whole number of bits" if finder.unit == "bits" else "a cosine"
+        kind = "a whole number of bits" if finder.unit == "bits" else f"a {finder.unit}"
         raise InputError(
             f"--threshold of {name} is {kind} between {finder.lowest:g} and {finder.highest:g}, got {value:g}"
         )

@@ -21,6 +21,7 @@ AT_ONCE = 1_000_000  # pairs measured at a time
 MEASURES = (
     "signature",
     "embedding",
+    "near-duplicate",
     "crop",
     "hash",
     "pixels",

@@ -27,7 +27,7 @@ from scoring.errors import InputError
 from scoring.images import pixel_digest
 
 # how far beyond the threshold an audit looks
-LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03}
+LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "near-duplicate": -0.4}
 FEWEST, ASKED_AT_ONCE = 64, 4096  # rows asked about at a time
 MANY = 1_000_000  # pairs, from which fewer are asked about at a time
 ANSWERS, PAGE = "audit", "audit_page"  # pairs to judge, and the page to do it on

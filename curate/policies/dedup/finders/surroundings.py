@@ -1,0 +1,163 @@
+"""Rows among the rows of their heap: how alike two are once the heap's mean is taken out, and what lies around each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from curate.policies.dedup.finders.verifier import Evidence
+from curate.tables.vectors import rows_of
+from scoring.heap.space import mean_of, unit
+from scoring.images.views import View
+from scoring.metrics.neighbours import nearest
+
+SPAN = slice(1, 15)  # of a row's neighbours, the nearest first: those that tell how crowded it is where the row lies
+COPY = 0.9  # cosine of signatures from which a neighbour is a copy, and no crowd
+CROWDED = 0.95  # quantile of the heap at which crowding ends, so that a crowd of copies is no crowd
+LEAST = 0.3  # crowding counts as no less: in a heap of few rows everything stands out
+FEWEST = 17  # rows of a heap that has a mean to take out and neighbours to speak of
+CAREFUL = 0.64  # crowding where there are fewer: about the most that a large heap has
+BLOCK = 4096  # rows at a time
+PAIRS = 16_384  # pairs at a time
+
+
+@dataclass(frozen=True)
+class Side:
+    """N rows of a table as the verifier sees them, beside one heap.
+
+    Attributes:
+        vectors: embeddings, shape (N, D).
+        signatures: shape (N, 255) int8.
+        along: product of each row at length 1 with the heap's mean, shape (N,).
+        length: of each row less that mean, shape (N,).
+        crowding: mean cosine of a row with its 2nd to 15th nearest of the heap, copies left out and the heap's mean
+            taken out, shape (N,).
+    """
+
+    vectors: NDArray
+    signatures: NDArray[np.int8]
+    along: NDArray[np.float64]
+    length: NDArray[np.float64]
+    crowding: NDArray[np.float64]
+
+
+class Surroundings:
+    """A heap of M rows: its mean, and how crowded it is at each row.
+
+    Args:
+        vectors: embeddings of a table, shape (N, D).
+        signatures: shape (N, 255) int8.
+        at: rows that take part, shape (M,), ascending; none with an embedding of zero.
+        neighbours: of each of these, among them, the nearest first, -1 for none, shape (M, k).
+        views: of a picture, by which copies are told.
+    """
+
+    def __init__(
+        self,
+        vectors: NDArray,
+        signatures: NDArray[np.int8],
+        at: NDArray[np.int64],
+        neighbours: NDArray[np.int32],
+        views: tuple[View, ...],
+    ) -> None:
+        self.at, self.views = at, views
+        few = len(at) < FEWEST
+        self.mean = np.zeros(vectors.shape[1]) if few else mean_of(rows_of(vectors, at)).astype(np.float64)
+        along, length = self._against_mean(vectors)
+        bare = Side(vectors, signatures, along, length, np.zeros(len(vectors)))
+        cosine = np.full(neighbours.shape, -np.inf)
+        row, column = np.nonzero(neighbours >= 0)
+        cosine[row, column] = self._no_copies(bare, at[row], bare, at[neighbours[row, column]])
+        found = np.full(len(at), CAREFUL) if few else _crowding(cosine)
+        self.most = max(LEAST, float(np.quantile(found, CROWDED))) if len(at) else CAREFUL
+        crowding = np.zeros(len(vectors))
+        crowding[at] = found.clip(LEAST, self.most)
+        self.side = Side(vectors, signatures, along, length, crowding)
+
+    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
+        """Return rows of another table beside this heap.
+
+        Args:
+            vectors: shape (Q, D), none of zero.
+            signatures: shape (Q, 255) int8.
+            near: rows of the heap that are nearest to each, shape (Q, k).
+        """
+        along, length = self._against_mean(vectors)
+        bare = Side(vectors, signatures, along, length, np.zeros(len(vectors)))
+        row = np.repeat(np.arange(len(vectors)), near.shape[1])
+        cosine = self._no_copies(bare, row, self.side, near.ravel()).reshape(near.shape)
+        found = np.full(len(vectors), CAREFUL) if len(self.at) < FEWEST else _crowding(cosine)
+        return Side(vectors, signatures, along, length, found.clip(LEAST, self.most))
+
+    def content(self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the cosine of rows less the mean, shape (P,); 0 for a row that lies at the mean.
+
+        (u - m)(v - m) = u v - u m - v m + m m, for rows u and v of length 1.
+        """
+        found = np.empty(len(a))
+        for start in range(0, len(a), PAIRS):
+            here = slice(start, start + PAIRS)
+            left, right = unit(one.vectors[a[here]]), unit(two.vectors[b[here]])
+            found[here] = np.einsum("pd,pd->p", left, right, dtype=np.float64)
+        found += self.mean @ self.mean - one.along[a] - two.along[b]
+        lengths = one.length[a] * two.length[b]
+        return np.clip(np.divide(found, lengths, out=np.zeros(len(a)), where=lengths > 1e-9), -1, 1)
+
+    def evidence(
+        self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
+    ) -> tuple[Evidence, NDArray[np.int8]]:
+        """Return what speaks for pairs (a, b), and which view of a looks most like b, shape (P,)."""
+        picture, seen = pictures(one.signatures, a, two.signatures, b, self.views)
+        around = one.crowding[a], two.crowding[b]
+        return Evidence(self.content(one, a, two, b), picture, np.maximum(*around), np.minimum(*around)), seen
+
+    def _no_copies(self, one: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ``content`` of pairs, -inf for copies: they would make a crowd where there is none."""
+        picture, _ = pictures(one.signatures, a, two.signatures, b, self.views)
+        return np.where(picture >= COPY, -np.inf, self.content(one, a, two, b))
+
+    def _against_mean(self, vectors: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        along, square = np.empty(len(vectors)), np.empty(len(vectors))
+        for start in range(0, len(vectors), BLOCK):
+            rows = unit(vectors[start : start + BLOCK]).astype(np.float64)
+            along[start : start + BLOCK] = rows @ self.mean
+            square[start : start + BLOCK] = ((rows - self.mean) ** 2).sum(1)
+        return along, np.sqrt(square)
+
+
+def pictures(
+    signatures: NDArray[np.int8],
+    a: NDArray[np.int64],
+    others: NDArray[np.int8],
+    b: NDArray[np.int64],
+    views: tuple[View, ...],
+) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
+    """Return the largest cosine of the signatures of pairs over the views of the first, and which view it is of."""
+    best, seen = np.full(len(a), -1.0), np.zeros(len(a), np.int8)
+    for start in range(0, len(a), PAIRS):
+        here = slice(start, start + PAIRS)
+        right = unit(others[b[here]])
+        for number, view in enumerate(views):
+            cosine = np.einsum("pd,pd->p", unit(view.apply(signatures[a[here]])), right, dtype=np.float64)
+            better = cosine > best[here]
+            best[here], seen[here] = np.where(better, cosine, best[here]), np.where(better, number, seen[here])
+    return best, seen
+
+
+def nearest_of(queries: NDArray, references: NDArray, k: int) -> NDArray[np.int64]:
+    """Return the rows of the references (M, D) that are nearest to each query (Q, D), shape (Q, min(k, M))."""
+    k = min(k, len(references))
+    if not k or not len(queries):
+        return np.zeros((len(queries), k), np.int64)
+    _, index = nearest(torch.from_numpy(unit(queries)), torch.from_numpy(unit(references)), k)
+    return index.numpy()
+
+
+def _crowding(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean of the neighbours in ``SPAN``, from cosines (M, k) in any order, -inf for none."""
+    ordered = -np.sort(-cosine, axis=1)[:, SPAN]
+    there = np.isfinite(ordered)
+    counts = there.sum(1)
+    total = np.where(there, ordered, 0).sum(1)
+    return np.where(counts > 0, total / np.maximum(counts, 1), CAREFUL)
