@@ -107,7 +107,8 @@ class Scored:
             own = ("digest", "format", "backbone", "heads", "preprocessing")
             about = {name: value for name, value in card.items() if name not in own}
             parts = tuple(replace(part, packaged=None) for part in trained.spec.parts)
-            save_checkpoint(path, ScoringModel(replace(trained.spec, parts=parts)).eval(), about)
+            spec = replace(trained.spec, parts=parts, projection=0)  # an untrained one would be all zeros
+            save_checkpoint(path, ScoringModel(spec).eval(), about)
         return Scored.of(str(path), self.folder)
 
     def heap(self, name: str, recipe: str, make: Callable[[], Images], *, keep_images: bool = True) -> Heap:
