@@ -46,7 +46,11 @@ def run(
     ] = None,
     column: Annotated[
         Texts,
-        options.shared("--column", " of the rules after it. [default: that of the model's own method]", metavar="NAME"),
+        options.shared(
+            "--column",
+            " of the rules after it. [default: unc_fitted, and unc_local for amounts; else the model's own]",
+            metavar="NAME",
+        ),
     ] = None,
     per: Annotated[
         Texts,
@@ -64,13 +68,13 @@ def run(
     \b
         curate filter scores.parquet --keep-top 80% -o kept.parquet
         curate filter scores.parquet --where 'width >= 200' --keep-top 500 --per label -o kept.parquet
-        curate filter scores.parquet --column unc_visimsiam --max 0.001 --dry-run
+        curate filter scores.parquet --max 0.5 --dry-run
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a
     hash of the key. Writes kept.parquet, kept.decisions.parquet (every row, and why) and
     kept.receipt.json, which `curate verify` checks. The table itself is never changed.
-    A --column or --per after the last rule counts for all of them.
+    A --column or --per after the last rule counts for all of them. By unc_fitted, --max 0.5 drops junk alone.
     """
     from curate.policies.filter.policy import filter
     from curate.policies.filter.request import rules_in_order

@@ -65,9 +65,10 @@ def run(
         curate score more/ --model fitted.safetensors -o more.parquet
 
     unc_fitted is high for junk, and below that for what the heap cannot tell: images far from all others that are no
-    copies, among images of other kinds. filter, select and sheet go by it where it is there. `curate score` ends with
-    this by itself; fit it here for a model that scores new images by the same heap, or with labels: from 50 up, they
-    are spread over the heap, and gone by where that proves better on labels that were held out.
+    copies, among images of other kinds. sheet, select and filter --max go by it where it is there; filter --keep-top by
+    unc_local, its rank among the nearest images. `curate score` ends with all this by itself; fit it here for a model
+    that scores new images by the same heap, or with labels: from 50 up, they are spread over the heap, unless those
+    that were held out speak against it.
     """
     from curate.fitting.fit import fit
 

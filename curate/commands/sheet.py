@@ -26,7 +26,8 @@ def run(
     path_column: options.SourcePathColumn = None,
     image_column: options.SourceImageColumn = None,
     column: Annotated[
-        str | None, options.shared("--column", " to sort by; by default that of the model's own method")
+        str | None,
+        options.shared("--column", " to sort by; by default unc_fitted, else that of the model's own method"),
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="Pictures with the highest values.")] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,

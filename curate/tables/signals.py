@@ -57,7 +57,7 @@ def quality_signal(text: str | None, table: Table) -> Signal:
 
 
 def default_column(table: Table, *, flag: str = "--column") -> str:
-    """Return the score of a table: its model's own method's, else the only one.
+    """Return the score of a table: the fitted one, else its model's own method's, else the only one.
 
     A score that was fitted to the heap goes before all others. A table may hold several scores, from a model with
     several heads: then the method that the model was trained for last, which its card names, decides. Kappa goes

@@ -32,11 +32,13 @@ class JunkScale:
     def level(self, columns: Mapping[str, NDArray]) -> NDArray[np.float64] | None:
         """Return the log odds of junk of N rows from their columns, shape (N,); None where no column says it.
 
+        A row without a value is judged as the cleanest, or the usual one, would be: nothing says that it is junk.
+
         Raises:
             KeyError: for a column that the heap had and that is missing here.
         """
         if JUNK in self.usual:
-            return np.nan_to_num(_log_odds(columns[JUNK]) - self.usual[JUNK][0])
+            return _log_odds(np.nan_to_num(np.asarray(columns[JUNK], np.float64))) - self.usual[JUNK][0]
         if not self.usual:
             return None
         above = [(_log(columns[name]) - middle) / spread for name, (middle, spread) in self.usual.items()]

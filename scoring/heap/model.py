@@ -164,13 +164,10 @@ class HeapFit:
         outliers = outlier(signals[LIKENESS], self.usual_likeness)
         level = self.junk.level(columns)
         chance = np.maximum(outlier_chance(outliers), 0 if level is None else chance_of(level))
-        own = Standing(
-            share.astype(np.float32),
-            np.zeros(len(share), np.float32) if level is None else level.astype(np.float32),
-            NOBODY.fitted,
-        )
+        odds = np.zeros(len(share), np.float32) if level is None else level.astype(np.float32)
+        own = Standing(share.astype(np.float32), odds, NOBODY.fitted)
         of = others or own
-        raised = lifted(own.share, None if level is None else own.level, near.index[:, 0], (of.share, of.level))
+        raised = lifted(own.share, own.level, near.index[:, 0], (of.share, of.level))
         fitted = composed(chance, raised.astype(np.float64)).astype(np.float32)
         local = among_neighbours(fitted, near, fitted if others is None else others.fitted)
         distance, unlike = signals["distance"].astype(np.float32), outliers.astype(np.float32)

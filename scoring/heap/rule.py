@@ -9,9 +9,9 @@ Floats = NDArray[np.float64]
 
 # Of the ranks of signals: equal, for weights fitted on six development sets did no better on the seventh.
 WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}
-PICTURE = 0.5  # the most that a row gets that is surely no junk
 # Beside what labels say, which tells kinds apart better than clusters do.
 TAUGHT_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
+PICTURE = 0.5  # the most that a row gets that is surely no junk
 WORSE_BY = 0.01  # share of the heap by which a worse version lies above what it was made from
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
 STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
@@ -24,14 +24,14 @@ def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS
     return np.sum([weight / total * ranks[name] for name, weight in weights.items()], axis=0)
 
 
-def composed(junk: Floats | None, ambiguity: Floats) -> Floats:
+def composed(junk: Floats, ambiguity: Floats) -> Floats:
     """Return the default score: junk above all else and by how sure it is, the rest by ambiguity.
 
     A row whose chance of junk is at most .4 gets half its ambiguity, in [0, .5]; one of at least .6 gets
     (1 + chance) / 2, in [.8, 1]; between, the one passes smoothly into the other. It never falls when either grows.
 
     Args:
-        junk: chance that there is nothing to learn from, in [0, 1], shape (N,); None where nothing tells.
+        junk: chance that there is nothing to learn from, in [0, 1], shape (N,).
         ambiguity: share of the heap that is less ambiguous, in [0, 1], shape (N,).
 
     Returns:
@@ -40,8 +40,6 @@ def composed(junk: Floats | None, ambiguity: Floats) -> Floats:
     >>> composed(np.array([0.0, 0.0, 0.9]), np.array([0.2, 1.0, 0.1])).round(2).tolist()
     [0.1, 0.5, 0.95]
     """
-    if junk is None:
-        return ambiguity * PICTURE
     part = np.clip((junk - SURE) / (SUSPECT - SURE), 0, 1)
     gate = part * part * (3 - 2 * part)
     return (1 - gate) * ambiguity * PICTURE + gate * (1 + junk) / 2
@@ -66,7 +64,7 @@ def chance_of(level: Floats) -> Floats:
 
 def lifted(
     share: NDArray[np.floating],
-    level: NDArray[np.floating] | None,
+    level: NDArray[np.floating],
     nearest: NDArray[np.int64],
     of_others: tuple[NDArray[np.floating], NDArray[np.floating]],
 ) -> NDArray[np.floating]:
@@ -77,12 +75,10 @@ def lifted(
 
     Args:
         share: how ambiguous rows are, shape (N,).
-        level: their log odds of junk, shape (N,); None where nothing tells.
+        level: their log odds of junk, shape (N,); all equal where nothing tells.
         nearest: the nearest row of each among R others, shape (N,); -1 where there is none.
         of_others: share and level of those, shape (R,) each.
     """
-    if level is None or not len(of_others[0]):
-        return share
     at = nearest.clip(0)
     worse = (nearest >= 0) & (level > of_others[1][at])
     return np.where(worse, np.maximum(share, np.minimum(of_others[0][at] + WORSE_BY, 1)), share)

@@ -113,7 +113,8 @@ def filter(
         min: lowest value that stays, in the column's unit.
         max: highest value that stays.
         where: condition such as ``'label == "cat" and width >= 200'``.
-        column: score column for the keywords; default the score of the model's own method.
+        column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
+            score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
