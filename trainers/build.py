@@ -52,7 +52,7 @@ def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = No
         model = ScoringModel(replace(spec, heads=heads), backbone=backbone)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
-        task = Task(model.width, n_classes, config.seed, config.freeze == "trunk")
+        task = Task(model.width, n_classes, config.seed, config.freeze == "trunk", config.size, model.backbone)
         method = _made(lambda: kind(settings, task), config)
     sizes = [config.size, method.small_size] if method.n_small else [config.size]
     for size in sizes:

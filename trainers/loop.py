@@ -115,6 +115,8 @@ def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> N
     """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
     require_batch(data.n, config.batch_size)
     kind = METHODS[config.method]
+    if kind.needs_pixels and isinstance(data, CachedFeatures):
+        raise InputError(f"{config.method} reads pixels, and {data.folder} holds features; give images in its place")
     column = kind.reads_losses(config.settings)
     if column is not None and data.losses is None:
         raise InputError(f"{config.method} is to predict the losses in {column!r}, and the data have none; add them")
@@ -158,15 +160,15 @@ def _all_steps(
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["share"]
             rows = rows.to(device)
-            method.before_step(Batch(rows, None if losses is None else losses[rows], step / steps))
-            features = views(rows, epoch=epoch, step=step)
-            result = method(features, head, None if labels is None else labels[rows])
+            seen = views(rows, epoch=epoch, step=step)
+            method.before_step(Batch(rows, None if losses is None else losses[rows], step / steps, seen.pixels))
+            result = method(seen.features, head, None if labels is None else labels[rows])
             if not result.loss.isfinite():
                 keeper.stop(step, f"the loss is {result.loss.item()}", config.lr)
             optimizer.zero_grad(set_to_none=True)
             result.loss.backward()
             optimizer.step()
-            method.after_step(step)
+            method.after_step(step, model.backbone)
 
             measured = {"loss": result.loss.detach(), **result.measures}
             of_epoch.add(measured)

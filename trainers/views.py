@@ -1,6 +1,7 @@
 """Where the features of a step come from: images that are augmented and go through the backbone, or a cache."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -18,11 +19,24 @@ from trainers.methods.method import Method
 Backbone = Callable[[Tensor], Tensor]
 
 
-class Views(Protocol):
-    """Gives the features of a batch."""
+@dataclass(frozen=True)
+class Seen:
+    """The views of a batch.
 
-    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Tensor:
-        """Return features of every view of these images, shape (V, N, D), float32; standard views come first."""
+    Attributes:
+        features: of every view, shape (V, N, D), float32; standard views come first.
+        pixels: as ``Batch.pixels``.
+    """
+
+    features: Tensor
+    pixels: tuple[Tensor, ...] = ()
+
+
+class Views(Protocol):
+    """Gives the views of a batch."""
+
+    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
+        """Return every view of these images."""
 
 
 class ImageViews:
@@ -52,8 +66,8 @@ class ImageViews:
         self._n_small, self._small_size = method.n_small, method.small_size
         self._pixels = images.pixels.to(device)
 
-    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Tensor:
-        """Draw the views of this step, a function of seed and step alone, and return their features."""
+    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
+        """Draw the views of this step, a function of seed and step alone, and read them."""
         config, recipe = self._config, self._config.augmentation
         images = self._pixels[rows]
         draw = Draw(len(images), images.device, config.seed * 1_000_003 + step)
@@ -61,14 +75,15 @@ class ImageViews:
         drawn = range(self._n_standard - self._n_plain)
         standard = plain + [view(images, config.size, recipe.scale, recipe, draw) for _ in drawn]
         small = [view(images, self._small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
-        features = []
+        features, pixels = [], []
         with torch.autocast(images.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
             for group in (standard, small):  # one pass for each resolution
                 if group:
                     stacked = self._model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)
                     features.append(self._backbone(stacked).float())
+                    pixels.append(stacked.unflatten(0, (len(group), len(images))))
         together = torch.cat(features)  # (V * N, D)
-        return together.view(-1, len(images), together.shape[1])
+        return Seen(together.view(-1, len(images), together.shape[1]), tuple(pixels))
 
 
 class CachedViews:
@@ -108,12 +123,12 @@ class CachedViews:
         start = epoch % at_once * self._n_views
         return self._plain + [self._cache.augmented[at] for at in order[start : start + self._n_views]]
 
-    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Tensor:
+    def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
         """Return the features of these images in the cached epochs of this epoch of training."""
         wanted = self.turn(epoch)
         if set(wanted) - set(self._held):
             self._fetch(wanted)
-        return torch.stack([self._held[at][rows].float() for at in wanted])
+        return Seen(torch.stack([self._held[at][rows].float() for at in wanted]))
 
     def _fetch(self, wanted: list[int]) -> None:
         """Read the epochs that are wanted and not there; those that were read first make room."""

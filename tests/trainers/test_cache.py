@@ -468,7 +468,7 @@ def test_views_of_an_image_come_from_different_epochs_and_each_is_used_before_an
         assert len(set(turns[start] + turns[start + 1])) == 4  # of five; one sits out
     assert len({tuple(turn) for turn in turns}) > 2
     rows = torch.tensor([4, 0, 9])
-    given = views(rows, epoch=3, step=0)
+    given = views(rows, epoch=3, step=0).features
     assert given.shape == (2, 3, model.width)
     assert torch.equal(given, torch.stack([cache.epoch(at)[rows].float() for at in turns[3]]))
 
@@ -508,6 +508,12 @@ def test_the_only_epoch_there_is_serves_a_method_with_one_view(model, files, tmp
 def test_a_recipe_whose_trunk_moves_cannot_read_a_cache(made, model, tmp_path):
     with pytest.raises(ValueError, match="frozen trunk"):
         train(config(freeze="nothing"), open_cache(made), state=tmp_path / "s", device=CPU)
+
+
+def test_a_method_that_reads_pixels_cannot_read_a_cache(made, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("trainers.methods.losspred.LossPred.needs_pixels", True)
+    with pytest.raises(InputError, match=r"losspred reads pixels, and .* holds features; give images"):
+        train(config(), open_cache(made), state=tmp_path / "s", device=CPU, start=build(config(), 3, init=model))
 
 
 def test_losses_of_ones_own_are_kept(model, files, tmp_path):

@@ -8,10 +8,12 @@ from safetensors.torch import save
 
 from scoring.errors import InputError
 from trainers import loop
+from trainers.build import build
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet, batches
 from trainers.loop import learning_rate, train, warn
 from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Method, Step
 from trainers.methods.table import METHODS
 
 CPU = torch.device("cpu")
@@ -231,3 +233,39 @@ def test_a_lack_of_memory_names_what_to_lower(blobs, tmp_path, monkeypatch):
 
 def test_a_kappa_that_is_stuck_at_zero_is_said():
     assert "kappa has fallen" in warn({"loss": 1.0, "spread": 1.0, "kappa": 1e-4})
+
+
+class Watcher(Method):
+    """Notes what a method is given, and learns nothing of use."""
+
+    needs_pixels = True
+    n_small, small_size = 1, 16
+
+    def __init__(self, settings, task):
+        super().__init__(settings, task)
+        self.live, self.weight, self.seen, self.moved = [task.backbone], torch.nn.Parameter(torch.ones(())), [], []
+        assert task.size == 32
+
+    def before_step(self, batch):
+        self.batch = batch
+
+    def forward(self, features, head, labels):
+        self.seen.append((self.batch.pixels, features))
+        return Step(self.weight * features.mean(), {})
+
+    def after_step(self, step, backbone):
+        self.moved.append(backbone is self.live[0])
+
+
+def test_a_method_can_read_the_pixels_of_its_features_and_follow_the_backbone(blobs, tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS.where, "watcher", f"{__name__}:Watcher")
+    config = recipe("watcher", freeze="trunk", epochs=1)
+    model, method = build(config, 2)
+    train(config, blobs, state=tmp_path / "s", device=CPU, start=(model, method))
+    assert method.moved == [True] * 3
+    for (standard, small), features in method.seen:
+        assert standard.shape == (2, 16, 3, 32, 32)
+        assert small.shape == (1, 16, 3, 16, 16)
+        with torch.no_grad():
+            again = [model.backbone(views.flatten(0, 1)).unflatten(0, views.shape[:2]) for views in (standard, small)]
+        assert torch.allclose(torch.cat(again), features, atol=1e-5)

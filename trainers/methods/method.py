@@ -33,11 +33,14 @@ class Batch:
         rows: number of each image within the data, shape (N,), int64; the same image keeps its number.
         losses: what the user computed for each, shape (N,), float64, or None.
         share: of all steps, how many are done, in [0, 1).
+        pixels: every view as the backbone reads it, normalised, one tensor (V, N, 3, S, S) for each resolution,
+            standard views first; empty where features come from a cache.
     """
 
     rows: Tensor
     losses: Tensor | None = None
     share: float = 0.0
+    pixels: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,16 @@ class Task:
         n_classes: of the labels, for methods that read them.
         seed: of the run.
         is_frozen: whether the backbone stays as it is.
+        size: side of a standard view in pixels.
+        backbone: the one that learns, for methods that keep a copy of it; not to be registered as a module.
     """
 
     width: int
     n_classes: int = 0
     seed: int = 0
     is_frozen: bool = False
+    size: int = 0
+    backbone: nn.Module | None = None
 
 
 class Method(nn.Module, Generic[S]):
@@ -65,6 +72,7 @@ class Method(nn.Module, Generic[S]):
         Settings: the class of its own settings.
         defaults: where its recipe differs from TrainConfig's defaults in what all methods share.
         needs_labels: whether the data must have them.
+        needs_pixels: whether it reads ``Batch.pixels``, which a cache of features does not have.
         n_standard: views of full resolution an image; low-resolution views come after them.
         n_plain: how many of them show the image as it is scored, without augmentation; they come first.
         n_small: low-resolution views an image, of ``small_size`` pixels a side.
@@ -74,6 +82,7 @@ class Method(nn.Module, Generic[S]):
     Settings: ClassVar[type[Settings]] = Settings
     defaults: ClassVar[dict[str, Any]] = {}
     needs_labels: ClassVar[bool] = False
+    needs_pixels: ClassVar[bool] = False
     n_standard: int = 2
     n_plain: int = 0
     n_small: int = 0
@@ -103,7 +112,7 @@ class Method(nn.Module, Generic[S]):
         """Raise ``InputError`` for views that this method cannot learn from; most take any."""
 
     def before_step(self, batch: Batch) -> None:
-        """Take note of which images come next; most have no need to."""
+        """Take note of which images the next features are of; most have no need to."""
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss of a batch.
@@ -115,5 +124,5 @@ class Method(nn.Module, Generic[S]):
         """
         raise TypeError(f"{type(self).__name__} has no loss")
 
-    def after_step(self, step: int) -> None:
-        """Do what follows the optimiser's step of this number; nothing, for most."""
+    def after_step(self, step: int, backbone: nn.Module) -> None:
+        """Do what follows the optimiser's step of this number, such as moving a teacher; nothing, for most."""
