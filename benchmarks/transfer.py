@@ -32,7 +32,7 @@ import transfer_pairs
 import transfer_people
 import transfer_truth
 import transfer_worse
-from transfer_fit import FITTED, fitted, fitted_to, fitted_with
+from transfer_fit import FITTED, LOCAL, fitted, fitted_to, fitted_with
 from transfer_heaps import DEVELOPMENT, Heap, Scored, development
 from transfer_numbers import aurocs
 from transfer_scores import centred, heap_scores
@@ -144,8 +144,10 @@ def keep(run: Run) -> Iterator[Table]:
         for name in DEVELOPMENT:
             heap = heap_of(name)
             near = "nearest, centred"
-            by = {FITTED: fitted(heap)[FITTED], near: heap_scores(heap.embedding)[near]}
-            for way, numbers in transfer_keep.differences(heap, heap.scores, by).items():
+            fits = fitted(heap)
+            by = {FITTED: fits[FITTED], near: heap_scores(heap.embedding)[near]}
+            alone = heap.scores | {LOCAL: fits[LOCAL]}  # which is by neighbourhood already
+            for way, numbers in transfer_keep.differences(heap, alone, by).items():
                 found.setdefault(way, {})[name] = numbers
         for way, sets in found.items():
             yield Table(f"{kind}, kept {way}", sets)

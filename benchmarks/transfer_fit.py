@@ -11,7 +11,7 @@ from transfer_heaps import Heap, Scored, Scores
 import curate
 from scoring.heap.learn import LEAST_LABELS
 
-FITTED = "unc_fitted"
+FITTED, LOCAL = "unc_fitted", "unc_local"
 
 
 def fitted(heap: Heap) -> Scores:

@@ -14,7 +14,17 @@ from scoring.heap.grades import graded, quantiles_of
 from scoring.heap.junk import JunkScale
 from scoring.heap.local import among_neighbours
 from scoring.heap.neighbours import Near, near_in, near_to
-from scoring.heap.rule import WEIGHTS, chance_of, combined, composed, lifted, outlier, outlier_chance
+from scoring.heap.rule import (
+    OUTLIER_AT,
+    WEIGHTS,
+    chance_of,
+    combined,
+    composed,
+    lifted,
+    outlier,
+    outlier_chance,
+    outlier_cut,
+)
 from scoring.heap.signals import CLOSE, SIGNALS, Place, View, likeness
 from scoring.heap.space import BLOCK, Centred, centred, unit
 from scoring.heap.taught import OTHER, Learned, Taught
@@ -75,6 +85,7 @@ class HeapFit:
         quantiles: of each signal among the references, and of ``ambiguity``, shape (1001,) each.
         near: the 10 nearest references of each, shape (R, 10), int32.
         usual_likeness: median likeness of the heap's rows to the heap.
+        outlier_at: how unlike the heap a row is that belongs to another as likely as not.
         junk: what is usual in the heap of the columns that rise on junk.
         weights: of the rule.
         taught: what labels of some rows say of the others; None without labels.
@@ -87,6 +98,7 @@ class HeapFit:
     quantiles: Mapping[str, NDArray[np.float32]]
     near: NDArray[np.int32]
     usual_likeness: float = 0.0
+    outlier_at: float = OUTLIER_AT
     junk: JunkScale = field(default_factory=JunkScale)
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     taught: Taught | None = None
@@ -138,7 +150,8 @@ class HeapFit:
         """Return the fit with the quantiles of signals, of those of the heap, and of what the rule makes of them."""
         quantiles = {name: quantiles_of(values) for name, values in signals.items() if name != LIKENESS}
         usual = float(np.median(signals[LIKENESS])) if len(signals[LIKENESS]) else 0.0
-        fit = replace(self, quantiles=quantiles, usual_likeness=usual)
+        cut = outlier_cut(outlier(signals[LIKENESS], usual))
+        fit = replace(self, quantiles=quantiles, usual_likeness=usual, outlier_at=cut)
         return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(fit.ambiguity(signals))})
 
     def ambiguity(self, signals: Mapping[str, Floats]) -> Floats:
@@ -163,7 +176,7 @@ class HeapFit:
         share = graded(self.ambiguity(signals), self.quantiles[AMBIGUITY])
         outliers = outlier(signals[LIKENESS], self.usual_likeness)
         level = self.junk.level(columns)
-        chance = np.maximum(outlier_chance(outliers), 0 if level is None else chance_of(level))
+        chance = np.maximum(outlier_chance(outliers, self.outlier_at), 0 if level is None else chance_of(level))
         odds = np.zeros(len(share), np.float32) if level is None else level.astype(np.float32)
         own = Standing(share.astype(np.float32), odds, NOBODY.fitted)
         of = others or own

@@ -15,7 +15,11 @@ PICTURE = 0.5  # the most that a row gets that is surely no junk
 WORSE_BY = 0.01  # share of the heap by which a worse version lies above what it was made from
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
 STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
-STEEP_OUTLIER, OUTLIER_AT = 15.0, 0.45  # the same, of the logarithm of how much less alike to the heap than its median
+STEEP_OUTLIER = (
+    15.0  # how fast a row turns to an outlier, by the logarithm of how much less alike it is than the median
+)
+# Where it is as likely as not: a crowd of outliers moves the median towards itself, so the valley before it counts.
+OUTLIER_FROM, OUTLIER_AT, VALLEY = 0.25, 0.45, 0.05
 
 
 def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> Floats:
@@ -102,6 +106,21 @@ def outlier(likeness: Floats, usual: float) -> Floats:
     return np.log(usual / np.maximum(likeness, usual / 100))
 
 
-def outlier_chance(outliers: Floats) -> Floats:
-    """Return the chance that rows belong to another heap, in [0, 1]; 1/2 at .45, .64 of the usual likeness."""
-    return chance_of(STEEP_OUTLIER * (outliers - OUTLIER_AT))
+def outlier_cut(outliers: Floats) -> float:
+    """Return where a row of a heap is as likely as not to belong to another: where the fewest rows lie.
+
+    Of the places from .25 to .45 (.78 to .64 of the usual likeness), in steps of .005, that with the fewest rows within
+    .05 of it; of equal ones the highest, so that a heap without a valley is cut at .45.
+
+    >>> outlier_cut(np.array([0.0, 0.1, 0.2, 0.39, 0.4, 0.41]))
+    0.3
+    """
+    places = np.linspace(OUTLIER_AT, OUTLIER_FROM, 41)
+    ordered = np.sort(outliers)
+    crowd = np.searchsorted(ordered, places + VALLEY, "right") - np.searchsorted(ordered, places - VALLEY)
+    return round(float(places[crowd.argmin()]), 3)
+
+
+def outlier_chance(outliers: Floats, cut: float = OUTLIER_AT) -> Floats:
+    """Return the chance that rows belong to another heap, in [0, 1]; 1/2 at the cut."""
+    return chance_of(STEEP_OUTLIER * (outliers - cut))

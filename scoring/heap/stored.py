@@ -19,6 +19,7 @@ from scoring.heap.grades import POINTS
 from scoring.heap.junk import JunkScale
 from scoring.heap.learn import MOST_CLASSES
 from scoring.heap.model import AMBIGUITY, HeapFit, Standing
+from scoring.heap.rule import OUTLIER_AT, OUTLIER_FROM
 from scoring.heap.signals import CLOSE, SIGNALS
 from scoring.heap.taught import OTHER, Taught
 
@@ -49,6 +50,7 @@ def write_fitted(
         "weights": dict(fit.weights),
         "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
         "usual_likeness": fit.usual_likeness,
+        "outlier_at": fit.outlier_at,
         **({"classes": list(fit.taught.classes)} if fit.taught else {}),
     }
     card = {**card, "base": card.get("base", card["digest"]), FIT: record}
@@ -116,11 +118,11 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
     usual = {str(name): (float(middle), float(spread)) for name, (middle, spread) in record["junk"].items()}
     if any(not np.isfinite(values).all() for values in arrays.values()) or any(s <= 0 for _, s in usual.values()):
         raise ValueError("a number that is none")
-    likeness = float(record["usual_likeness"])
-    if not np.isfinite(likeness):
-        raise ValueError(f"a likeness of {likeness}")
+    likeness, cut = float(record["usual_likeness"]), float(record.get("outlier_at", OUTLIER_AT))
+    if not np.isfinite(likeness) or not OUTLIER_FROM <= cut <= OUTLIER_AT:
+        raise ValueError(f"a likeness of {likeness}, cut at {cut}")
     return HeapFit(
-        mean, rows, centres, quantiles, near, likeness, JunkScale(usual), weights, taught, Standing(*standing)
+        mean, rows, centres, quantiles, near, likeness, cut, JunkScale(usual), weights, taught, Standing(*standing)
     )
 
 
@@ -143,6 +145,7 @@ def digest_of_fit(fit: HeapFit) -> str:
         "weights": dict(fit.weights),
         "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
         "usual_likeness": fit.usual_likeness,
+        "outlier_at": fit.outlier_at,
         "classes": list(fit.taught.classes) if fit.taught else [],
     }
     total.update(json.dumps(facts, sort_keys=True).encode())

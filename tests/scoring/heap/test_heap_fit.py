@@ -20,13 +20,14 @@ def test_a_row_means_the_same_alone_as_in_its_heap():
 
 def test_columns_are_what_they_say():
     rows, _ = kinds(n=400)
-    _, said = fit_heap(rows)
+    fit, said = fit_heap(rows)
     assert said.columns.keys() == COLUMNS.keys()
     assert all(values.dtype == np.float32 and values.shape == (400,) for values in said.columns.values())
     assert said.columns[NEIGHBOUR] == pytest.approx(slow_distance(rows), abs=1e-3)
     share = said.columns[AMBIGUOUS]
     assert share == pytest.approx((ranks(share) - 0.5) / 400, abs=0.01)
-    assert said.columns[FITTED] == pytest.approx(composed(outlier_chance(said.columns[OUTLIER]), share), abs=1e-6)
+    chance = outlier_chance(said.columns[OUTLIER], fit.outlier_at)
+    assert said.columns[FITTED] == pytest.approx(composed(chance, share), abs=1e-6)
     assert np.median(said.columns[OUTLIER]) == pytest.approx(0, abs=1e-6)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from scoring.heap.grades import POINTS, graded, quantiles_of
 from scoring.heap.junk import JUNK, junk_scale
-from scoring.heap.rule import chance_of, combined, composed, junk_level, lifted, outlier, outlier_chance
+from scoring.heap.rule import chance_of, combined, composed, junk_level, lifted, outlier, outlier_chance, outlier_cut
 
 GRID = np.linspace(0, 1, 101)
 
@@ -96,3 +96,17 @@ def test_an_outlier_is_less_alike_to_the_heap_than_its_median_row():
     assert outlier(np.array([0.1, -0.1]), 0.0).tolist() == [0, 0]
     assert outlier_chance(np.array([0.45])) == pytest.approx([0.5])
     assert (np.diff(outlier_chance(np.linspace(-1, 4, 50))) >= 0).all()
+
+
+def test_outliers_are_cut_where_the_heap_has_a_gap_and_never_far_from_the_usual_place():
+    draw = np.random.default_rng(0)
+    heap = draw.normal(0, 0.08, 2000)
+    assert outlier_cut(heap) == 0.45  # no gap: the highest place
+    crowd = draw.normal(0.42, 0.02, 300)
+    cut = outlier_cut(np.concatenate([heap, crowd]))
+    assert 0.25 <= cut < crowd.min()
+    assert outlier_chance(crowd, cut).min() > 0.5
+    assert outlier_cut(np.concatenate([heap, crowd - 0.3])) == 0.45  # among the others: no crowd of its own
+    assert outlier_cut(np.zeros(0)) == 0.45
+    slow = [(-int((np.abs(heap - at) <= 0.05).sum()), at) for at in np.arange(250, 451, 5) / 1000]
+    assert outlier_cut(heap) == pytest.approx(max(slow)[1])
