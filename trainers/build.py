@@ -18,7 +18,9 @@ from trainers.methods.settings import Settings
 from trainers.methods.table import METHODS
 
 
-def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None) -> tuple[ScoringModel, Method[Any]]:
+def build(
+    config: TrainConfig, n_classes: int, *, init: ScoringModel | None = None, n: int = 0
+) -> tuple[ScoringModel, Method[Any]]:
     """Return a model to train and the modules of its method; the same seed gives the same fresh weights.
 
     A frozen trunk keeps its preprocessing and the heads that it has; they stay as they are, to the bit. Where the
@@ -28,6 +30,7 @@ def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = No
         config: the recipe.
         n_classes: for methods that read labels.
         init: a model to start from, whose modules are taken over, not copied; its backbone must be the recipe's.
+        n: how many images there are, for methods that remember each; 0 where nobody knows yet.
 
     Raises:
         InputError: if the backbone cannot read views of the recipe's sizes.
@@ -52,7 +55,11 @@ def build(config: TrainConfig, n_classes: int, *, init: ScoringModel | None = No
         model = ScoringModel(replace(spec, heads=heads), backbone=backbone)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
-        task = Task(model.width, n_classes, config.seed, config.freeze == "trunk", config.size, model.backbone)
+        own = dict(model.heads.items()).get(config.method)
+        is_frozen = config.freeze == "trunk"
+        task = Task(
+            model.width, n_classes, config.seed, is_frozen, config.size, model.backbone, own, config.precision, n
+        )
         method = _made(lambda: kind(settings, task), config)
     sizes = [config.size, method.small_size] if method.n_small else [config.size]
     for size in sizes:
@@ -134,7 +141,7 @@ def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]
     trunk = [p for p in model.backbone.parameters() if p.requires_grad]
     heads = dict(model.heads.items())
     own = list(heads[config.method].parameters()) if config.method in heads else []
-    rest = [*own, *method.parameters()]
+    rest = [p for p in (*own, *method.parameters()) if p.requires_grad]
     if not trunk and not rest:
         raise InputError(f"{config.method} on a frozen backbone has nothing to train; leave out --freeze")
     groups: list[dict[str, Any]] = []

@@ -82,7 +82,7 @@ def train(
     require_enough(config, data)
     if isinstance(data, CachedFeatures) and config.freeze != "trunk":
         raise ValueError("features from a cache are those of a frozen trunk, and the recipe lets it move")
-    model, method = start or build(config, len(data.classes))
+    model, method = start or build(config, len(data.classes), n=data.n)
     both = nn.ModuleDict({"model": model, "method": method}).to(device)
     both.to(memory_format=torch.channels_last)
     if device.type == "cuda":
@@ -115,7 +115,8 @@ def require_enough(config: TrainConfig, data: TrainingSet | CachedFeatures) -> N
     """Raise ``InputError`` unless the data suffice for the recipe: a whole batch, labels, two classes."""
     require_batch(data.n, config.batch_size)
     kind = METHODS[config.method]
-    if kind.needs_pixels and isinstance(data, CachedFeatures):
+    kind.check_amount(config.settings, config.batch_size, data.n)
+    if kind.reads_pixels(config.settings) and isinstance(data, CachedFeatures):
         raise InputError(f"{config.method} reads pixels, and {data.folder} holds features; give images in its place")
     column = kind.reads_losses(config.settings)
     if column is not None and data.losses is None:

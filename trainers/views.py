@@ -24,7 +24,7 @@ class Seen:
     """The views of a batch.
 
     Attributes:
-        features: of every view, shape (V, N, D), float32; standard views come first.
+        features: of every view that is read, shape (V, N, D), float32; standard views come first.
         pixels: as ``Batch.pixels``.
     """
 
@@ -64,6 +64,7 @@ class ImageViews:
         self._config, self._model, self._backbone = config, model, backbone
         self._n_standard, self._n_plain = method.n_standard, method.n_plain
         self._n_small, self._small_size = method.n_small, method.small_size
+        self._n_unread = method.n_unread
         self._pixels = images.pixels.to(device)
 
     def __call__(self, rows: Tensor, *, epoch: int, step: int) -> Seen:
@@ -77,10 +78,10 @@ class ImageViews:
         small = [view(images, self._small_size, recipe.small_scale, recipe, draw) for _ in range(self._n_small)]
         features, pixels = [], []
         with torch.autocast(images.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
-            for group in (standard, small):  # one pass for each resolution
+            for group, unread in ((standard, self._n_unread), (small, 0)):  # one pass for each resolution
                 if group:
                     stacked = self._model.normalize(torch.cat(group)).contiguous(memory_format=torch.channels_last)
-                    features.append(self._backbone(stacked).float())
+                    features.append(self._backbone(stacked[: (len(group) - unread) * len(images)]).float())
                     pixels.append(stacked.unflatten(0, (len(group), len(images))))
         together = torch.cat(features)  # (V * N, D)
         return Seen(together.view(-1, len(images), together.shape[1]), tuple(pixels))

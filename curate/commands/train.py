@@ -137,7 +137,7 @@ def run(
             inputs.data,
             state=state,
             device=where,
-            start=build(config, len(inputs.data.classes), init=start.model),
+            start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
             origin={"data": inputs.digest, "start": start.about.get("digest", start.about)},
             compiled=where.type == "cuda" if compile is None else compile,
             report=bar.update,

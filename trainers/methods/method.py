@@ -54,6 +54,9 @@ class Task:
         is_frozen: whether the backbone stays as it is.
         size: side of a standard view in pixels.
         backbone: the one that learns, for methods that keep a copy of it; not to be registered as a module.
+        head: the one of this method, likewise.
+        precision: of the backbone, fp32 or bf16.
+        n: how many images there are; 0 where nobody knows yet.
     """
 
     width: int
@@ -62,6 +65,9 @@ class Task:
     is_frozen: bool = False
     size: int = 0
     backbone: nn.Module | None = None
+    head: nn.Module | None = None
+    precision: str = "fp32"
+    n: int = 0
 
 
 class Method(nn.Module, Generic[S]):
@@ -73,6 +79,7 @@ class Method(nn.Module, Generic[S]):
         defaults: where its recipe differs from TrainConfig's defaults in what all methods share.
         needs_labels: whether the data must have them.
         needs_pixels: whether it reads ``Batch.pixels``, which a cache of features does not have.
+        n_unread: how many of the standard views, the last of them, it reads as pixels alone: they have no features.
         n_standard: views of full resolution an image; low-resolution views come after them.
         n_plain: how many of them show the image as it is scored, without augmentation; they come first.
         n_small: low-resolution views an image, of ``small_size`` pixels a side.
@@ -85,6 +92,7 @@ class Method(nn.Module, Generic[S]):
     needs_pixels: ClassVar[bool] = False
     n_standard: int = 2
     n_plain: int = 0
+    n_unread: int = 0
     n_small: int = 0
     small_size: int = 0
 
@@ -108,6 +116,18 @@ class Method(nn.Module, Generic[S]):
         return None
 
     @classmethod
+    def reads_pixels(cls, settings: S) -> bool:
+        """Return whether it reads ``Batch.pixels`` under these settings."""
+        return cls.needs_pixels
+
+    @classmethod
+    def check_amount(cls, settings: S, batch_size: int, n: int | None) -> None:
+        """Raise ``InputError`` for batches, or a number of images n, that it cannot learn from; most take any.
+
+        Asked when the recipe is made, with n None, and once more when the images are known.
+        """
+
+    @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:
         """Raise ``InputError`` for views that this method cannot learn from; most take any."""
 
@@ -118,7 +138,7 @@ class Method(nn.Module, Generic[S]):
         """Return the loss of a batch.
 
         Args:
-            features: of every view, shape (V, N, D), float32; the standard views come first.
+            features: of every view but those unread, shape (V, N, D), float32; the standard views come first.
             head: the model's head of this method, features (B, D) -> (B,), or None where the method has none.
             labels: shape (N,), int64, or None.
         """

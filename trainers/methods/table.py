@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 WHERE: dict[str, str] = {  # to add a method, add a line
     "visimsiam": "trainers.methods.siamese:VISimSiam",
     "simsiam": "trainers.methods.siamese:SimSiam",
+    "moco": "trainers.methods.moco:MoCo",
     "mcinfonce": "trainers.methods.contrastive:MCInfoNCE",
     "infonce": "trainers.methods.contrastive:InfoNCE",
     "hib": "trainers.methods.contrastive:HIB",

@@ -1,0 +1,174 @@
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from scoring.errors import InputError
+from trainers import loop
+from trainers.build import build, make_optimizer
+from trainers.config import TrainConfig
+from trainers.data import TrainingSet
+from trainers.loop import require_enough, train
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.moco import MoCo, MoCoSettings, queue_loss
+from trainers.methods.momentum import MomentumEncoder, Queue
+
+CPU = torch.device("cpu")
+I = torch.arange(1, 25, dtype=torch.float64)  # noqa: E741
+X = F.normalize(torch.sin(I).reshape(4, 6), dim=1)
+Y = F.normalize(torch.cos(0.5 * I).reshape(4, 6), dim=1)
+SIX = torch.arange(1, 7, dtype=torch.float64)
+EARLIER = F.normalize(torch.stack([torch.sin(0.7 * SIX + j) for j in range(5)]), dim=1)
+
+
+@pytest.fixture(scope="module")
+def images():
+    generator = torch.Generator().manual_seed(0)
+    return TrainingSet(torch.randint(0, 255, (48, 3, 32, 32), generator=generator, dtype=torch.uint8), None, [], {})
+
+
+def recipe(**changes):
+    own = MoCoSettings(latent_dim=8, hidden_dim=8, queue=32, momentum=0.9, key_groups=2)
+    base = TrainConfig(
+        *("moco", "resnet10t", 32, 2, 16, 0.05), settings=own, augmentation=Augmentation(scale=(0.5, 1.0))
+    )
+    return replace(base, **changes)
+
+
+def weights(model):
+    return torch.cat([value.float().flatten() for value in model.state_dict().values()])
+
+
+@pytest.mark.parametrize(("temperature", "known"), [(0.07, 13.320923561168735), (0.2, 5.166929553869689)])
+def test_the_loss_of_the_queue_matches_its_oracle(temperature, known):
+    assert queue_loss(X, Y, EARLIER, temperature=temperature).item() == pytest.approx(known, abs=1e-9)
+
+
+def test_the_loss_of_the_queue_is_its_definition_and_has_its_gradient():
+    total = 0.0
+    for q, k in zip(X, Y, strict=True):
+        own = torch.exp(q @ k / 0.5)
+        total -= torch.log(own / (own + sum(torch.exp(q @ n / 0.5) for n in EARLIER)))
+    assert queue_loss(X, Y, EARLIER, temperature=0.5).item() == pytest.approx(total.item() / 4, abs=1e-12)
+    torch.autograd.gradcheck(lambda q: queue_loss(q, Y, EARLIER, temperature=0.5), X.clone().requires_grad_())
+
+
+def test_the_loss_of_the_queue_refuses_shapes_that_would_broadcast():
+    with pytest.raises(ValueError, match=r"expected shapes \(N, M\), \(N, M\) and \(K, M\)"):
+        queue_loss(X, Y[:1], EARLIER, temperature=1.0)
+
+
+def test_the_slow_copy_keeps_its_share_of_itself():
+    layer = torch.nn.Linear(3, 2)
+    slow = MomentumEncoder([layer], momentum=0.75)
+    before = layer.weight.detach().clone()
+    with torch.no_grad():
+        layer.weight.add_(1.0)
+    for share in (0.75, 0.75**2):
+        slow.follow()
+        expected = share * before + (1 - share) * (before + 1)
+        assert torch.allclose(slow.copies[0].weight, expected, atol=1e-6)
+    assert not any(p.requires_grad for p in slow.parameters())
+    assert len(list(slow.parameters())) == 2  # the original is not among its modules
+
+
+def test_the_groups_of_the_slow_copy_are_normalised_by_themselves_and_come_back_in_order():
+    norm = torch.nn.BatchNorm1d(1, affine=False)
+    pixels = torch.arange(8.0)[:, None]
+    whole = MomentumEncoder([norm], momentum=0.9)(pixels)
+    assert torch.equal(whole.argsort(dim=0), torch.arange(8)[:, None])
+    parts = MomentumEncoder([norm], momentum=0.9, groups=4)(pixels)
+    assert torch.allclose(parts.abs(), torch.ones(8, 1), atol=1e-4)  # of two numbers, one is -1 and one 1
+    frozen = torch.nn.BatchNorm1d(1, affine=False).eval()
+    assert torch.allclose(MomentumEncoder([frozen], momentum=0.9, groups=4)(pixels), pixels, atol=1e-3)
+
+
+def test_the_oldest_keys_leave_the_queue_first():
+    queue = Queue(6, 1)
+    for start in (0, 2, 4, 6):
+        queue.push(torch.tensor([[start], [start + 1.0]]))
+    assert queue.keys[:, 0].tolist() == [6, 7, 2, 3, 4, 5]
+    assert queue.at == 2
+
+
+def test_a_step_of_moco_is_the_loss_of_its_parts_and_the_key_gets_no_gradient(images):
+    model, method = build(recipe(), 0)
+    pixels = model.normalize(images.pixels[:32].float()).view(2, 16, 3, 32, 32)
+    first, frozen = method.queue.keys.clone(), method.slow.copies[1][0].weight.clone()
+    with torch.no_grad():
+        keys = F.normalize(method.projector(model.backbone.eval()(pixels[1])), dim=1)
+    method.before_step(loop.Batch(torch.arange(16), pixels=(pixels,)))
+    features = model.backbone(pixels[:1].flatten(0, 1)).unflatten(0, (1, 16))
+    step = method(features, None, None)
+    queries = F.normalize(method.projector(features[0]), dim=1)
+    assert torch.allclose(method.keys, keys, atol=1e-5)  # at first the copy is the original
+    assert step.loss.item() == pytest.approx(queue_loss(queries, keys, first, temperature=0.2).item(), rel=1e-4)
+    step.loss.backward()
+    assert method.projector[0].weight.grad.abs().max() > 0
+    method.after_step(0, model.backbone)
+    assert torch.equal(method.queue.keys[:16], method.keys)
+    assert torch.equal(method.queue.keys[16:], first[16:])
+    assert torch.equal(method.slow.copies[1][0].weight, frozen)  # nothing has moved, and nothing follows
+
+
+def test_the_second_view_is_not_sent_through_the_backbone(images, tmp_path, monkeypatch):
+    seen = []
+    forward = MoCo.forward
+    monkeypatch.setattr(MoCo, "forward", lambda self, *given: seen.append(given[0].shape) or forward(self, *given))
+    train(recipe(epochs=1), images, state=tmp_path / "s", device=CPU)
+    assert seen == [(1, 16, 512)] * 3
+
+
+def test_the_optimiser_has_nothing_of_the_slow_copy(images):
+    model, method = build(recipe(), 0)
+    optimizer = make_optimizer(recipe(), model, method)
+    learns = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert not learns & {id(p) for p in method.slow.parameters()}
+    assert {id(p) for p in method.projector.parameters()} < learns
+
+
+def test_a_run_that_was_killed_ends_with_the_same_weights_queue_and_slow_copy(images, tmp_path, monkeypatch):
+    def run(name, **named):
+        model, method = build(recipe(), 0, n=48)
+        trained, _ = train(recipe(), images, state=tmp_path / name, device=CPU, start=(model, method), **named)
+        return trained, method
+
+    def kill(progress):
+        if progress.step >= 4:
+            raise KeyboardInterrupt
+
+    whole, of_whole = run("whole")
+    clock = iter(range(0, 100_000, 10))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.time, "monotonic", lambda: next(clock))
+        with pytest.raises(KeyboardInterrupt):
+            run("cut", save_every=1, report=kill)
+    resumed, of_resumed = run("cut")
+    assert torch.equal(weights(resumed), weights(whole))
+    assert torch.equal(weights(of_resumed), weights(of_whole))
+    assert "queue.keys" in of_whole.state_dict()
+    assert "slow.copies.0.conv1.0.weight" in of_whole.state_dict()
+    assert not any("slow" in name or "queue" in name for name in whole.state_dict())  # the model ships without
+
+
+@pytest.mark.parametrize(
+    ("settings", "batch", "n", "words"),
+    [
+        ({"queue": 100}, 16, None, "the queue must be a multiple of the batch, 16 images, got 100; use --set queue=96"),
+        ({"queue": 96}, 16, 60, "the queue must not be longer than the data, 60 images, got 96; use --set queue=48"),
+        ({"queue": 8}, 16, None, "multiple of the batch, 16 images, got 8; lower --batch-size, or use --set queue=16"),
+        ({"queue": 64, "key_groups": 16}, 16, None, r"2 images in each of 16 groups .* --set key_groups=8"),
+    ],
+)
+def test_a_queue_or_groups_that_do_not_fit_are_refused(settings, batch, n, words):
+    with pytest.raises(InputError, match=words):
+        MoCo.check_amount(MoCoSettings(**settings), batch, n)
+
+
+def test_a_queue_is_held_against_the_batch_at_once_and_against_the_data_when_they_are_there(images):
+    with pytest.raises(InputError, match="multiple of the batch"):
+        recipe(batch_size=12)
+    few = replace(images, pixels=images.pixels[:20])
+    with pytest.raises(InputError, match="not be longer than the data, 20 images"):
+        require_enough(recipe(), few)

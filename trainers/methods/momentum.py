@@ -1,0 +1,102 @@
+"""A slow copy of what learns, and a queue of what it said: the two parts of momentum contrast.
+
+Both are modules of the method, so that they are in the state of a run and never in a checkpoint.
+
+Source: He et al. 2020 (MoCo), arXiv:1911.05722, sec. 3.2 and 3.3.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.errors import InputError
+
+
+class MomentumEncoder(nn.Module):
+    """A copy of modules in a row whose weights follow those of the originals: w <- m w + (1 - m) original.
+
+    It never gets a gradient. The originals are not registered: they belong to whoever trains them.
+
+    Args:
+        live: what learns, the backbone first; each reads what the one before gives.
+        momentum: m, in [0, 1); 0 makes it the original one step later.
+        groups: into how many parts a batch is split, shuffled, so that batch normalisation sees each part by itself.
+            Else the statistics of the batch tell a key from its query, and little is learned (sec. 3.3).
+        precision: ``bf16`` to read pixels as the backbone does in that precision.
+    """
+
+    def __init__(self, live: Sequence[nn.Module], *, momentum: float, groups: int = 1, precision: str = "fp32") -> None:
+        super().__init__()
+        self._live = tuple(live)  # a tuple, which a module does not register
+        self.momentum, self.groups, self.precision = momentum, groups, precision
+        self.copies = nn.ModuleList(deepcopy(module).requires_grad_(False) for module in self._live)
+
+    @torch.no_grad()
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return what the copies say of views, shape (N, ...), from pixels as the backbone reads them (N, 3, S, S).
+
+        The copies run in the mode of the originals, so that what is frozen is frozen here.
+        """
+        for copy, live in zip(self.copies, self._live, strict=True):
+            for ours, theirs in zip(copy.modules(), live.modules(), strict=True):
+                ours.training = theirs.training
+        order = torch.randperm(len(pixels), device=pixels.device)
+        said = torch.cat([self._read(pixels[part]) for part in order.tensor_split(self.groups)])
+        return torch.empty_like(said).index_copy_(0, order, said)
+
+    def _read(self, pixels: Tensor) -> Tensor:
+        with torch.autocast(pixels.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            given = self.copies[0](pixels).float()
+        for copy in self.copies[1:]:
+            given = copy(given)
+        return given
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Move a step towards the originals."""
+        for copy, live in zip(self.copies, self._live, strict=True):
+            for ours, theirs in zip(copy.parameters(), live.parameters(), strict=True):
+                ours.lerp_(theirs.to(ours.dtype), 1 - self.momentum)
+
+
+class Queue(nn.Module):
+    """The newest ``length`` keys, oldest out first; random directions until it is full.
+
+    Args:
+        length: K, a multiple of the batch.
+        width: M, of a key.
+    """
+
+    keys: Tensor
+    at: Tensor
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("keys", F.normalize(torch.randn(length, width), dim=1))
+        self.register_buffer("at", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def push(self, keys: Tensor) -> None:
+        """Put keys, shape (N, M), in the place of the oldest ones."""
+        places = (self.at + torch.arange(len(keys), device=self.keys.device)) % len(self.keys)
+        self.keys[places] = keys.to(self.keys.dtype)
+        self.at.add_(len(keys)).remainder_(len(self.keys))
+
+
+def check_queue(length: int, batch_size: int, n: int | None) -> None:
+    """Raise ``InputError`` unless batches fill a queue evenly, and it holds no image twice.
+
+    Args:
+        length: of the queue.
+        batch_size: of the recipe.
+        n: how many images there are, or None where nobody knows yet.
+    """
+    fits = (length if n is None else min(n, length)) // batch_size * batch_size
+    advice = f"use --set queue={fits}" if fits else f"lower --batch-size, or use --set queue={batch_size}"
+    if length % batch_size:
+        raise InputError(f"the queue must be a multiple of the batch, {batch_size} images, got {length}; {advice}")
+    if n is not None and length > n:
+        raise InputError(f"the queue must not be longer than the data, {n} images, got {length}; {advice}")
