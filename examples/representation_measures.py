@@ -1,0 +1,117 @@
+"""What a representation is worth on pictures that were held out: probes, neighbours, and its uncertainty columns."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from curate.columns import is_less_certain
+from curate.probes.linear import fit_linear_probe
+from scoring.metrics import auroc, knn_predict, r_auroc
+from scoring.model import ScoringModel
+from trainers.data import TrainingSet
+
+NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo report it on CIFAR-10
+TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than a picture or two
+HIDDEN, PASSES, BATCH, RATE = 256, 60, 256, 1e-3  # of the MLP probe
+BLOCK = 500  # pictures that go through the network at a time
+
+
+@torch.inference_mode()
+def read(model: ScoringModel, images: TrainingSet, device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return features, shape (N, D), and every column that the model gives, each of shape (N,), float32, on the CPU."""
+    model = model.to(device).eval()
+    features, columns = [], []
+    for block in images.pixels.split(BLOCK):
+        found = model.features(block.to(device))
+        features.append(found.float().cpu())
+        columns.append({name: values.cpu() for name, values in model.read(found).columns.items()})
+    return torch.cat(features), {name: torch.cat([part[name] for part in columns]) for name in columns[0]}
+
+
+def measure(
+    model: ScoringModel, train: TrainingSet, test: TrainingSet, *, device: torch.device, seed: int = 0
+) -> dict[str, Any]:
+    """Return what a model is worth, measured on ``test`` alone; probes and votes learn from ``train``.
+
+    Returns:
+        ``measures``: name -> number: accuracies ``linear``, ``mlp`` and ``knn``, and for every column that the model
+        gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is luck, and higher is
+        better whatever the direction of the column. ``columns``: name -> value of each test picture.
+    """
+    learned, _ = read(model, train, device)
+    features, columns = read(model, test, device)
+    if train.labels is None or test.labels is None:
+        raise ValueError("measuring a representation needs labels")
+    n_classes = len(train.classes)
+    known, answer = train.labels, test.labels
+    said = {
+        "linear": linear_answers(learned, known, features, n_classes),
+        "mlp": mlp_answers(learned, known, features, n_classes, seed=seed),
+        "knn": knn_answers(learned, known, features),
+    }
+    right = {name: (answers == answer).numpy() for name, answers in said.items()}
+    measures = {name: float(values.mean()) for name, values in right.items()}
+    for name, values in columns.items():
+        measures |= worth(name, values.double().numpy(), features, answer, right)
+    return {"measures": measures, "columns": {name: values.tolist() for name, values in columns.items()}}
+
+
+def worth(
+    name: str, values: NDArray[np.float64], features: Tensor, labels: Tensor, right: Mapping[str, NDArray[np.bool_]]
+) -> dict[str, float]:
+    """Return how well a column tells which pictures are right: of their nearest neighbour, the linear probe, the vote.
+
+    A value that is not finite is refused: it would have no rank.
+    """
+    if not np.isfinite(values).all():
+        raise SystemExit(f"{name} is not finite on {int((~np.isfinite(values)).sum())} of {len(values)} test pictures")
+    certainty = -values if is_less_certain(name) else values
+    return {
+        f"{name} R-AUROC": r_auroc(certainty, F.normalize(features, dim=1), labels),
+        f"{name} AUROC linear": auroc(certainty, right["linear"]),
+        f"{name} AUROC knn": auroc(certainty, right["knn"]),
+    }
+
+
+def main_columns(names: list[str]) -> list[str]:
+    """Return columns without those that say the same: of a method with a kappa, the kappa.
+
+    >>> main_columns(["kappa_elk", "unc_elk", "unc_losspred"])
+    ['kappa_elk', 'unc_losspred']
+    """
+    return [name for name in names if not (name.startswith("unc_") and f"kappa_{name[4:]}" in names)]
+
+
+def linear_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: int) -> Tensor:
+    """Return the class that a linear probe of the features says, shape (N,)."""
+    probe = fit_linear_probe(learned.numpy(), labels.numpy(), n_classes, calibrate=False, tolerance=TOLERANCE)
+    return torch.from_numpy(probe.predict(features.numpy()).argmax(1))
+
+
+def knn_answers(learned: Tensor, labels: Tensor, features: Tensor) -> Tensor:
+    """Return the class that the nearest pictures to learn from vote for, shape (N,); weights exp(cosine / 0.1)."""
+    near, all_ = F.normalize(features, dim=1), F.normalize(learned, dim=1)
+    return knn_predict(near, all_, labels, k=min(NEIGHBOURS, len(all_)), temperature=TEMPERATURE)
+
+
+def mlp_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: int, *, seed: int) -> Tensor:
+    """Return the class that a network with one hidden layer says of the features, shape (N,)."""
+    mean, scale = learned.mean(0), learned.std(0).mean().clamp(min=1e-9)
+    rows, asked = (learned - mean) / scale, (features - mean) / scale
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        probe = nn.Sequential(nn.Linear(rows.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, n_classes))
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(probe.parameters(), lr=RATE)
+    for _ in range(PASSES):
+        for at in torch.randperm(len(rows), generator=generator).split(BATCH):
+            optimizer.zero_grad()
+            F.cross_entropy(probe(rows[at]), labels[at]).backward()
+            optimizer.step()
+    with torch.inference_mode():
+        return probe(asked).argmax(1)

@@ -1,0 +1,260 @@
+"""What do methods of representation learning give at an equal budget? Each from the same random weights.
+
+    python examples/representations.py DATA --methods simsiam visimsiam
+    python examples/representations.py DATA --methods "visimsiam lr=0.2 schedule=cosine" infonce --set gray=0
+    python examples/representations.py DATA --methods simsiam visimsiam --print
+
+DATA holds the files that `representation_data.py` names. A variant is a method and what differs from its own recipe:
+its settings (as --set of `curate train`), or what all methods share: lr, schedule, batch_size, optimizer, warmup,
+weight_decay, scale, jitter, gray, blur, blur_sigma. --set is for all of them, where a method has such a setting.
+
+Every seed draws its pictures and its weights. A variant trains on them by the package's own loop, without labels
+unless it is a supervised method; probes then learn from the labels of the same pictures, and answer for test pictures.
+`random` are the weights that all variants of a seed began with.
+
+What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
+at most 256 dimensions. Whatever you name yourself stands as you named it.
+
+A run that was cut off goes on where it was; results are kept in --work, one file each, so that several processes may
+share the work.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from representation_data import DATASETS, Pictures, load_pictures
+from representation_measures import main_columns, measure
+from study_results import Ledger, half_width, percent
+from torch import nn
+
+from curate.training.recipe import AUGMENTATION, SHARED, recipe
+from scoring.errors import InputError
+from scoring.lookup import lookup
+from scoring.metrics import spearman
+from scoring.settings import parse_settings
+from trainers.build import build, set_mode
+from trainers.config import TrainConfig
+from trainers.loop import train
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Method
+from trainers.methods.table import METHODS
+
+RANDOM = "random"
+POOL = 20_000  # pictures that the seeds draw from
+AT_MOST = {"batch_size": 128, "n_small": 0, "latent_dim": 256}
+FIXED = ("epochs", "seed")  # of the study, not of a variant
+
+
+def config_of(variant: str, common: Sequence[str], study: argparse.Namespace, seed: int) -> TrainConfig:
+    """Return the recipe of a variant.
+
+    Args:
+        variant: METHOD, or METHOD and NAME=VALUE, with spaces between.
+        common: NAME=VALUE for all variants; one that a method does not have is passed over.
+        study: what was typed.
+        seed: of the run.
+
+    Raises:
+        InputError: for a method, a setting or a value that does not exist.
+    """
+    method, *told = variant.split()
+    kind: type[Method[Any]] = lookup(METHODS, method, kind="method")
+    own = kind.Settings.about()
+    shared = [name for name in (*SHARED, *AUGMENTATION) if name not in FIXED]
+    typed = {
+        name: value
+        for name, value in parse_settings(common, example="latent_dim=64").items()
+        if name in own or name in shared
+    }
+    typed |= parse_settings(told, flag=f"a variant of {method}", example="lr=0.1")
+    settings: dict[str, object] = {name: value for name, value in typed.items() if name not in shared}
+    for name in own:
+        if name in AT_MOST and name not in settings:
+            settings[name] = min(getattr(kind.Settings(), name), AT_MOST[name])
+    options: dict[str, Any] = {name: _option(name, value) for name, value in typed.items() if name in shared}
+    usual = TrainConfig(method, **kind.defaults)
+    if "batch_size" not in options:
+        options["batch_size"] = min(usual.batch_size, AT_MOST["batch_size"], study.images)
+    if "lr" not in options and usual.optimizer == options.get("optimizer", "sgd") == "sgd":
+        options["lr"] = usual.lr * options["batch_size"] / usual.batch_size
+    fixed = {"backbone": study.backbone, "size": study.size, "epochs": study.epochs, "seed": seed}
+    return recipe(method, options | fixed, settings)
+
+
+def _option(name: str, text: str) -> Any:
+    """Return an option that all methods share, as the recipe has it."""
+    if name in AUGMENTATION:
+        bound = {"scale": 0, "blur_sigma": 1}.get(name)
+        default = getattr(Augmentation(), name)
+        kind = type(default if bound is None else default[bound])
+    else:
+        kind = type(getattr(TrainConfig(), name))
+    try:
+        return kind(text)
+    except ValueError:
+        raise InputError(f"expected {kind.__name__} for {name}, got {text!r}; give one") from None
+
+
+def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: int, ledger: Ledger) -> dict[str, Any]:
+    """Train a variant with one seed and measure it, at the end and, kept on their own, after the epochs of ``--at``."""
+    is_random = variant == RANDOM
+    config = config_of("supervised" if is_random else variant, study.set, study, seed)
+    drawn, start = pictures.drawn(study.images, seed), time.perf_counter()
+    model, method = build(config, len(drawn.train.classes))
+    device, measuring = torch.device(study.device), 0.0
+
+    def measured() -> dict[str, Any]:
+        return measure(model, drawn.train, drawn.test, device=device, seed=seed)
+
+    if is_random:
+        return {**measured(), "columns": {}, "seconds": 0.0}
+    ends = {epoch * (drawn.train.n // config.batch_size): epoch for epoch in study.at}
+    usual = method.after_step
+
+    def after_step(step: int, backbone: nn.Module) -> None:
+        nonlocal measuring
+        usual(step, backbone)
+        if step + 1 in ends:
+            begun = time.perf_counter()
+            ledger.of(early(variant, ends[step + 1]), seed, measured)
+            set_mode(config, model, method)
+            measuring += time.perf_counter() - begun
+
+    method.after_step = after_step  # type: ignore[method-assign]
+    state = ledger.path(variant, seed).with_suffix(".state")
+    _, losses = train(config, drawn.train, state=state, device=device, start=(model, method))
+    seconds = time.perf_counter() - start - measuring
+    found = measured()
+    state.unlink(missing_ok=True)
+    return {**found, "recipe": config.to_json(), "losses": losses, "seconds": seconds}
+
+
+def early(variant: str, epoch: int) -> str:
+    """Return the name under which a variant is kept as it was after an epoch."""
+    return f"{variant} after {epoch}"
+
+
+def table(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """Return one line a variant and column: accuracies and AUROCs in percent, mean ± half the 95 % interval."""
+    head = ["linear", "MLP", "kNN", "column", "R-AUROC", "AUROC linear", "AUROC kNN", "s"]
+    lines = ["| method | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
+    for name, results in found.items():
+        accuracies = [cell(results, measure) for measure in ("linear", "mlp", "knn")]
+        columns = main_columns(list(results[0]["columns"])) or [""]
+        seconds = f"{np.mean([one['seconds'] for one in results]):.0f}"
+        for at, column in enumerate(columns):
+            worth = [cell(results, f"{column} {what}") for what in ("R-AUROC", "AUROC linear", "AUROC knn")]
+            before = [name, *accuracies] if at == 0 else [""] * 4
+            lines.append("| " + " | ".join([*before, column, *worth, seconds if at == 0 else ""]) + " |")
+    return lines
+
+
+def cell(results: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Return the mean of a measure over seeds with half its interval; empty where it was not measured."""
+    if name not in results[0]["measures"]:
+        return ""
+    values = np.array([one["measures"][name] for one in results])
+    return percent(float(values.mean()), float(half_width(values)))
+
+
+def curves(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
+    """Return the accuracy of a linear probe after some epochs of one run, for each variant."""
+    lines = ["| linear after epoch | " + " | ".join(map(str, [*study.at, study.epochs])) + " |"]
+    lines += ["| --- |" + " --- |" * (len(study.at) + 1)]
+    for name in study.methods:
+        kept = [found.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
+        if name != RANDOM and kept[-1]:
+            cells = [cell(results, "linear") if results else "" for results in kept]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def correlations(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """Return the rank correlation of every two columns, as a mean over seeds; each seed has its own two models."""
+    named = [
+        (f"{name}: {column}", [np.array(one["columns"][column]) for one in results])
+        for name, results in found.items()
+        for column in main_columns(list(results[0]["columns"]))
+    ]
+    if len(named) < 2:
+        return []
+    lines = ["| column | column | rank correlation |", "| --- | --- | --- |"]
+    for (one, left), (other, right) in combinations(named, 2):
+        values = np.array([spearman(a, b) for a, b in zip(left, right, strict=True)])
+        half = float(half_width(values))
+        lines.append(f"| {one} | {other} | {values.mean():.3f}{'' if np.isnan(half) else f' ±{half:.3f}'} |")
+    return lines
+
+
+def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what was typed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--methods", nargs="+", required=True, help="variants: METHOD, or 'METHOD NAME=VALUE ...'")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="for all variants that have it")
+    parser.add_argument("--dataset", choices=list(DATASETS), default="cifar10")
+    parser.add_argument("--images", type=int, default=4000, help="to train on, drawn anew for each seed")
+    parser.add_argument("--test", type=int, default=2000, help="held out")
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--at", type=int, nargs="+", default=[], help="epochs after which to measure as well")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--backbone", default="resnet10t", help="timm's name; random weights")
+    parser.add_argument("--size", type=int, help="side in pixels; that of the pictures by default")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--work", type=Path, default=Path("representations"), help="where results and states are kept")
+    parser.add_argument("--out", type=Path, help="all results of these variants, as one JSON file")
+    parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
+    study = parser.parse_args(typed)
+    study.size = study.size or DATASETS[study.dataset].size
+    study.methods = list(dict.fromkeys([RANDOM, *study.methods]))
+    return study
+
+
+def main(typed: Sequence[str] | None = None) -> None:
+    """Run a study and print it."""
+    study = parse_arguments(typed)
+    seeds = range(study.seeds)
+    names = ("dataset", "images", "test", "epochs", "backbone", "size", "set")
+    ledger = Ledger(study.work, {name: getattr(study, name) for name in names})
+    try:
+        for variant in study.methods[1:]:  # a slip of the finger is told before an hour of training
+            build(config_of(variant, study.set, study, 0), 2)
+        if not study.print:
+            run_all(study, ledger, seeds)
+    except InputError as error:
+        raise SystemExit(f"error: {error}") from None
+    stages = [early(variant, epoch) for variant in study.methods for epoch in study.at]
+    known = ledger.known([*study.methods, *stages], seeds)
+    if study.out:
+        study.out.write_text(json.dumps(known, indent=1))
+    found = {name: results for name, results in known.items() if name in study.methods}
+    print(
+        f"\n{study.images} pictures of {study.dataset}, {study.size} pixels, {study.epochs} epochs, {study.backbone}; "
+        f"{study.test} test pictures; {study.seeds} seeds, ± half of the 95 % interval, in percent\n"
+    )
+    for lines in (table(found), curves(known, study) if study.at else [], correlations(found)):
+        if lines:
+            print("\n".join(lines) + "\n")
+
+
+def run_all(study: argparse.Namespace, ledger: Ledger, seeds: Sequence[int]) -> None:
+    """Run what is not there yet, seed by seed."""
+    pictures = load_pictures(study.data, study.dataset, pool=POOL, test=study.test, size=study.size)
+    for seed in seeds:
+        for variant in study.methods:
+            one = ledger.of(variant, seed, lambda v=variant, s=seed: run_one(v, pictures, study, s, ledger))
+            print(
+                f"seed {seed} {variant}: linear {percent(one['measures']['linear'])}, {one['seconds']:.0f} s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The study of methods: its measures against slow or other restatements, and a run of it on a few pictures."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from sklearn.neighbors import KNeighborsClassifier
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+import representation_measures as measures
+
+import representations as study
+
+pytestmark = pytest.mark.study
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Pictures of two classes, red and blue, under the names of CIFAR-10's files."""
+    folder = tmp_path_factory.mktemp("data")
+    generator = np.random.default_rng(0)
+    for name, n in (("cifar10_train", 40), ("cifar10_test", 20)):
+        label = np.arange(n) % 2
+        images = []
+        for one in label:
+            pixels = generator.integers(0, 60, (16, 16, 3), np.uint8)
+            pixels[:, :, 2 * one] += 180
+            stored = io.BytesIO()
+            Image.fromarray(pixels).save(stored, "PNG")
+            images.append(stored.getvalue())
+        pq.write_table(pa.table({"image": images, "label": label}), folder / f"{name}.parquet")
+    return folder
+
+
+def typed(data, work, *variants, more=()):
+    small = ["--images", "32", "--test", "20", "--epochs", "2", "--seeds", "2", "--size", "16", "--set", "hidden_dim=8"]
+    return [str(data), "--work", str(work), *small, "latent_dim=8", "batch_size=8", *more, "--methods", *variants]
+
+
+def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypatch):
+    variants = ["simsiam", "visimsiam lr=0.01 schedule=cosine"]
+    out = tmp_path / "results.json"
+    study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1", "--out", str(out)]))
+    told = capsys.readouterr().out.split("\n\n", 1)[1]
+    lines = told.splitlines()
+    assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:5] == ["random", *variants]
+    assert "kappa_visimsiam" in told
+    assert "| linear after epoch | 1 | 2 |" in told
+    found = json.loads(out.read_text())
+    assert len(found["random"]) == len(found["simsiam after 1"]) == 2
+    assert found["visimsiam lr=0.01 schedule=cosine"][1]["recipe"]["schedule"] == "cosine"
+    assert found["simsiam"][0]["measures"]["linear"] == 1  # red and blue
+    assert not list((tmp_path / "work").glob("*.state"))
+    monkeypatch.setattr(study, "train", None)  # nothing is trained again
+    study.main(typed(data, tmp_path / "work", *variants, more=["--at", "1"]))
+    assert capsys.readouterr().out.split("\n\n", 1)[1] == told
+
+
+def test_one_seed_gives_one_result_and_watching_does_not_change_it(data, tmp_path):
+    found = []
+    for name, more in (("one", ()), ("other", ("--at", "1"))):
+        out = tmp_path / f"{name}.json"
+        study.main(typed(data, tmp_path / name, "visimsiam", more=[*more, "--out", str(out)]))
+        found.append(json.loads(out.read_text())["visimsiam"])
+    for one, other in zip(*found, strict=True):
+        assert one["columns"] == other["columns"]
+        assert one["measures"] == other["measures"]
+
+
+def test_what_a_cpu_needs_bends_a_recipe_and_what_is_typed_does_not(tmp_path):
+    arguments = study.parse_arguments([str(tmp_path), "--methods", "simsiam"])
+    bent = study.config_of("simsiam", [], arguments, 3)
+    assert (bent.batch_size, bent.settings.latent_dim, bent.settings.n_small, bent.seed) == (128, 256, 0, 3)
+    assert bent.lr == pytest.approx(0.2 * 128 / 512)
+    straight = study.config_of("simsiam latent_dim=2048 lr=0.2 scale=0.5", ["kappa_pos=3", "gray=0"], arguments, 0)
+    assert (straight.settings.latent_dim, straight.lr) == (2048, 0.2)
+    assert (straight.augmentation.scale, straight.augmentation.gray) == ((0.5, 1.0), 0)
+    assert study.config_of("infonce", ["kappa_pos=3"], arguments, 0).lr == 1e-3  # of AdamW, which batches do not bend
+
+
+@pytest.mark.parametrize(
+    ("variants", "told"),
+    [
+        (["simsia"], "did you mean 'simsiam'"),
+        (["simsiam kappa_pos=2"], "no parameter 'kappa_pos'"),
+        (["simsiam lr=much"], "expected float for lr"),
+        (["simsiam epochs=3"], "no parameter 'epochs'"),
+        (["simsiam 3"], "takes NAME=VALUE"),
+    ],
+)
+def test_a_slip_is_told_in_a_line_before_anything_is_trained(data, tmp_path, variants, told):
+    with pytest.raises(SystemExit, match=told):
+        study.main(typed(data, tmp_path / "work", "visimsiam", *variants))
+    assert not list((tmp_path / "work").iterdir())
+
+
+def blobs(n, seed):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % 3
+    centres = torch.eye(8)[:3]
+    return centres[labels] + 0.6 * torch.randn(n, 8, generator=generator), labels
+
+
+def test_the_vote_is_that_of_another_library():
+    (learned, labels), (asked, _) = blobs(150, 0), blobs(60, 1)
+    unit = [torch.nn.functional.normalize(rows, dim=1).numpy() for rows in (learned, asked)]
+    other = KNeighborsClassifier(
+        150, weights=lambda distance: np.exp((1 - distance**2 / 2) / 0.1)
+    )  # of unit vectors, d^2 = 2 - 2 cos
+    other.fit(unit[0], labels)
+    assert measures.knn_answers(learned, labels, asked).tolist() == other.predict(unit[1]).tolist()
+
+
+def test_probes_learn_what_they_can_and_the_hidden_layer_what_a_plane_cannot():
+    (learned, labels), (asked, answer) = blobs(600, 0), blobs(300, 1)
+    assert (measures.linear_answers(learned, labels, asked, 3) == answer).float().mean() > 0.75
+    generator = torch.Generator().manual_seed(2)
+    learned, asked = (torch.randn(1000, 2, generator=generator) for _ in range(2))
+    ring = [(rows.norm(dim=1) > 1.2).long() for rows in (learned, asked)]
+    assert (measures.mlp_answers(learned, ring[0], asked, 2, seed=0) == ring[1]).float().mean() > 0.95
+    assert (measures.linear_answers(learned, ring[0], asked, 2) == ring[1]).float().mean() < 0.7
+
+
+def test_worth_has_the_direction_of_the_column_and_refuses_what_has_no_rank():
+    features, labels = blobs(200, 0)
+    rows = torch.nn.functional.normalize(features, dim=1)
+    right = labels[(rows @ rows.T).fill_diagonal_(-2).argmax(1)] == labels
+    said = {"linear": right.numpy(), "knn": ~right.numpy()}
+    for name, sign in (("kappa_x", 1), ("unc_x", -1)):
+        found = measures.worth(name, sign * right.double().numpy(), features, labels, said)
+        assert found == {f"{name} R-AUROC": 1, f"{name} AUROC linear": 1, f"{name} AUROC knn": 0}
+    with pytest.raises(SystemExit, match="kappa_x is not finite on 1 of 200"):
+        measures.worth("kappa_x", np.r_[np.nan, np.zeros(199)], features, labels, said)
