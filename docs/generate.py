@@ -32,6 +32,28 @@ EXTRAS: dict[str, str] = {
     "http": "`https://` sources",
     "dev": "everything that `make test` needs",
 }
+# What a training method models, and when to use it; the rest of its row comes from the code.
+METHOD_NOTES: dict[str, tuple[str, str]] = {
+    "visimsiam": (
+        "a view's place on a sphere, power spherical about what another view predicts, as sure as kappa says",
+        "images without labels, where you want a kappa with the embedding",
+    ),
+    "simsiam": ("the same place, without kappa", "the baseline of `visimsiam`"),
+    "moco": (
+        "a view is told from a long queue of others by a slow copy of the network",
+        "images without labels and small batches, embedding alone",
+    ),
+    "mcinfonce": (
+        "each image a von Mises-Fisher distribution; draws of positives agree, of negatives do not",
+        "kappa for images whose labels or votes are ambiguous, best on a backbone that is frozen",
+    ),
+    "infonce": ("the same of points; without draws", "the baseline of `mcinfonce`"),
+    "hib": ("the chance that draws of two images match", "to compare with `mcinfonce`"),
+    "elk": ("the expected likelihood of two distributions, in closed form", "as `mcinfonce`, without draws"),
+    "losspred": ("the order of a classifier's losses", "labels, and a backbone that you trust: the best single score"),
+    "junk": ("the chance that an image is no whole picture", "to find damaged images, on any backbone"),
+    "supervised": ("the classes", "labels, for a trunk to start the others from on a CPU"),
+}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -139,6 +161,29 @@ def methods() -> str:
     )
 
 
+def compared() -> str:
+    """Return every training method in more words: what it models, needs, costs and gives, and when to use it."""
+    from scoring.scorers import columns_of
+    from trainers.config import TrainConfig
+    from trainers.methods.table import METHODS
+
+    rows = []
+    for name, kind in METHODS.items():
+        models, when = METHOD_NOTES[name]
+        config = TrainConfig(name, **kind.defaults)
+        own, head = config.settings, kind.head(config.settings)
+        small = getattr(own, "n_small", 0)
+        views = f"{kind.n_standard}" + (f" + {small} of {own.small_size} px" if small else "")
+        needs = ["labels"] * kind.reads_labels(own) + ["pixels, no cache"] * kind.reads_pixels(own)
+        gives = ["embedding", *(f"`{column}`" for column in columns_of({name: head} if head else {}))]
+        recipe = f"{config.optimizer} {config.lr:g} {config.schedule}, {config.batch_size} images a step"
+        rows.append((f"`{name}`", models, ", ".join(needs), views, ", ".join(gives), recipe, kind.paper, when))
+    return table(
+        ("method", "what it models", "needs", "views of an image", "gives", "default recipe", "paper", "use it for"),
+        rows,
+    )
+
+
 def settings() -> str:
     """Return every setting of every training method; one that is the same in several methods comes once."""
     from trainers.methods.settings import Shown, shown
@@ -227,6 +272,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "formats": formats,
     "engines": engines,
     "methods": methods,
+    "compared": compared,
     "settings": settings,
     "columns": columns,
     "statuses": statuses,

@@ -13,7 +13,7 @@ unless it is a supervised method; probes then learn from the labels of the same 
 `random` are the weights that all variants of a seed began with.
 
 What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
-at most 256 dimensions. Whatever you name yourself stands as you named it.
+at most 256 dimensions, and hidden layers of at most 512. Whatever you name yourself stands as you named it.
 
 A run that was cut off goes on where it was; results are kept in --work, one file each, so that several processes may
 share the work.
@@ -48,7 +48,7 @@ from trainers.methods.table import METHODS
 
 RANDOM = "random"
 POOL = 20_000  # pictures that the seeds draw from
-AT_MOST = {"batch_size": 128, "n_small": 0, "latent_dim": 256}
+AT_MOST = {"batch_size": 128, "n_small": 0, "latent_dim": 256, "hidden_dim": 512}
 FIXED = ("epochs", "seed")  # of the study, not of a variant
 
 
@@ -107,7 +107,7 @@ def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: i
     is_random = variant == RANDOM
     config = config_of("supervised" if is_random else variant, study.set, study, seed)
     drawn, start = pictures.drawn(study.images, seed), time.perf_counter()
-    model, method = build(config, len(drawn.train.classes))
+    model, method = build(config, len(drawn.train.classes), n=drawn.train.n)
     device, measuring = torch.device(study.device), 0.0
 
     def measured() -> dict[str, Any]:
