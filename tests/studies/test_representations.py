@@ -16,7 +16,6 @@ from sklearn.neighbors import KNeighborsClassifier
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import representation_measures as measures
-
 import representations as study
 
 pytestmark = pytest.mark.study
