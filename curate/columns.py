@@ -45,10 +45,10 @@ def describe(name: str) -> Column:
     scores = score_columns()
     if name in scores:
         return scores[name]
-    for pattern in sorted(scores, key=len, reverse=True):  # unc_<method>_error before unc_<method>
+    for pattern, column in scores.items():
         start, of_method, end = pattern.partition(METHOD)
         if of_method and name.startswith(start) and name.endswith(end):
-            return scores[pattern]
+            return column
     return Column("the user's own")
 
 

@@ -13,7 +13,8 @@ unless it is a supervised method; probes then learn from the labels of the same 
 `random` are the weights that all variants of a seed began with.
 
 What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
-at most 256 dimensions, and hidden layers of at most 512. Whatever you name yourself stands as you named it.
+at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048. Whatever you name yourself stands as you
+named it.
 
 A run that was cut off goes on where it was; results are kept in --work, one file each, so that several processes may
 share the work.
@@ -48,7 +49,7 @@ from trainers.methods.table import METHODS
 
 RANDOM = "random"
 POOL = 20_000  # pictures that the seeds draw from
-AT_MOST = {"batch_size": 128, "n_small": 0, "latent_dim": 256, "hidden_dim": 512}
+AT_MOST = {"batch_size": 128, "n_small": 0, "latent_dim": 256, "hidden_dim": 512, "queue": 2048}
 FIXED = ("epochs", "seed")  # of the study, not of a variant
 
 

@@ -1,7 +1,9 @@
-"""The modules of heads: features -> one number an image, in float32 whatever the precision of the backbone."""
+"""The modules of heads: features -> what is said of an image, in float32 whatever the precision of the backbone."""
 
+import math
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -64,3 +66,37 @@ class UncertaintyHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Return the uncertainty, shape (N,), in float32 whatever the precision of the backbone."""
         return self.scale * (F.softplus(self.layers(features.float())).squeeze(1) + 1e-6)
+
+
+class GaussiansHead(nn.Module):
+    """Two linear maps for each of C Gaussians of diagonal covariance: features (N, D) -> mu and log variance.
+
+    mu has unit length: else nothing would tie the size of Sigma to anything, as draws are brought to unit length. The
+    trace of Sigma is about 1 in a fresh head, so that a draw is as far from mu as mu is from 0. It stays within a
+    factor of e^4 of that: the divergence of two Gaussians grows with the ratio of their variances, and without a bound
+    a few steps are enough for it to run away.
+
+    Source: Zhou et al. 2022 (UMM), sec. 3.1 and 4.3.2.
+    """
+
+    BOUND = 4.0  # of the logarithm of a variance, on either side of that of a fresh head
+
+    def __init__(self, width: int, dim: int, branches: int) -> None:
+        super().__init__()
+        self.shape = (branches, dim)
+        self.mean = nn.Linear(width, branches * dim)
+        self.log_variance = nn.Linear(width, branches * dim)
+
+    def project(self, features: Tensor) -> Tensor:
+        """Return the mean of the mixture, shape (N, M), float32; of one Gaussian a unit vector."""
+        return self._means(features.float()).mean(1)
+
+    def _means(self, features: Tensor) -> Tensor:
+        return F.normalize(self.mean(features).unflatten(1, self.shape), dim=-1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return mu and the logarithm of the variances, shape (N, 2, C, M), float32."""
+        features = features.float()
+        around = self.BOUND * torch.tanh(self.log_variance(features) / self.BOUND)
+        log_variance = around.unflatten(1, self.shape) - math.log(self.shape[1])
+        return torch.stack([self._means(features), log_variance], dim=1)

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from scoring.column import Column
 from scoring.errors import InputError
 from scoring.lookup import lookup
-from scoring.maps import map_of_decoder
-from scoring.scorers import HEAD, HEAD_OF_PIXELS, SCORERS, TRAINED
+from scoring.scorers import HEAD, SCORERS
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 WIDEST = 65536
 DEEPEST = 16
+MOST_BRANCHES = 64
 UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
 JUNK = {"unc_junk": Column("chance that it is junk and no whole picture, if both were as common", "1", "less certain")}
-RECONSTRUCTION = {
-    **UNCERTAINTY,
-    "unc_<method>_error": Column(
-        "mean squared error of the decoded representation, of pixels in [0, 1]", "1", "less certain"
+GAUSSIANS = {
+    "unc_umm": Column(
+        "trace of Sigma, the covariance around a unit vector mu; of several, their mean", "1", "less certain"
     ),
+    "unc_umm_logdet": Column("logarithm of the determinant of Sigma; of several, their mean", "nats", "less certain"),
+    "unc_umm_branches": Column("mean squared distance of several mu from their mean; 0 for one", "1", "less certain"),
 }
 KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "more certain"), **UNCERTAINTY}
 
@@ -132,6 +133,36 @@ class JunkHeadSpec(UncertaintyHeadSpec):
 
 
 @dataclass(frozen=True)
+class GaussiansHeadSpec:
+    """The shape of a head that makes an image one Gaussian of diagonal covariance, or an even mixture of several."""
+
+    kind: ClassVar[str] = "gaussians"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = GAUSSIANS
+    dim: int = 128
+    branches: int = 1
+
+    def __post_init__(self) -> None:
+        _check_width("a head of Gaussians needs a dimension", self.dim)
+        if not 1 <= self.branches <= MOST_BRANCHES:
+            raise InputError(f"a head of Gaussians has between 1 and {MOST_BRANCHES} of them, got {self.branches}")
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh head for features of this width."""
+        from scoring.head_modules import GaussiansHead
+
+        return GaussiansHead(width, self.dim, self.branches)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N, 2, C, M): unit vectors mu, and log variances."""
+        mean, log_variance = given.unbind(1)
+        apart = (mean - mean.mean(1, keepdim=True)).square().sum(-1)
+        values = (log_variance.exp().sum(-1), log_variance.sum(-1), apart)  # each of shape (N, C)
+        return dict(zip(self.columns, (value.mean(1) for value in values), strict=True))
+
+
+@dataclass(frozen=True)
 class ClassifierHeadSpec:
     """The shape of a linear classifier: it gives no column of its own, but logits to the scorers that need them."""
 
@@ -155,42 +186,7 @@ class ClassifierHeadSpec:
         return {}
 
 
-@dataclass(frozen=True)
-class PosteriorHeadSpec:
-    """The shape of a head that says q(z|x), a Gaussian of diagonal covariance, and decodes z to a picture.
-
-    Attributes:
-        dim: width M of z; its mean is the representation.
-        size: side of the picture, in pixels.
-        channels: of the map that the decoder starts from; each doubling halves them, down to 16.
-    """
-
-    kind: ClassVar[str] = "posterior"
-    needs: ClassVar[str] = HEAD_OF_PIXELS
-    passes: ClassVar[int] = 0
-    columns: ClassVar[Mapping[str, Column]] = RECONSTRUCTION
-    dim: int = 64
-    size: int = 224
-    channels: int = 256
-
-    def __post_init__(self) -> None:
-        _check_width("a posterior head needs a dimension", self.dim)
-        _check_width("a decoder needs a number of channels", self.channels)
-        map_of_decoder(self.size)
-
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh head for features of this width."""
-        from scoring.posterior import PosteriorHead
-
-        return PosteriorHead(width, self.dim, self.size, self.channels)
-
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return the columns of what the head says, shape (N, 2): mean log-variance, and error of the picture."""
-        return {"unc_<method>": given[:, 0], "unc_<method>_error": given[:, 1]}
-
-
-HeadSpec = KappaHeadSpec | NormHeadSpec | UncertaintyHeadSpec | JunkHeadSpec | ClassifierHeadSpec | PosteriorHeadSpec
-EMBEDS = (NormHeadSpec, PosteriorHeadSpec)  # their modules have ``project``: features (N, D) -> mu (N, dim)
+HeadSpec = KappaHeadSpec | NormHeadSpec | UncertaintyHeadSpec | JunkHeadSpec | GaussiansHeadSpec | ClassifierHeadSpec
 
 
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:
@@ -206,7 +202,7 @@ def head_from_json(record: Mapping[str, Any]) -> HeadSpec:
         TypeError: if a field is unknown.
     """
     fields = dict(record)
-    kinds: dict[str, Any] = {name: kind for name, kind in SCORERS.items() if kind.needs in TRAINED}
+    kinds: dict[str, Any] = {name: kind for name, kind in SCORERS.items() if kind.needs == HEAD}
     return lookup(kinds, str(fields.pop("kind", KappaHeadSpec.kind)), kind="kind of head")(**fields)
 
 

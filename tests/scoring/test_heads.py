@@ -4,17 +4,17 @@ import torch
 from scoring.errors import InputError
 from scoring.heads import (
     ClassifierHeadSpec,
+    GaussiansHeadSpec,
     JunkHeadSpec,
     KappaHeadSpec,
     NormHeadSpec,
-    PosteriorHeadSpec,
     UncertaintyHeadSpec,
     head_from_json,
     head_to_json,
 )
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
-from scoring.scorers import SCORERS, TRAINED
+from scoring.scorers import HEAD, SCORERS
 
 SPECS = [
     KappaHeadSpec(8, 3.0),
@@ -22,7 +22,7 @@ SPECS = [
     UncertaintyHeadSpec(8, 3, 0.5),
     ClassifierHeadSpec(3),
     JunkHeadSpec(8, 1),
-    PosteriorHeadSpec(8, 32, 4),
+    GaussiansHeadSpec(6, 2),
 ]
 
 
@@ -32,7 +32,7 @@ def test_a_head_is_read_as_it_was_written(spec):
 
 
 def test_every_kind_is_tried_here():
-    assert {spec.kind for spec in SPECS} == {name for name, kind in SCORERS.items() if kind.needs in TRAINED}
+    assert {spec.kind for spec in SPECS} == {name for name, kind in SCORERS.items() if kind.needs == HEAD}
 
 
 def test_a_record_from_before_there_were_kinds_is_a_kappa_head():

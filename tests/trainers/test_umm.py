@@ -1,0 +1,424 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.distributions import Independent, Normal, kl_divergence
+
+from scoring.checkpoint import load_model, save_checkpoint
+from scoring.errors import InputError
+from scoring.heads import GaussiansHeadSpec
+from trainers import loop
+from trainers.build import build
+from trainers.config import TrainConfig
+from trainers.data import TrainingSet
+from trainers.loop import require_enough, train
+from trainers.methods import gaussian_losses
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
+from trainers.methods.method import Batch, Task
+from trainers.methods.moco import queue_loss
+from trainers.methods.umm import LEARNERS, UMM, Bank, UMMSettings, schedule
+
+CPU = torch.device("cpu")
+I = torch.arange(1, 25, dtype=torch.float64)  # noqa: E741
+X, Y = torch.sin(I).reshape(4, 6), torch.cos(0.5 * I).reshape(4, 6)
+UNIT = torch.stack([F.normalize(X, dim=1), F.normalize(Y, dim=1)], dim=1)  # two draws of each of four images
+
+
+def seeded(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def sets(n, group, width=5, seed=0):
+    return F.normalize(seeded(n, group, width, seed=seed), dim=-1)
+
+
+# Draws
+
+
+def test_draws_have_unit_length_and_the_place_and_spread_of_their_gaussian():
+    torch.manual_seed(0)
+    mean = torch.tensor([[[3.0, 0.0], [0.0, 3.0]]], dtype=torch.float64)  # one image, two Gaussians
+    log_variance = torch.tensor([[[-8.0, -2.0], [-8.0, -8.0]]], dtype=torch.float64)
+    z = draw(mean, log_variance, 20_000)
+    assert z.shape == (1, 40_000, 2)
+    assert torch.allclose(z.norm(dim=-1), torch.ones(1, 40_000, dtype=torch.float64))
+    of_first, of_second = z[0, :20_000], z[0, 20_000:]
+    # far from 0, the angle is nearly the coordinate across over the length: its deviation is e^-1 / 3
+    assert torch.atan2(of_first[:, 1], of_first[:, 0]).std().item() == pytest.approx(math.exp(-1) / 3, rel=0.03)
+    assert of_second.mean(0).tolist() == pytest.approx([0, 1], abs=1e-2)
+
+
+def test_the_gradient_of_a_draw_reaches_mean_and_variance():
+    def loss(mean, log_variance):
+        torch.manual_seed(0)
+        return (draw(mean, log_variance, 3) * seeded(2, 6, 5, seed=9)).sum()
+
+    given = [seeded(2, 2, 5, seed=at).requires_grad_() for at in (1, 2)]
+    assert torch.autograd.gradcheck(loss, given)
+
+
+# L_S
+
+
+@pytest.mark.parametrize(("group", "other"), [(1, 1), (3, 3), (2, 4)])
+def test_the_set_loss_is_its_definition_with_every_pair_of_draws(group, other):
+    ours, theirs, temperature = sets(4, group), sets(4, other, seed=1), 0.1
+
+    def d(i, j):
+        return sum(float(u @ t) for u in ours[i] for t in theirs[j]) / (group * other)
+
+    total = 0.0
+    for i in range(4):
+        chance = math.exp(d(i, i) / temperature) / sum(math.exp(d(k, i) / temperature) for k in range(4))
+        total -= math.log(chance)
+    assert set_loss(ours, theirs, temperature=temperature).item() == pytest.approx(total / 4, abs=1e-9)
+
+
+def test_the_set_loss_has_its_gradient_and_refuses_sets_of_other_images():
+    assert torch.autograd.gradcheck(
+        lambda a, b: set_loss(a, b, temperature=0.3), (sets(3, 2).requires_grad_(), sets(3, 2, seed=1).requires_grad_())
+    )
+    with pytest.raises(ValueError, match=r"expected shapes \(N, G, M\) and \(N, G', M\)"):
+        set_loss(sets(3, 2), sets(4, 2), temperature=1)
+
+
+# L_N
+
+
+def test_the_divergence_matches_its_oracle_and_torch():
+    ours, theirs = 0.3 * torch.sin(I).reshape(4, 6), 0.2 * torch.cos(I).reshape(4, 6)
+
+    def gaussian(mean, log_variance):
+        return Independent(Normal(mean, (0.5 * log_variance).exp()), 1)
+
+    p, q = gaussian(X, ours), gaussian(Y, theirs)
+    assert kl_divergence(p, q).tolist() == pytest.approx([0.466938111, 5.6251231273, 0.4003298351, 5.4001054695])
+    expected = kl_divergence(p, q) + kl_divergence(q, p)
+    assert torch.allclose(symmetric_kl(X, ours, Y, theirs), expected, atol=1e-9, rtol=0)
+    assert torch.equal(symmetric_kl(X, ours, X, ours), torch.zeros(4, dtype=torch.float64))
+
+
+def test_the_divergence_has_its_gradient():
+    assert torch.autograd.gradcheck(symmetric_kl, [seeded(2, 3, seed=at).requires_grad_() for at in range(4)])
+
+
+def test_the_divergence_of_mixtures_is_at_most_what_is_minimised():
+    """KL is convex in both together, so the mean over the branches bounds that of the even mixtures."""
+    grid = torch.linspace(-12, 12, 20_001, dtype=torch.float64)[:, None]
+
+    def density(mean, log_variance):
+        return Normal(mean, (0.5 * log_variance).exp()).log_prob(grid).exp().mean(1)
+
+    mean, other = torch.tensor([-1.0, 2.0]).double(), torch.tensor([-0.5, 1.0]).double()
+    log_variance, other_log = torch.tensor([0.0, 0.5]).double(), torch.tensor([0.4, -0.2]).double()
+    p, q = density(mean, log_variance), density(other, other_log)
+    exact = ((p - q) * (p / q).log()).sum().item() * 24 / 20_000
+    bound = symmetric_kl(mean[:, None], log_variance[:, None], other[:, None], other_log[:, None]).mean().item()
+    assert 0 < exact < bound
+
+
+# L_R
+
+
+def slow_ranking(z, bins):
+    """FastAP, query by query and pair by pair: h by a triangle around each of the centres of a histogram."""
+    n, group, _ = z.shape
+    flat, owner = z.flatten(0, 1), [i for i in range(n) for _ in range(group)]
+    width, total = 4 / bins, 0.0
+    for query, of in enumerate(owner):
+        every, own = [0.0] * (bins + 1), [0.0] * (bins + 1)
+        for at, other in enumerate(owner):
+            if at == query:
+                continue
+            distance = float((flat[query] - flat[at]).square().sum())
+            for centre in range(bins + 1):
+                share = max(0.0, 1 - abs(distance - centre * width) / width)
+                every[centre] += share
+                own[centre] += share * (other == of)
+        precision = [
+            own[b] * sum(own[: b + 1]) / sum(every[: b + 1]) if sum(every[: b + 1]) else 0.0 for b in range(bins + 1)
+        ]
+        total += sum(precision) / (group - 1)
+    return 1 - total / len(owner)
+
+
+@pytest.mark.parametrize(
+    ("given", "bins", "known"),
+    [(UNIT, 10, 0.8293360165), (UNIT, 20, 0.8019310310), (UNIT.reshape(2, 4, 6), 10, 0.5595146410)],
+)
+def test_the_ranking_loss_matches_its_oracle(given, bins, known):
+    assert ranking_loss(given, bins=bins).item() == pytest.approx(known, abs=1e-9)
+    assert slow_ranking(given, bins) == pytest.approx(known, abs=1e-9)
+
+
+@pytest.mark.parametrize(("n", "group", "bins"), [(2, 2, 10), (4, 3, 7), (3, 5, 1), (1, 3, 10)])
+@pytest.mark.parametrize("block", [1, 8, 1 << 20])
+def test_the_ranking_loss_is_its_definition_in_blocks_of_any_size(monkeypatch, n, group, bins, block):
+    monkeypatch.setattr(gaussian_losses, "BLOCK_CPU", block)
+    z = sets(n, group, seed=n + bins)
+    assert ranking_loss(z, bins=bins).item() == pytest.approx(slow_ranking(z, bins), abs=1e-9)
+    assert torch.autograd.gradcheck(lambda z: ranking_loss(z, bins=bins), z.requires_grad_())
+
+
+def test_the_ranking_loss_is_0_where_every_draw_finds_its_own_first_and_falls_towards_it():
+    apart = F.one_hot(torch.arange(4)).double()[:, None].expand(4, 3, 4)
+    assert ranking_loss(apart).item() == pytest.approx(0, abs=1e-12)
+    z = sets(6, 4).requires_grad_()
+    before = ranking_loss(z)
+    before.backward()
+    with torch.no_grad():
+        assert ranking_loss(F.normalize(z - 0.5 * z.grad, dim=-1)) < before
+
+
+def test_a_ranking_without_two_of_a_kind_is_refused():
+    with pytest.raises(InputError, match=r"at least 2 draws of an image, .* got shape \(4, 1, 5\); draw more"):
+        ranking_loss(sets(4, 1))
+
+
+# The method
+
+
+@pytest.fixture(scope="module")
+def images():
+    generator = torch.Generator().manual_seed(0)
+    return TrainingSet(torch.randint(0, 255, (48, 3, 32, 32), generator=generator, dtype=torch.uint8), None, [], {})
+
+
+def own(learner="end-to-end", **changes):
+    tiny = {"latent_dim": 8, "branches": 2, "samples": "3,1@0.5", "queue": 32, "momentum": 0.9, "key_groups": 2}
+    return UMMSettings(**{**tiny, "learner": learner, **changes})
+
+
+def recipe(learner="end-to-end", **changes):
+    base = TrainConfig(
+        *("umm", "resnet10t", 32, 2, 16, 0.01), settings=own(learner), augmentation=Augmentation(scale=(0.5, 1.0))
+    )
+    return replace(base, **changes)
+
+
+def weights(model):
+    return torch.cat([value.float().flatten() for value in model.state_dict().values()])
+
+
+def made(settings, width=5, n=0):
+    torch.manual_seed(0)
+    head = GaussiansHeadSpec(settings.latent_dim, settings.branches).build(width)
+    return UMM(settings, Task(width, n=n)), head
+
+
+def gaussians(head, x):
+    """What a head of two Gaussians in eight dimensions says: mu of unit length, and log variances around -log 8."""
+    mean, raw = (F.linear(x, layer.weight, layer.bias).view(len(x), 2, 8) for layer in (head.mean, head.log_variance))
+    return F.normalize(mean, dim=-1), 4 * torch.tanh(raw / 4) - math.log(8)
+
+
+@pytest.mark.parametrize(
+    "weights", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 10, 0), (1, 0, 10), (2, 3, 4)], ids=lambda w: "-".join(map(str, w))
+)
+def test_a_step_is_the_weighted_sum_of_the_losses_that_are_on(weights):
+    settings = own(lambda_s=weights[0], lambda_n=weights[1], lambda_r=weights[2])
+    method, head = made(settings)
+    method.before_step(Batch(torch.arange(4)))
+    features = seeded(2, 4, 5).float()
+    torch.manual_seed(1)
+    step = method(features, head, None)
+    (mean, log_variance), (other, other_log) = (gaussians(head, x) for x in features)
+    torch.manual_seed(1)
+    one, two = draw(mean, log_variance, 3), draw(other, other_log, 3)
+    parts = [
+        set_loss(one, two, temperature=0.1),
+        symmetric_kl(mean, log_variance, other, other_log).mean() / 8,
+        ranking_loss(torch.cat([one, two], dim=1)),
+    ]
+    expected = sum(weight * part.item() for weight, part in zip(weights, parts, strict=True))
+    assert step.loss.item() == pytest.approx(expected, rel=1e-4)
+    assert {"set", "kl", "ranking"} & step.measures.keys() == {
+        name for name, weight in zip(("set", "kl", "ranking"), weights, strict=True) if weight
+    }
+
+
+def test_the_bank_learner_is_told_from_other_images_of_the_bank_and_moves_its_own_half_way():
+    settings = own("bank", lambda_n=0, lambda_r=0, queue=7, samples="2")
+    method, head = made(settings, n=12)
+    rows = torch.tensor([3, 0, 7, 10])
+    before = method.bank.held.clone()
+    method.before_step(Batch(rows))
+    features = seeded(1, 4, 5).float()
+    torch.manual_seed(1)
+    loss = method(features, head, None).loss
+    torch.manual_seed(1)
+    said = torch.stack(gaussians(head, features[0]), dim=1)
+    queries, keys = (draw(x[:, 0], x[:, 1], 2).mean(1) for x in (said, before[rows]))
+    order = [at for at in torch.randperm(12).tolist() if at not in rows.tolist()][:7]
+    negatives = draw(before[order, 0], before[order, 1], 2).mean(1)
+    assert loss.item() == pytest.approx(queue_loss(queries, keys, negatives, temperature=0.1).item(), rel=1e-4)
+    method.after_step(0, None)
+    half = (before[rows] + said) / 2
+    half[:, 0] = F.normalize(half[:, 0], dim=-1)
+    assert torch.allclose(method.bank.held[rows], half, atol=1e-6)
+    rest = [at for at in range(12) if at not in rows.tolist()]
+    assert torch.equal(method.bank.held[rest], before[rest])
+
+
+def test_the_moco_learner_takes_the_other_view_from_the_slow_copy_and_queues_the_means_of_its_draws(images):
+    model, method = build(recipe("moco"), 0)
+    pixels = model.normalize(images.pixels[:32].float()).view(2, 16, 3, 32, 32)
+    first = method.queue.keys.clone()
+    method.before_step(Batch(torch.arange(16), pixels=(pixels,)))
+    features = model.backbone(pixels[0])[None]
+    torch.manual_seed(1)
+    step = method(features, model.heads["umm"], None)
+    said = model.heads["umm"](features[0])
+    torch.manual_seed(1)
+    one, two = draw(said[:, 0], said[:, 1], 3), draw(method._other[:, 0], method._other[:, 1], 3)
+    assert not method._other.requires_grad
+    expected = queue_loss(one.mean(1), two.mean(1), first, temperature=0.1)
+    assert step.measures["set"].item() == pytest.approx(expected.item(), rel=1e-5)
+    method.after_step(0, model.backbone)
+    assert torch.allclose(method.queue.keys[:16], two.mean(1), atol=1e-6)
+    assert torch.equal(method.queue.keys[16:], first[16:])
+
+
+def test_a_bank_gives_others_than_those_it_is_asked_beside():
+    bank = Bank(10, (1, 3))
+    bank.held[:, 0] = torch.arange(10.0)[:, None, None]
+    for seed in range(5):
+        torch.manual_seed(seed)
+        found = bank.others(torch.tensor([2, 5, 9]), 4)[:, 0, 0, 0].tolist()
+        assert len(set(found)) == 4
+        assert not set(found) & {2.0, 5.0, 9.0}
+
+
+def test_fewer_draws_are_made_as_the_run_goes_on():
+    assert schedule("5,3@0.5, 1@0.75") == [(0.0, 5), (0.5, 3), (0.75, 1)]
+    method = UMM(UMMSettings(), Task(5))
+    found = []
+    for share in (0.0, 0.49, 0.5, 0.74, 0.75, 0.999):
+        method.before_step(Batch(torch.arange(2), share=share))
+        found.append(method.samples)
+    assert found == [5, 5, 3, 3, 1, 1]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_run_that_was_killed_ends_with_the_same_weights_queue_and_bank(images, tmp_path, monkeypatch, learner):
+    config = recipe(learner)
+
+    def run(name, **named):
+        model, method = build(config, 0, n=48)
+        trained, _ = train(config, images, state=tmp_path / name, device=CPU, start=(model, method), **named)
+        return trained, method
+
+    def kill(progress):
+        if progress.step >= 4:
+            raise KeyboardInterrupt
+
+    whole, of_whole = run("whole")
+    clock = iter(range(0, 100_000, 10))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.time, "monotonic", lambda: next(clock))
+        with pytest.raises(KeyboardInterrupt):
+            run("cut", save_every=1, report=kill)
+    resumed, of_resumed = run("cut")
+    assert torch.equal(weights(resumed), weights(whole))
+    assert of_whole.state_dict().keys() == of_resumed.state_dict().keys()
+    assert all(torch.equal(value, of_resumed.state_dict()[name]) for name, value in of_whole.state_dict().items())
+    kept = {name.split(".")[0] for name in of_whole.state_dict()}
+    assert kept == {"end-to-end": set(), "moco": {"slow", "queue"}, "bank": {"bank"}}[learner]
+    save_checkpoint(
+        tmp_path / "m.safetensors", whole, {"method": "umm", "training": {}, "metrics": {}, "data_licence": "x"}
+    )
+    shipped, _ = load_model(tmp_path / "m.safetensors")
+    assert {name.split(".")[0] for name in shipped.state_dict()} == {"backbone", "heads"}
+    assert list(shipped(images.pixels[:2]).columns) == ["unc_umm", "unc_umm_logdet", "unc_umm_branches"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"samples": "0"}, "samples is a number of draws from 1 to 256, .* got '0'"),
+        ({"samples": "5,3"}, "samples is a number"),
+        ({"samples": "5@0.5"}, "samples is a number"),
+        ({"samples": "5,3@1"}, "samples is a number"),
+        ({"samples": "many"}, "samples is a number of draws .* got 'many'"),
+        ({"branches": 0}, "branches must be at least 1 and at most 64, got 0"),
+        ({"latent_dim": 1}, "latent_dim must be at least 2"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"learner": "mocow"}, "learner must be one of end-to-end, moco, bank, got 'mocow'"),
+        ({"lambda_s": 0.0, "lambda_n": 0.0, "lambda_r": 0.0}, "are all 0, and nothing would be learned"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_in_one_line(wrong, words):
+    with pytest.raises(InputError, match=words) as caught:
+        UMMSettings(**wrong)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("learner", "changes", "n", "words"),
+    [
+        ("moco", {"queue": 40}, 48, "the queue must be a multiple of the batch, 16 images, got 40; use --set queue=32"),
+        (
+            "moco",
+            {"queue": 64},
+            48,
+            "the queue must not be longer than the data, 48 images, got 64; use --set queue=48",
+        ),
+        ("bank", {"queue": 33}, 48, "the bank holds 32 images beside a batch of 16, .* use --set queue=32"),
+        ("bank", {}, 16, "the bank holds nothing beside a batch of all 16 images; use a smaller --batch-size"),
+    ],
+)
+def test_a_queue_or_bank_that_does_not_fit_is_refused(images, learner, changes, n, words):
+    few = replace(images, pixels=images.pixels[:n])
+    with pytest.raises(InputError, match=words):
+        require_enough(recipe(learner, settings=own(learner, **changes)), few)
+
+
+def test_too_few_views_or_images_are_refused():
+    method, head = made(own())
+    method.before_step(Batch(torch.arange(4)))
+    with pytest.raises(InputError, match="end-to-end takes 2 views of 2 images or more, got 1 of 4"):
+        method(seeded(1, 4, 5), head, None)
+    with pytest.raises(InputError, match="got 2 of 1"):
+        method(seeded(2, 1, 5), head, None)
+
+
+def test_only_the_learner_with_a_slow_copy_needs_pixels():
+    assert [UMM.reads_pixels(UMMSettings(learner=name)) for name in LEARNERS] == [False, True, False]
+
+
+# The head
+
+
+def test_the_columns_are_trace_log_determinant_and_spread_of_the_branches():
+    spec = GaussiansHeadSpec(dim=6, branches=2)
+    mean = torch.stack([F.normalize(X, dim=1), F.normalize(Y, dim=1)], dim=1)  # (N, C, M)
+    log_variance = seeded(4, 2, 6)
+    said = spec.score(torch.stack([mean, log_variance], dim=1))
+    for row in range(4):
+        covariances = [torch.diag(log_variance[row, c].exp()) for c in range(2)]
+        centre = mean[row].mean(0)
+        expected = [
+            sum(float(one.trace()) for one in covariances) / 2,
+            sum(float(torch.logdet(one)) for one in covariances) / 2,
+            sum(float((mean[row, c] - centre) @ (mean[row, c] - centre)) for c in range(2)) / 2,
+        ]
+        assert [float(values[row]) for values in said.values()] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_fresh_head_says_unit_means_and_a_trace_of_about_one_and_gives_the_mixtures_mean():
+    torch.manual_seed(0)
+    head, features = GaussiansHeadSpec(dim=32, branches=3).build(16), torch.randn(9, 16).relu()
+    said = head(features)
+    assert said.shape == (9, 2, 3, 32)
+    assert torch.allclose(said[:, 0].norm(dim=-1), torch.ones(9, 3), atol=1e-5)
+    assert said[:, 1].exp().sum(-1).mean().item() == pytest.approx(1, abs=0.2)
+    assert torch.allclose(head.project(features), said[:, 0].mean(1), atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [{"dim": 0}, {"dim": 10**6}, {"branches": 0}, {"branches": 65}])
+def test_a_head_of_impossible_shape_is_refused(wrong):
+    with pytest.raises(InputError, match="a head of Gaussians"):
+        GaussiansHeadSpec(**wrong)

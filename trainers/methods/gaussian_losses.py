@@ -1,0 +1,156 @@
+"""The losses of UMM as pure functions: images as Gaussians of diagonal covariance, and sets of draws from them.
+
+N images, C Gaussians an image, M dimensions, G draws an image. Means are unit vectors; so are draws.
+
+Source: Zhou et al. 2022 (UMM), arXiv:2107.08892, sec. 3.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from scoring.errors import InputError
+
+BLOCK_CPU = 2**20  # numbers in a block of cosines, 4 MB: it stays in the cache
+BLOCK_GPU = 2**27
+
+
+def draw(mean: Tensor, log_variance: Tensor, samples: int) -> Tensor:
+    """Return draws of every Gaussian, brought to unit length; the gradient reaches both through them.
+
+    As many from each of an image's Gaussians, which is less noisy than leaving to chance which one is drawn from.
+
+    Args:
+        mean: shape (N, C, M).
+        log_variance: same shape, of the diagonal.
+        samples: k, draws of each Gaussian.
+
+    Returns:
+        Shape (N, C k, M).
+
+    Source: eq. 3 and 4.
+    """
+    noise = torch.randn(samples, *mean.shape, dtype=mean.dtype, device=mean.device)
+    z = mean + (0.5 * log_variance).exp() * noise  # (k, N, C, M)
+    return F.normalize(z, dim=-1).permute(1, 2, 0, 3).flatten(1, 2)
+
+
+def set_loss(sets: Tensor, others: Tensor, *, temperature: float) -> Tensor:
+    """Return the mean cross-entropy of telling, for another view's set, which image's set it belongs to.
+
+    -log e^{d(x_i, x'_i) / T} / sum_j e^{d(x_j, x'_i) / T}, in nats, with d the mean inner product of all pairs of a
+    draw of one set and a draw of the other. That is the inner product of the means of the sets, so that no table of
+    pairs is built.
+
+    Args:
+        sets: draws of x, shape (N, G, M).
+        others: draws of x', shape (N, G', M).
+        temperature: T, > 0.
+
+    Raises:
+        ValueError: if the shapes do not fit.
+
+    Source: eq. 5 to 7; there the sum over the images, here their mean.
+    """
+    if sets.ndim != 3 or others.ndim != 3 or len(sets) != len(others) or sets.shape[2] != others.shape[2]:
+        got = f"{tuple(sets.shape)} and {tuple(others.shape)}"
+        raise ValueError(f"expected shapes (N, G, M) and (N, G', M), got {got}")
+    logits = others.mean(1) @ sets.mean(1).T / temperature  # row i: x'_i against every x_j
+    return F.cross_entropy(logits, torch.arange(len(sets), device=sets.device))
+
+
+def symmetric_kl(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_log_variance: Tensor) -> Tensor:
+    """Return KL(p || q) + KL(q || p) of Gaussians of diagonal covariance, shape (...), nats, >= 0, of shapes (..., M).
+
+    1/2 sum_m [v / v' + v' / v - 2 + (mu - mu')^2 (1 / v + 1 / v')]; the logarithms of the two cancel.
+
+    Source: eq. 8 and 9.
+    """
+    ratio = log_variance - other_log_variance
+    precisions = (-log_variance).exp() + (-other_log_variance).exp()
+    return (ratio.cosh() - 1 + 0.5 * (mean - other_mean).square() * precisions).sum(-1)
+
+
+def ranking_loss(sets: Tensor, *, bins: int = 10) -> Tensor:
+    """Return 1 minus the mean average precision of every draw as a query among all the others; FastAP.
+
+    Precision and recall are counted in a histogram of squared distances in [0, 4] with ``bins`` + 1 centres. A
+    distance belongs to the two centres beside it, the nearer the more, which has a gradient. The query itself is left
+    out. AP = sum_b h+_b H+_b / H_b / (G - 1), with h of one bin, H of all up to it and + of the query's own image.
+
+    Args:
+        sets: unit vectors, shape (N, G, M), G >= 2: a draw needs another one of its own image.
+        bins: B, >= 1.
+
+    Returns:
+        Scalar in [0, 1]. Time O((N G)^2 (B + M)); memory is bounded: cosines are held in blocks, and computed again
+        for the gradient.
+
+    Raises:
+        InputError: if there is nothing to find for a query.
+
+    Source: UMM, eq. 11 and 12; Cakir et al. 2019, "Deep Metric Learning to Rank", eq. 7 to 11.
+    """
+    if sets.ndim != 3 or sets.shape[1] < 2:
+        raise InputError(
+            f"a ranking needs at least 2 draws of an image, so that one can be found, got shape {tuple(sets.shape)}; "
+            "draw more (--set samples) or switch it off (--set lambda_r=0)"
+        )
+    n, group, width = sets.shape
+    flat = sets.reshape(n * group, width)
+    block = BLOCK_CPU if sets.device.type == "cpu" else BLOCK_GPU
+    among = _Within.apply(flat, bins, max(1, block // len(flat)))  # H, (N G, B + 1)
+    own = torch.einsum("ngm,nhm->ngh", sets, sets)
+    other = ~torch.eye(group, dtype=torch.bool, device=sets.device)
+    own = own.masked_select(other).view(n * group, group - 1)
+    found = torch.stack([_ramp(own, at, bins).sum(1) for at in range(bins + 1)], dim=1)  # H+
+    here = torch.diff(found, dim=1, prepend=torch.zeros_like(found[:, :1]))  # h+
+    least = torch.finfo(sets.dtype).tiny
+    return 1 - (here * found / among.clamp(min=least)).sum(1).mean() / (group - 1)
+
+
+def _ramp(cosine: Tensor, at: int, bins: int) -> Tensor:
+    """Return how much of a pair lies at or below centre number ``at``: 1 below it, 0 from the next centre on.
+
+    It is the running sum of triangles of which each is 1 at its own centre and 0 at the two beside it.
+    """
+    return ((cosine - 1) * (bins / 2) + at + 1).clamp(0, 1)  # a squared distance is 2 - 2 cosine, a bin is 4 / bins
+
+
+class _Within(torch.autograd.Function):
+    """Counts of the other rows within each centre of a histogram: unit vectors (B, M) -> (B, bins + 1)."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, bins: int, rows: int) -> Tensor:
+        out = z.new_empty(len(z), bins + 1)
+        for start in range(0, len(z), rows):
+            cosine = _others(z, start, rows)
+            for at in range(bins + 1):
+                out[start : start + rows, at] = _ramp(cosine, at, bins).sum(1)
+        ctx.save_for_backward(z)
+        ctx.bins, ctx.rows = bins, rows
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (z,), bins, rows = ctx.saved_tensors, ctx.bins, ctx.rows
+        slope = torch.cat([grads[0] * (bins / 2), grads[0].new_zeros(len(z), 1)], dim=1)
+        to_z = torch.zeros_like(z)
+        for start in range(0, len(z), rows):
+            here = slice(start, start + rows)
+            distance = (1 - _others(z, start, rows)) * (bins / 2)  # in bins; one ramp alone has a slope there
+            interval = distance.floor_().clamp_(0, bins + 1).long()
+            table = slope[here].gather(1, interval)
+            to_z[here] += table @ z
+            to_z += table.T @ z[here]
+        return to_z, None, None
+
+
+def _others(z: Tensor, start: int, rows: int) -> Tensor:
+    """Return cosines of some rows with all, and of a row with itself -3, which is farther than any."""
+    cosine = z[start : start + rows] @ z.T
+    cosine.diagonal(start).fill_(-3.0)
+    return cosine

@@ -1,0 +1,242 @@
+"""UMM: an image is a Gaussian, or several, and is told from other images by draws from it.
+
+Three learners say what the other view of an image is, and what it is told from: both views go through the network and
+the other images of the batch are the negatives (end-to-end), a slow copy reads the other view and a queue holds those
+of earlier batches (moco), or a bank holds what the network said of every image before (bank).
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.errors import InputError
+from scoring.heads import MOST_BRANCHES, GaussiansHeadSpec, HeadSpec
+from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
+from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.moco import MOST_GROUPS, check_groups, queue_loss
+from trainers.methods.momentum import MomentumEncoder, Queue, check_queue
+from trainers.methods.settings import MOST_WIDTH, Settings, setting
+
+LEARNERS = ("end-to-end", "moco", "bank")
+MOST_SAMPLES = 256
+BANK_MOMENTUM = 0.5  # of an entry of the bank: Wu et al. 2018, as their code runs
+
+
+@dataclass(frozen=True)
+class UMMSettings(Settings):
+    """The settings of UMM; the defaults are those of its CIFAR-10 runs where the paper gives a value."""
+
+    latent_dim: int = setting(128, "width M of the Gaussians", least=2, most=MOST_WIDTH)
+    branches: int = setting(1, "C, Gaussians an image", least=1, most=MOST_BRANCHES)
+    samples: str = setting("5,3@0.5,1@0.75", "draws of each Gaussian, and how many from which share of the steps on")
+    temperature: float = setting(0.1, "by which inner products are divided", above=0, most=1e3)
+    lambda_s: float = setting(1.0, "weight of telling images apart by their sets of draws; 0: off", least=0, most=1e6)
+    lambda_n: float = setting(
+        10.0, "weight of the divergence of two views' Gaussians, a dimension; 0: off", least=0, most=1e6
+    )
+    lambda_r: float = setting(
+        10.0, "weight of the ranking of all draws of a batch, in [0, 1]; 0: off", least=0, most=1e6
+    )
+    bins: int = setting(10, "of the histogram that the ranking is counted in", least=1, most=1000)
+    learner: str = setting("end-to-end", "where the other view and the negatives come from", choices=LEARNERS)
+    queue: int = setting(
+        4096, "others that an image is told from: the length of the queue (moco), or draws from the bank",
+        least=1, most=1 << 22,
+    )  # fmt: skip
+    momentum: float = setting(
+        0.999, "share of its own weights that the slow copy keeps in a step (moco)", least=0, below=1
+    )
+    key_groups: int = setting(
+        8, "shuffled parts of a batch that batch normalisation sees by themselves in the slow copy (moco)",
+        least=1, most=MOST_GROUPS,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        schedule(self.samples)
+        if not self.lambda_s + self.lambda_n + self.lambda_r:
+            raise InputError(
+                "lambda_s, lambda_n and lambda_r are all 0, and nothing would be learned; leave one of them"
+            )
+
+
+def schedule(text: str) -> list[tuple[float, int]]:
+    """Return from which share of the steps on how many draws are made, in order.
+
+    Raises:
+        InputError: for a text that is no such list.
+
+    >>> schedule("5,3@0.5")
+    [(0.0, 5), (0.5, 3)]
+    """
+    found = []
+    for part in text.split(","):
+        number, at, share = part.strip().partition("@")
+        try:
+            found.append((float(share) if at else 0.0, int(number)))
+        except ValueError:
+            break
+    else:
+        in_order = all(before < after for (before, _), (after, _) in pairwise(found))
+        if found[0][0] == 0 and found[-1][0] < 1 and in_order and all(1 <= k <= MOST_SAMPLES for _, k in found):
+            return found
+    raise InputError(
+        f"samples is a number of draws from 1 to {MOST_SAMPLES}, and others with the share of the steps, below 1, that "
+        f"they begin at, such as 5,3@0.5,1@0.75; got {text!r}"
+    )
+
+
+class Bank(nn.Module):
+    """What was said last of every image: its Gaussians, as a running mean; random directions at first.
+
+    Args:
+        n: images.
+        shape: C and M.
+
+    Source: Wu et al. 2018, arXiv:1805.01978, sec. 3.1.
+    """
+
+    held: Tensor
+
+    def __init__(self, n: int, shape: tuple[int, int]) -> None:
+        super().__init__()
+        mean = F.normalize(torch.randn(n, *shape), dim=-1)
+        self.register_buffer("held", torch.stack([mean, torch.full_like(mean, -math.log(shape[1]))], dim=1))
+
+    def others(self, rows: Tensor, count: int) -> Tensor:
+        """Return Gaussians of other images than these, drawn anew, shape (count, 2, C, M)."""
+        order = torch.randperm(len(self.held), device=rows.device)
+        return self.held[order[~torch.isin(order, rows)][:count]]
+
+    @torch.no_grad()
+    def follow(self, rows: Tensor, said: Tensor) -> None:
+        """Move the entries of these images half way to what was said now, shape (N, 2, C, M)."""
+        mean, log_variance = torch.lerp(said, self.held[rows], BANK_MOMENTUM).unbind(1)
+        self.held[rows] = torch.stack([F.normalize(mean, dim=-1), log_variance], dim=1)
+
+
+class UMM(Method[UMMSettings]):
+    """An image as a Gaussian, or a mixture: its covariance says how sure the network is of its place."""
+
+    paper = "Zhou et al. 2022, arXiv:2107.08892"
+    Settings = UMMSettings
+    defaults: ClassVar = {"lr": 0.06, "schedule": "cosine", "batch_size": 128}
+
+    def __init__(self, settings: UMMSettings, task: Task) -> None:
+        super().__init__(settings, task)
+        self.n_standard = 1 if settings.learner == "bank" else 2
+        self.n_unread = 1 if settings.learner == "moco" else 0
+        self.slow: MomentumEncoder | None = None
+        if settings.learner == "moco":
+            if task.backbone is None or task.head is None:
+                raise ValueError("the learner moco copies the backbone and the head that learn, and got none")
+            self.slow = MomentumEncoder(
+                [task.backbone, task.head],
+                momentum=settings.momentum,
+                groups=settings.key_groups,
+                precision=task.precision,
+            )
+        is_moco, is_bank = settings.learner == "moco", settings.learner == "bank"
+        self.queue = Queue(settings.queue, settings.latent_dim) if is_moco else None
+        self.bank = Bank(task.n, (settings.branches, settings.latent_dim)) if is_bank else None
+
+    @classmethod
+    def head(cls, settings: UMMSettings) -> HeadSpec:
+        """Return C Gaussians of M dimensions."""
+        return GaussiansHeadSpec(settings.latent_dim, settings.branches)
+
+    @classmethod
+    def reads_pixels(cls, settings: UMMSettings) -> bool:
+        """Return whether a slow copy reads the other view."""
+        return settings.learner == "moco"
+
+    @classmethod
+    def check_amount(cls, settings: UMMSettings, batch_size: int, n: int | None) -> None:
+        """Raise ``InputError`` unless the queue, or the draws from the bank, fit the batch and the data."""
+        if settings.learner == "moco":
+            check_queue(settings.queue, batch_size, n)
+            check_groups(settings.key_groups, batch_size)
+        if settings.learner == "bank" and n is not None and settings.queue > n - batch_size:
+            raise InputError(
+                f"the bank holds {n - batch_size} images beside a batch of {batch_size}, and an image is to be told "
+                f"from {settings.queue} of them; use --set queue={n - batch_size}, or a smaller --batch-size"
+                if n > batch_size
+                else f"the bank holds nothing beside a batch of all {n} images; use a smaller --batch-size"
+            )
+
+    @property
+    def samples(self) -> int:
+        """How many draws of each Gaussian the next step makes."""
+        return [k for start, k in schedule(self.settings.samples) if start <= self._batch.share][-1]
+
+    def before_step(self, batch: Batch) -> None:
+        """Note the images, and let the slow copy read their other view."""
+        self._batch = batch
+        self._other = None if self.slow is None else self.slow(batch.pixels[0][1])
+
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
+        """Return L_S + lambda_n L_N + lambda_r L_R, of which L_S has a weight, too."""
+        if head is None:
+            raise ValueError("UMM needs a head of Gaussians")
+        n_read = self.n_standard - self.n_unread
+        if len(features) != n_read or features.shape[1] < 2:
+            raise InputError(
+                f"the learner {self.settings.learner} takes {n_read} views of 2 images or more, got {len(features)} of "
+                f"{features.shape[1]}; give as many"
+            )
+        said = head(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, 2, C, M)
+        self._said = said[0].detach()
+        return self.loss(said[0], said[1] if n_read == 2 else self.other())
+
+    def other(self) -> Tensor:
+        """Return the other view's Gaussians, shape (N, 2, C, M), by the slow copy or out of the bank."""
+        if self.bank is not None:
+            return self.bank.held[self._batch.rows]
+        if self._other is None:
+            raise ValueError("the pixels of these features were not given before the step")
+        return self._other
+
+    def loss(self, said: Tensor, other: Tensor) -> Step:
+        """Return the loss of two views' Gaussians, each of shape (N, 2, C, M)."""
+        settings = self.settings
+        (mean, log_variance), (other_mean, other_log_variance) = said.unbind(1), other.unbind(1)
+        sets, others = draw(mean, log_variance, self.samples), draw(other_mean, other_log_variance, self.samples)
+        self._keys = others.detach().mean(1)
+        terms: dict[str, Tensor] = {}
+        if settings.lambda_s:
+            terms["set"] = settings.lambda_s * self.set_loss(sets, others)
+        if settings.lambda_n:
+            apart = symmetric_kl(mean, log_variance, other_mean, other_log_variance)  # (N, C)
+            terms["kl"] = settings.lambda_n * apart.mean() / settings.latent_dim
+        if settings.lambda_r:
+            terms["ranking"] = settings.lambda_r * ranking_loss(torch.cat([sets, others], dim=1), bins=settings.bins)
+        with torch.no_grad():
+            spread = mean[:, 0].std(0).mean() * settings.latent_dim**0.5
+            cosine = (mean * other_mean).sum(-1).mean()
+            shown = {"cosine": cosine, "spread": spread, "unc": log_variance.exp().sum(-1).mean()}
+        return Step(torch.stack(list(terms.values())).sum(), {**{k: v.detach() for k, v in terms.items()}, **shown})
+
+    def set_loss(self, sets: Tensor, others: Tensor) -> Tensor:
+        """Return L_S against the batch, or against the queue or the bank, whose sets are known by their means."""
+        settings = self.settings
+        if self.queue is not None:
+            negatives = self.queue.keys
+        elif self.bank is not None:
+            found = self.bank.others(self._batch.rows, settings.queue)
+            negatives = draw(found[:, 0], found[:, 1], self.samples).mean(1)
+        else:
+            return set_loss(sets, others, temperature=settings.temperature)
+        return queue_loss(sets.mean(1), others.mean(1), negatives, temperature=settings.temperature)
+
+    def after_step(self, step: int, backbone: nn.Module) -> None:
+        """Let the slow copy, the queue and the bank follow."""
+        if self.slow is not None and self.queue is not None:
+            self.slow.follow()
+            self.queue.push(self._keys)
+        if self.bank is not None:
+            self.bank.follow(self._batch.rows, self._said)
