@@ -39,6 +39,15 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
         "images without labels, where you want a kappa with the embedding",
     ),
     "simsiam": ("the same place, without kappa", "the baseline of `visimsiam`"),
+    "dino": (
+        "views of an image fall on the same prototypes, as a sharper, centred teacher says",
+        "to compare its entropy with `kappa_visimsiam`",
+    ),
+    "simclr": ("a view is told from those of all other images of the batch", "images without labels and large batches"),
+    "vicreg": (
+        "views agree, while every number of the embedding keeps its spread and goes with no other",
+        "images without labels, where the batch holds images of one kind: it has no negatives",
+    ),
     "moco": (
         "a view is told from a long queue of others by a slow copy of the network",
         "images without labels and small batches, embedding alone",

@@ -100,3 +100,51 @@ class GaussiansHead(nn.Module):
         around = self.BOUND * torch.tanh(self.log_variance(features) / self.BOUND)
         log_variance = around.unflatten(1, self.shape) - math.log(self.shape[1])
         return torch.stack([self._means(features), log_variance], dim=1)
+
+
+class Prototypes(nn.Module):
+    """A perceptron onto a sphere, and unit prototypes on it: features (N, D) -> cosines (N, K), float32.
+
+    Source: Caron et al. 2021 (DINO), arXiv:2104.14294, sec. 3.1: Linear, GELU, Linear, GELU, Linear to the bottleneck,
+    unit length, then a linear map with rows of unit length and no bias.
+    """
+
+    def __init__(self, width: int, prototypes: int, hidden: int, bottleneck: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()),
+            nn.Linear(hidden, bottleneck),
+        )
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                nn.init.trunc_normal_(layer.weight, std=0.02)
+                nn.init.zeros_(layer.bias)
+        self.prototypes = nn.Parameter(torch.randn(prototypes, bottleneck))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the cosine to every prototype, shape (N, K)."""
+        place = F.normalize(self.layers(features.float()), dim=1)
+        return place @ F.normalize(self.prototypes, dim=1).T
+
+
+class PrototypeHead(nn.Module):
+    """What a teacher says of an image: features (N, D) -> logits (N, K), (cosine - centre) / temperature, float32.
+
+    The centre is the running mean of the cosines, which training keeps.
+    """
+
+    centre: Tensor
+
+    def __init__(self, width: int, prototypes: int, hidden: int, bottleneck: int, temperature: float) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.cosines = Prototypes(width, prototypes, hidden, bottleneck)
+        self.register_buffer("centre", torch.zeros(prototypes))
+
+    def sharpened(self, cosines: Tensor) -> Tensor:
+        """Return the logits of cosines, any shape (..., K)."""
+        return (cosines.float() - self.centre) / self.temperature
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the logits, shape (N, K), in float32 whatever the precision of the backbone."""
+        return self.sharpened(self.cosines(features))

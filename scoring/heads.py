@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 WIDEST = 65536
+WIDEST_INSIDE = 8192  # of a layer between two others, whose weights are their product
 DEEPEST = 16
 MOST_BRANCHES = 64
 UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
@@ -24,6 +25,7 @@ GAUSSIANS = {
     "unc_umm_logdet": Column("logarithm of the determinant of Sigma; of several, their mean", "nats", "less certain"),
     "unc_umm_branches": Column("mean squared distance of several mu from their mean; 0 for one", "1", "less certain"),
 }
+ASSIGNMENT = {"unc_dino": Column("entropy of the teacher's distribution over prototypes", "nats", "less certain")}
 KAPPA = {"kappa_<method>": Column("concentration of the representation", "1", "more certain"), **UNCERTAINTY}
 
 
@@ -186,7 +188,50 @@ class ClassifierHeadSpec:
         return {}
 
 
-HeadSpec = KappaHeadSpec | NormHeadSpec | UncertaintyHeadSpec | JunkHeadSpec | GaussiansHeadSpec | ClassifierHeadSpec
+@dataclass(frozen=True)
+class PrototypeHeadSpec:
+    """The shape of a head that assigns an image to prototypes; the column is how undecided a teacher is, in nats.
+
+    Source: Caron et al. 2021 (DINO), arXiv:2104.14294; its entropy as an uncertainty: Nakamura et al. 2023, sec. 4.
+    """
+
+    kind: ClassVar[str] = "prototypes"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = ASSIGNMENT
+    prototypes: int = 4096
+    hidden: int = 2048
+    bottleneck: int = 256
+    temperature: float = 0.04
+
+    def __post_init__(self) -> None:
+        _check_width("a head of prototypes needs a number of them", self.prototypes)
+        _check_width("a head of prototypes needs a hidden width", self.hidden, WIDEST_INSIDE)
+        _check_width("a head of prototypes needs a bottleneck", self.bottleneck, WIDEST_INSIDE)
+        if not 0 < self.temperature < float("inf"):
+            raise InputError(f"a head of prototypes needs a temperature above 0, got {self.temperature}")
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh head for features of this width."""
+        from scoring.head_modules import PrototypeHead
+
+        return PrototypeHead(width, self.prototypes, self.hidden, self.bottleneck, self.temperature)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the entropy, shape (N,), in [0, ln K], of logits, shape (N, K)."""
+        log_p = given.log_softmax(1)
+        return {"unc_dino": -(log_p.exp() * log_p).sum(1)}
+
+
+HeadSpec = (
+    KappaHeadSpec
+    | NormHeadSpec
+    | UncertaintyHeadSpec
+    | JunkHeadSpec
+    | GaussiansHeadSpec
+    | ClassifierHeadSpec
+    | PrototypeHeadSpec
+)
 
 
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:
@@ -206,9 +251,9 @@ def head_from_json(record: Mapping[str, Any]) -> HeadSpec:
     return lookup(kinds, str(fields.pop("kind", KappaHeadSpec.kind)), kind="kind of head")(**fields)
 
 
-def _check_width(what: str, got: int) -> None:
-    if not 1 <= got <= WIDEST:
-        raise InputError(f"{what} between 1 and {WIDEST}, got {got}")
+def _check_width(what: str, got: int, most: int = WIDEST) -> None:
+    if not 1 <= got <= most:
+        raise InputError(f"{what} between 1 and {most}, got {got}")
 
 
 def _check_scale(what: str, got: float) -> None:

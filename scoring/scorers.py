@@ -46,6 +46,7 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "junk": "scoring.heads:JunkHeadSpec",
     "gaussians": "scoring.heads:GaussiansHeadSpec",
     "classifier": "scoring.heads:ClassifierHeadSpec",
+    "prototypes": "scoring.heads:PrototypeHeadSpec",
     "neighbour": "scoring.heap.scorers:NeighbourScorer",
     "ambiguous": "scoring.heap.scorers:AmbiguousScorer",
 }

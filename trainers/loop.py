@@ -263,4 +263,7 @@ def warn(measures: dict[str, float]) -> str | None:
         return (
             f"kappa has fallen to {measures['kappa']:.2g} and may not come back; lower --lr, or use --predictor direct"
         )
+    if measures.get("used", 1.0) < COLLAPSED or measures.get("undecided", 0.0) > 1 - COLLAPSED / 10:
+        where = "on one prototype" if measures["used"] < COLLAPSED else "everywhere alike"
+        return f"the embeddings collapse: the teacher puts all images {where}; lower --lr, or use more views"
     return None

@@ -8,6 +8,7 @@ from scoring.heads import (
     JunkHeadSpec,
     KappaHeadSpec,
     NormHeadSpec,
+    PrototypeHeadSpec,
     UncertaintyHeadSpec,
     head_from_json,
     head_to_json,
@@ -23,6 +24,7 @@ SPECS = [
     ClassifierHeadSpec(3),
     JunkHeadSpec(8, 1),
     GaussiansHeadSpec(6, 2),
+    PrototypeHeadSpec(16, 8, 4, 0.1),
 ]
 
 
@@ -48,6 +50,29 @@ def test_an_unknown_kind_is_named_with_those_that_exist():
 def test_a_card_cannot_ask_for_a_giant(wrong):
     with pytest.raises(InputError):
         head_from_json({"kind": "uncertainty", **wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"prototypes": 10**6}, {"hidden": 10**4}, {"bottleneck": 0}, {"temperature": 0.0}])
+def test_nor_can_a_card_of_prototypes(wrong):
+    with pytest.raises(InputError, match="a head of prototypes needs"):
+        head_from_json({"kind": "prototypes", **wrong})
+
+
+def test_a_head_of_prototypes_gives_the_entropy_of_centred_and_sharpened_cosines():
+    torch.manual_seed(0)
+    spec = PrototypeHeadSpec(16, 8, 4, 0.1)
+    head = spec.build(3)
+    head.centre.copy_(torch.randn(16) / 10)
+    x = torch.randn(7, 3)
+    place = head.cosines.layers(x)
+    cosine = torch.stack([torch.cosine_similarity(place, one, dim=1) for one in head.cosines.prototypes], 1)
+    chances = ((cosine - head.centre).double() / 0.1).softmax(1)
+    said = spec.score(head(x))
+    assert list(said) == ["unc_dino"]
+    assert said["unc_dino"].tolist() == pytest.approx((-chances * chances.log()).sum(1).tolist(), rel=1e-4)
+    certain = torch.zeros(1, 16)
+    certain[0, 2] = 1e4
+    assert spec.score(torch.cat([certain, torch.zeros(1, 16)]))["unc_dino"].tolist() == pytest.approx([0, 2.7725887])
 
 
 def test_an_uncertainty_head_is_the_published_perceptron():

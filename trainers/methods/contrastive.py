@@ -1,4 +1,4 @@
-"""MCInfoNCE, InfoNCE, HIB and ELK as methods: they share everything but the loss.
+"""MCInfoNCE, InfoNCE, SimCLR, HIB and ELK as methods: they share everything but the loss.
 
 Each image has mu, the direction of a projection of its features, and kappa, from a head or from the length of that
 projection. Positives are views of one image, images of one class, or images whose votes agree.
@@ -26,6 +26,11 @@ DENOMINATORS = ("eq7", "authors", "negatives")
 MOST_KAPPA = 1e6  # up to which the densities are tested
 
 
+def _latent_dim(default: int) -> int:
+    meaning = "width M of the space in which images are compared, a sphere"
+    return setting(default, meaning, least=2, most=MOST_WIDTH)
+
+
 def _kappa_pos(default: float) -> float:
     meaning = "concentration of positives around one another: 1 / temperature"
     return setting(default, meaning, above=0, most=MOST_KAPPA)
@@ -42,11 +47,9 @@ def _denominator() -> str:
 
 @dataclass(frozen=True)
 class ContrastiveSettings(Settings):
-    """What the four methods share; the defaults are those of Kirchhof et al. 2023 where it gives a value."""
+    """What the five methods share; the defaults are those of Kirchhof et al. 2023 where it gives a value."""
 
-    latent_dim: int = setting(
-        16, "width M of the space in which images are compared, a sphere", least=2, most=MOST_WIDTH
-    )
+    latent_dim: int = _latent_dim(16)
     hidden_dim: int = setting(512, "width of the hidden layer of the projector", least=1, most=MOST_WIDTH)
     positives: str = setting("views", "views of one image, or images with equal labels", choices=("views", "labels"))
     negatives: int = setting(0, "how many an image is compared with, drawn anew each step; 0: the whole batch", least=0)
@@ -82,6 +85,14 @@ class InfoNCESettings(ContrastiveSettings):
 
 
 @dataclass(frozen=True)
+class SimCLRSettings(ContrastiveSettings):
+    """The settings of SimCLR; the temperature is the one that it found best for CIFAR-10."""
+
+    latent_dim: int = _latent_dim(128)
+    temperature: float = setting(0.5, "by which cosines are divided", above=0, most=1e3)
+
+
+@dataclass(frozen=True)
 class HIBSettings(KappaSettings):
     """The settings of HIB."""
 
@@ -103,7 +114,7 @@ K = TypeVar("K", bound=KappaSettings)
 
 
 class Contrastive(Method[C]):
-    """What the four methods share: mu and the pairs. The loss is left to each."""
+    """What the five methods share: mu and the pairs. The loss is left to each."""
 
     defaults: ClassVar = {"optimizer": "adamw", "lr": 1e-3, "schedule": "cosine", "warmup": 0.05}
 
@@ -239,6 +250,18 @@ class InfoNCE(Contrastive[InfoNCESettings]):
         """Return InfoNCE of mu."""
         settings = self.settings
         return contrastive_losses.infonce(mu, pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator)
+
+
+class SimCLR(Contrastive[SimCLRSettings]):
+    """InfoNCE as NT-Xent: the other views of a batch are the negatives, cosines over a temperature."""
+
+    paper = "Chen et al. 2020, arXiv:2002.05709"
+    Settings = SimCLRSettings
+
+    def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
+        """Return NT-Xent, eq. 1 of the paper: InfoNCE without the division by the number of negatives."""
+        ratio = contrastive_losses.infonce(mu, pairs, kappa_pos=1 / self.settings.temperature)
+        return ratio + pairs.weights.to(ratio.dtype).sum(1).log().mean()
 
 
 class HIB(WithKappa[HIBSettings]):

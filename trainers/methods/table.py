@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 WHERE: dict[str, str] = {  # to add a method, add a line
     "visimsiam": "trainers.methods.siamese:VISimSiam",
     "simsiam": "trainers.methods.siamese:SimSiam",
+    "dino": "trainers.methods.dino:DINO",
+    "simclr": "trainers.methods.contrastive:SimCLR",
+    "vicreg": "trainers.methods.vicreg:VICReg",
     "moco": "trainers.methods.moco:MoCo",
     "umm": "trainers.methods.umm:UMM",
     "mcinfonce": "trainers.methods.contrastive:MCInfoNCE",
