@@ -111,7 +111,7 @@ def train(config: TrainConfig, views: Tensor, targets: Tensor) -> Iterator[tuple
     """
     torch.manual_seed(config.seed)
     kind = METHODS[config.method]
-    spec = kind.head(config.settings)
+    spec = kind.head(config.settings, config.size)
     head = None if spec is None else spec.build(views.shape[2])
     method = kind(config.settings, Task(views.shape[2], CLASSES, config.seed))
     modules = nn.ModuleList([method] if head is None else [method, head])

@@ -45,10 +45,10 @@ def describe(name: str) -> Column:
     scores = score_columns()
     if name in scores:
         return scores[name]
-    for pattern, column in scores.items():
+    for pattern in sorted(scores, key=len, reverse=True):  # unc_<method>_error before unc_<method>
         start, of_method, end = pattern.partition(METHOD)
         if of_method and name.startswith(start) and name.endswith(end):
-            return column
+            return scores[pattern]
     return Column("the user's own")
 
 

@@ -63,6 +63,13 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
     "infonce": ("the same of points; without draws", "the baseline of `mcinfonce`"),
     "hib": ("the chance that draws of two images match", "to compare with `mcinfonce`"),
     "elk": ("the expected likelihood of two distributions, in closed form", "as `mcinfonce`, without draws"),
+    "simvae": (
+        "the views of an image decoded from posteriors around one centre, which is integrated out",
+        "a representation that can be drawn again, and the error of what it cannot draw",
+    ),
+    "vae": ("each view decoded from a posterior near N(0, I)", "the baseline of `simvae`"),
+    "betavae": ("the same, beta times as near", "to compare with `simvae`"),
+    "crvae": ("the same of an image and its views, whose posteriors are held together", "to compare with `simvae`"),
     "losspred": ("the order of a classifier's losses", "labels, and a backbone that you trust: the best single score"),
     "junk": ("the chance that an image is no whole picture", "to find damaged images, on any backbone"),
     "supervised": ("the classes", "labels, for a trunk to start the others from on a CPU"),
@@ -157,6 +164,7 @@ def strategies() -> str:
 def methods() -> str:
     """Return every training method: what it is, the column that it gives, whether it reads labels, and its paper."""
     from scoring.scorers import main_column
+    from trainers.config import TrainConfig
     from trainers.methods.table import METHODS
 
     return table(
@@ -165,7 +173,7 @@ def methods() -> str:
             (
                 f"`{name}`",
                 (kind.__doc__ or "").splitlines()[0],
-                f"`{main_column(name, head)}`" if (head := kind.head(kind.Settings())) else "",
+                f"`{main_column(name, head)}`" if (head := kind.head(kind.Settings(), TrainConfig.size)) else "",
                 "yes" if kind.needs_labels else "no",
                 kind.paper,
             )
@@ -184,9 +192,9 @@ def compared() -> str:
     for name, kind in METHODS.items():
         models, when = METHOD_NOTES[name]
         config = TrainConfig(name, **kind.defaults)
-        own, head = config.settings, kind.head(config.settings)
+        own, head = config.settings, kind.head(config.settings, config.size)
         small = getattr(own, "n_small", 0)
-        views = f"{kind.n_standard}" + (f" + {small} of {own.small_size} px" if small else "")
+        views = f"{getattr(own, 'views', kind.n_standard)}" + (f" + {small} of {own.small_size} px" if small else "")
         needs = ["labels"] * kind.reads_labels(own) + ["pixels, no cache"] * kind.reads_pixels(own)
         gives = ["embedding", *(f"`{column}`" for column in columns_of({name: head} if head else {}))]
         recipe = f"{config.optimizer} {config.lr:g} {config.schedule}, {config.batch_size} images a step"

@@ -93,6 +93,7 @@ def save_checkpoint(
         "backbone": _backbone_to_json(model),
         "heads": {name: head_to_json(head) for name, head in spec.heads.items()},
         "preprocessing": spec.preprocessing.to_json(),
+        **({"embedding": spec.embedding} if spec.embedding else {}),
     }
     return write_checkpoint(path, tensors, header, overwrite=True)
 
@@ -219,6 +220,7 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
     try:
         heads = {str(name): head_from_json(head) for name, head in header["heads"].items()}
         preprocessing, backbone = Preprocessing.from_json(header["preprocessing"]), header["backbone"]
+        embedding = str(header.get("embedding", ""))
         if header["format"] == OF_PARTS:
             parts, projection = _parts(header), backbone["projection"]
             require_parts(parts, preprocessing.size, projection)
@@ -228,10 +230,10 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
             precision = backbone.get("cpu_precision", "fp32")
             if precision not in ("fp32", "bf16"):
                 raise ValueError(f"cpu_precision is fp32 or bf16, got {precision!r}")
-            return replace(spec, heads=heads, cpu_precision=precision)
+            return replace(spec, heads=heads, cpu_precision=precision, embedding=embedding)
         options = dict(backbone.get("options", {}))
         require_options(options)
-        return ModelSpec(str(backbone["name"]), options, heads, preprocessing)
+        return ModelSpec(str(backbone["name"]), options, heads, preprocessing, embedding=embedding)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path} is a damaged checkpoint: its card cannot be read ({error})") from None
 

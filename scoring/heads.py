@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from scoring.column import Column
 from scoring.errors import InputError
 from scoring.lookup import lookup
-from scoring.scorers import HEAD, SCORERS
+from scoring.maps import map_of_decoder
+from scoring.scorers import HEAD, HEAD_OF_PIXELS, SCORERS, TRAINED
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -18,6 +19,12 @@ DEEPEST = 16
 MOST_BRANCHES = 64
 UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
 JUNK = {"unc_junk": Column("chance that it is junk and no whole picture, if both were as common", "1", "less certain")}
+RECONSTRUCTION = {
+    **UNCERTAINTY,
+    "unc_<method>_error": Column(
+        "mean squared error of the decoded representation, of pixels in [0, 1]", "1", "less certain"
+    ),
+}
 GAUSSIANS = {
     "unc_umm": Column(
         "trace of Sigma, the covariance around a unit vector mu; of several, their mean", "1", "less certain"
@@ -223,6 +230,40 @@ class PrototypeHeadSpec:
         return {"unc_dino": -(log_p.exp() * log_p).sum(1)}
 
 
+@dataclass(frozen=True)
+class PosteriorHeadSpec:
+    """The shape of a head that says q(z|x), a Gaussian of diagonal covariance, and decodes z to a picture.
+
+    Attributes:
+        dim: width M of z; its mean is the representation.
+        size: side of the picture, in pixels.
+        channels: of the map that the decoder starts from; each doubling halves them, down to 16.
+    """
+
+    kind: ClassVar[str] = "posterior"
+    needs: ClassVar[str] = HEAD_OF_PIXELS
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = RECONSTRUCTION
+    dim: int = 64
+    size: int = 224
+    channels: int = 256
+
+    def __post_init__(self) -> None:
+        _check_width("a posterior head needs a dimension", self.dim)
+        _check_width("a decoder needs a number of channels", self.channels)
+        map_of_decoder(self.size)
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh head for features of this width."""
+        from scoring.posterior import PosteriorHead
+
+        return PosteriorHead(width, self.dim, self.size, self.channels)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N, 2): mean log-variance, and error of the picture."""
+        return {"unc_<method>": given[:, 0], "unc_<method>_error": given[:, 1]}
+
+
 HeadSpec = (
     KappaHeadSpec
     | NormHeadSpec
@@ -231,7 +272,9 @@ HeadSpec = (
     | GaussiansHeadSpec
     | ClassifierHeadSpec
     | PrototypeHeadSpec
+    | PosteriorHeadSpec
 )
+EMBEDS = (NormHeadSpec, GaussiansHeadSpec, PosteriorHeadSpec)  # with ``project``: features (N, D) -> mu (N, dim)
 
 
 def head_to_json(spec: HeadSpec) -> dict[str, Any]:
@@ -247,7 +290,7 @@ def head_from_json(record: Mapping[str, Any]) -> HeadSpec:
         TypeError: if a field is unknown.
     """
     fields = dict(record)
-    kinds: dict[str, Any] = {name: kind for name, kind in SCORERS.items() if kind.needs == HEAD}
+    kinds: dict[str, Any] = {name: kind for name, kind in SCORERS.items() if kind.needs in TRAINED}
     return lookup(kinds, str(fields.pop("kind", KappaHeadSpec.kind)), kind="kind of head")(**fields)
 
 

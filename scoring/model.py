@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, feature_width
 from scoring.errors import InputError
-from scoring.heads import ClassifierHeadSpec, HeadSpec
+from scoring.heads import EMBEDS, ClassifierHeadSpec, HeadSpec
 from scoring.images import Preprocessing
-from scoring.scorers import LOGITS, Scorer, columns_of, scored
+from scoring.scorers import HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored
 from scoring.trunks import PLAIN_MEAN, PLAIN_STD, PartSpec, Trunks
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -31,6 +31,10 @@ class ModelSpec:
         parts: the trunks where there are several, else empty.
         projection: width of the embedding of several trunks, or 0 for that of their features.
         cpu_precision: ``fp32``, or ``bf16`` where a CPU that has it is to run the trunks in it unless told otherwise.
+        embedding: the head whose mu is the embedding; empty where that is made of the features.
+
+    Raises:
+        InputError: if there is no such head, or it has no mu.
     """
 
     backbone: str
@@ -40,6 +44,11 @@ class ModelSpec:
     parts: tuple[PartSpec, ...] = ()
     projection: int = 0
     cpu_precision: str = "fp32"
+    embedding: str = ""
+
+    def __post_init__(self) -> None:
+        if self.embedding and not isinstance(self.heads.get(self.embedding), EMBEDS):
+            raise InputError(f"expected a head that gives the embedding, and {self.embedding!r} is none of this model")
 
     def create_backbone(self) -> nn.Module:
         """Return the trunk, or the trunks as one, with random weights."""
@@ -95,10 +104,16 @@ class ScoringModel(nn.Module):
     @property
     def embedding_width(self) -> int:
         """E, the width of an embedding."""
+        spec = self.spec.heads.get(self.spec.embedding)
+        if isinstance(spec, EMBEDS):
+            return spec.dim
         return self.backbone.embedding_width if isinstance(self.backbone, Trunks) else self.width
 
     def embed(self, features: Tensor) -> Tensor:
         """Return embeddings, shape (N, E), rows of unit length, of features in float32, shape (N, D)."""
+        if self.spec.embedding:
+            head: Any = self.heads[self.spec.embedding]  # one of EMBEDS
+            return F.normalize(head.project(features), dim=1)
         return self.backbone.embed(features) if isinstance(self.backbone, Trunks) else F.normalize(features, dim=1)
 
     def normalize(self, pixels: Tensor) -> Tensor:
@@ -121,7 +136,7 @@ class ScoringModel(nn.Module):
             half precision leaves only a few thousand distinct values.
         """
         features = self.features(pixels)
-        outputs = self.read(features)
+        outputs = self.read(features, pixels)
         for name, scorer in (scorers or {}).items():
             given = self.repeated(pixels, scorer.passes) if scorer.passes else features
             with torch.autocast(given.device.type, enabled=False):
@@ -129,13 +144,25 @@ class ScoringModel(nn.Module):
                 outputs.columns.update(scored(name, scorer, given, len(features)))
         return outputs
 
-    def read(self, features: Tensor) -> Outputs:
-        """Return what the heads say of features, shape (N, D), and the embedding that they give."""
+    def read(self, features: Tensor, pixels: Tensor | None = None) -> Outputs:
+        """Return what the heads say of features, shape (N, D), and the embedding that they give.
+
+        Args:
+            features: from ``features``.
+            pixels: what they are of, as in ``forward``; only heads that need them ask.
+        """
         features = features.float()
         columns: dict[str, Tensor] = {}
         with torch.autocast(features.device.type, enabled=False):
             for name, head in self.heads.items():
-                columns |= scored(name, self.spec.heads[name], head(features), len(features))
+                spec = self.spec.heads[name]
+                if spec.needs == HEAD_OF_PIXELS:
+                    if pixels is None:
+                        raise ValueError(f"the head {name} needs pixels")
+                    given = head(features, pixels.float() / 255)
+                else:
+                    given = head(features)
+                columns |= scored(name, spec, given, len(features))
             return Outputs(self.embed(features), columns)
 
     def logits(self, features: Tensor) -> Tensor:

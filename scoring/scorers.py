@@ -11,7 +11,9 @@ from scoring.column import Column
 from scoring.lookup import Lazy, lookup
 
 METHOD = "<method>"
-HEAD = "head"  # what a module says that was trained with the scorer, and is in the checkpoint
+HEAD = "head"  # what a module says of features that was trained with the scorer, and is in the checkpoint
+HEAD_OF_PIXELS = "head of pixels"  # the same of features and the pixels in [0, 1], shape (N, 3, S, S), behind them
+TRAINED = (HEAD, HEAD_OF_PIXELS)
 FEATURES = "features"  # of the backbone, shape (N, D)
 LOGITS = "logits"  # of the model's classifier, shape (N, C)
 TABLE = "table"  # the stored embeddings of all rows, of unit length, a NumPy array of shape (N, D), once all are there
@@ -21,7 +23,8 @@ class Scorer(Protocol):
     """A score: a frozen dataclass that holds its parameters.
 
     Attributes:
-        needs: what it is given: ``HEAD``, ``FEATURES``, ``LOGITS`` or ``TABLE``; all but the last are tensors, float32.
+        needs: what it is given: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``LOGITS`` or ``TABLE``; tensors,
+            float32, but for the last.
         columns: name -> what it means; ``<method>`` in a name stands for that of the head's method. Names that start
             with ``unc_`` are higher where an image is less certain.
         passes: how often the network is run anew, with dropout on, for what it is given, which then has an axis
@@ -44,6 +47,7 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "norm": "scoring.heads:NormHeadSpec",
     "uncertainty": "scoring.heads:UncertaintyHeadSpec",
     "junk": "scoring.heads:JunkHeadSpec",
+    "posterior": "scoring.heads:PosteriorHeadSpec",
     "gaussians": "scoring.heads:GaussiansHeadSpec",
     "classifier": "scoring.heads:ClassifierHeadSpec",
     "prototypes": "scoring.heads:PrototypeHeadSpec",
@@ -55,7 +59,7 @@ SCORERS: Mapping[str, type[Scorer]] = Lazy(WHERE)
 
 def free_scorers() -> dict[str, type[Scorer]]:
     """Return the scorers that need no training, by name."""
-    return {name: kind for name, kind in SCORERS.items() if kind.needs != HEAD}
+    return {name: kind for name, kind in SCORERS.items() if kind.needs not in TRAINED}
 
 
 def scorers_named(names: Iterable[str]) -> dict[str, Scorer]:

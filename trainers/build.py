@@ -50,15 +50,24 @@ def build(
             if config.freeze != "trunk":  # weights that move are no longer those of a package
                 spec = replace(spec, parts=tuple(replace(part, packaged=None) for part in spec.parts))
         kept = kept_heads(config, init)
-        head = kind.head(settings)
+        head = kind.head(settings, config.size)
         heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
-        model = ScoringModel(replace(spec, heads=heads), backbone=backbone)
+        embedding = embedding_head(config, init)
+        model = ScoringModel(replace(spec, heads=heads, embedding=embedding), backbone=backbone)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
-        own = dict(model.heads.items()).get(config.method)
-        is_frozen = config.freeze == "trunk"
         task = Task(
-            model.width, n_classes, config.seed, is_frozen, config.size, model.backbone, own, config.precision, n
+            width=model.width,
+            n_classes=n_classes,
+            seed=config.seed,
+            is_frozen=config.freeze == "trunk",
+            size=config.size,
+            backbone=model.backbone,
+            head=dict(model.heads.items()).get(config.method),
+            precision=config.precision,
+            n=n,
+            mean=spec.preprocessing.mean,
+            std=spec.preprocessing.std,
         )
         method = _made(lambda: kind(settings, task), config)
     sizes = [config.size, method.small_size] if method.n_small else [config.size]
@@ -87,6 +96,23 @@ def kept_heads(config: TrainConfig, init: ScoringModel | None) -> list[str]:
     if init is None or config.freeze != "trunk":
         return []
     return [name for name in init.spec.heads if name != config.method]
+
+
+def embedding_head(config: TrainConfig, init: ScoringModel | None) -> str:
+    """Return the head whose mu is the embedding: that of the start on a frozen trunk, else the method's if it is one.
+
+    Raises:
+        InputError: if the method would train the very head that gives the embedding of a frozen start.
+    """
+    if config.freeze != "trunk":
+        return config.method if METHODS[config.method].embeds else ""
+    own = "" if init is None else init.spec.embedding
+    if own and own == config.method:
+        raise InputError(
+            f"the embedding of the start is that of its head {own}, and --freeze keeps embeddings; leave --freeze out, "
+            "or train another method"
+        )
+    return own
 
 
 def _preprocessing(config: TrainConfig, init: ScoringModel) -> Preprocessing:

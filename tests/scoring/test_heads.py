@@ -8,6 +8,7 @@ from scoring.heads import (
     JunkHeadSpec,
     KappaHeadSpec,
     NormHeadSpec,
+    PosteriorHeadSpec,
     PrototypeHeadSpec,
     UncertaintyHeadSpec,
     head_from_json,
@@ -15,7 +16,7 @@ from scoring.heads import (
 )
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
-from scoring.scorers import HEAD, SCORERS
+from scoring.scorers import SCORERS, TRAINED
 
 SPECS = [
     KappaHeadSpec(8, 3.0),
@@ -23,6 +24,7 @@ SPECS = [
     UncertaintyHeadSpec(8, 3, 0.5),
     ClassifierHeadSpec(3),
     JunkHeadSpec(8, 1),
+    PosteriorHeadSpec(8, 32, 4),
     GaussiansHeadSpec(6, 2),
     PrototypeHeadSpec(16, 8, 4, 0.1),
 ]
@@ -34,7 +36,7 @@ def test_a_head_is_read_as_it_was_written(spec):
 
 
 def test_every_kind_is_tried_here():
-    assert {spec.kind for spec in SPECS} == {name for name, kind in SCORERS.items() if kind.needs == HEAD}
+    assert {spec.kind for spec in SPECS} == {name for name, kind in SCORERS.items() if kind.needs in TRAINED}
 
 
 def test_a_record_from_before_there_were_kinds_is_a_kappa_head():

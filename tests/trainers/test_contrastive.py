@@ -382,7 +382,7 @@ def built(name, n_classes=3, width=12, **settings):
     own = {key: value for key, value in settings.items() if key in kind.Settings.about()}
     made = kind.Settings(latent_dim=8, hidden_dim=16, **own)
     torch.manual_seed(0)
-    spec = kind.head(made)
+    spec = kind.head(made, 32)
     return kind(made, Task(width, n_classes)), None if spec is None else spec.build(width)
 
 

@@ -187,7 +187,7 @@ def test_dino_refuses_one_view_more_teachers_than_views_and_other_prototypes(stu
 def test_a_step_of_dino_is_the_loss_of_its_parts_and_moves_the_centre_after_it():
     torch.manual_seed(0)
     settings = SETTINGS["dino"]
-    head, method = DINO.head(settings).build(5), DINO(settings, Task(5))
+    head, method = DINO.head(settings, 32).build(5), DINO(settings, Task(5))
     head.centre.copy_(torch.randn(16) / 10)
     features, before = torch.randn(3, 8, 5), head.centre.clone()
     step = method(features, head, None)
@@ -205,14 +205,14 @@ def test_a_step_of_dino_is_the_loss_of_its_parts_and_moves_the_centre_after_it()
 
 def test_a_collapse_of_dino_is_told_whichever_way_it_goes():
     settings = SETTINGS["dino"]
-    head, method = DINO.head(settings).build(5), DINO(settings, Task(5))
+    head, method = DINO.head(settings, 32).build(5), DINO(settings, Task(5))
     torch.nn.init.zeros_(head.cosines.layers[-1].weight)  # no direction: every cosine is 0
     alike = method(torch.randn(2, 8, 5), head, None).measures
     assert "everywhere alike" in warn({name: value.item() for name, value in alike.items()})
     head.centre.zero_()[3] = -1
     point = method(torch.randn(2, 8, 5), head, None).measures
     assert "on one prototype" in warn({name: value.item() for name, value in point.items()})
-    healthy = DINO.head(settings).build(5)
+    healthy = DINO.head(settings, 32).build(5)
     said = method(torch.randn(2, 64, 5), healthy, None).measures
     assert warn({name: value.item() for name, value in said.items()}) is None
 

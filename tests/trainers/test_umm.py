@@ -332,7 +332,11 @@ def test_a_run_that_was_killed_ends_with_the_same_weights_queue_and_bank(images,
     )
     shipped, _ = load_model(tmp_path / "m.safetensors")
     assert {name.split(".")[0] for name in shipped.state_dict()} == {"backbone", "heads"}
-    assert list(shipped(images.pixels[:2]).columns) == ["unc_umm", "unc_umm_logdet", "unc_umm_branches"]
+    with torch.no_grad():
+        outputs, features = shipped(images.pixels[:2]), shipped.features(images.pixels[:2])
+    mu = F.normalize(shipped.heads["umm"](features)[:, 0].mean(1), dim=1)  # of the mixture
+    assert torch.allclose(outputs.embedding, mu, atol=1e-5)
+    assert list(outputs.columns) == ["unc_umm", "unc_umm_logdet", "unc_umm_branches"]
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ class Contrastive(Method[C]):
                 f"positives of one class need labels of at least 2 classes, got {task.n_classes}; use --set "
                 "positives=views"
             )
-        is_norm = isinstance(self.head(settings), NormHeadSpec)  # which is the projection itself
+        is_norm = isinstance(self.head(settings, task.size), NormHeadSpec)  # which is the projection itself
         self.projector = None if is_norm else projector(task.width, settings.hidden_dim, settings.latent_dim)
 
     @classmethod
@@ -193,7 +193,7 @@ class WithKappa(Contrastive[K]):
     share = 0.0  # of all steps, done
 
     @classmethod
-    def head(cls, settings: K) -> HeadSpec | None:
+    def head(cls, settings: K, size: int) -> HeadSpec | None:
         """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
         start = settings.kappa_init
         if settings.kappa == "norm":

@@ -77,7 +77,7 @@ class DINO(Method[DINOSettings]):
             self.teacher = MomentumEncoder(live, momentum=settings.momentum, precision=task.precision)
 
     @classmethod
-    def head(cls, settings: DINOSettings) -> HeadSpec:
+    def head(cls, settings: DINOSettings, size: int) -> HeadSpec:
         """Return the head of prototypes, which scores by the teacher's temperature and centre."""
         return PrototypeHeadSpec(
             settings.prototypes, settings.hidden_dim, settings.bottleneck, settings.teacher_temperature

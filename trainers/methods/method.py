@@ -57,6 +57,8 @@ class Task:
         head: the one of this method, likewise.
         precision: of the backbone, fp32 or bf16.
         n: how many images there are; 0 where nobody knows yet.
+        mean: of the channels in [0, 1], which was subtracted from the pixels of views.
+        std: of the same, which they were divided by then.
     """
 
     width: int
@@ -68,6 +70,8 @@ class Task:
     head: nn.Module | None = None
     precision: str = "fp32"
     n: int = 0
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
 
 class Method(nn.Module, Generic[S]):
@@ -80,6 +84,7 @@ class Method(nn.Module, Generic[S]):
         needs_labels: whether the data must have them.
         needs_pixels: whether it reads ``Batch.pixels``, which a cache of features does not have.
         n_unread: how many of the standard views, the last of them, it reads as pixels alone: they have no features.
+        embeds: whether the mu of its head is the embedding of a model whose backbone it moves.
         n_standard: views of full resolution an image; low-resolution views come after them.
         n_plain: how many of them show the image as it is scored, without augmentation; they come first.
         n_small: low-resolution views an image, of ``small_size`` pixels a side.
@@ -90,6 +95,7 @@ class Method(nn.Module, Generic[S]):
     defaults: ClassVar[dict[str, Any]] = {}
     needs_labels: ClassVar[bool] = False
     needs_pixels: ClassVar[bool] = False
+    embeds: ClassVar[bool] = False
     n_standard: int = 2
     n_plain: int = 0
     n_unread: int = 0
@@ -101,8 +107,13 @@ class Method(nn.Module, Generic[S]):
         self.settings = settings
 
     @classmethod
-    def head(cls, settings: S) -> HeadSpec | None:
-        """Return the shape of the head that it trains and that the model keeps, or None."""
+    def head(cls, settings: S, size: int) -> HeadSpec | None:
+        """Return the shape of the head that it trains and that the model keeps, or None.
+
+        Args:
+            settings: its own.
+            size: side of a standard view in pixels, for heads that make pictures.
+        """
         return None
 
     @classmethod

@@ -125,6 +125,7 @@ class UMM(Method[UMMSettings]):
 
     paper = "Zhou et al. 2022, arXiv:2107.08892"
     Settings = UMMSettings
+    embeds = True
     defaults: ClassVar = {"lr": 0.06, "schedule": "cosine", "batch_size": 128}
 
     def __init__(self, settings: UMMSettings, task: Task) -> None:
@@ -146,7 +147,7 @@ class UMM(Method[UMMSettings]):
         self.bank = Bank(task.n, (settings.branches, settings.latent_dim)) if is_bank else None
 
     @classmethod
-    def head(cls, settings: UMMSettings) -> HeadSpec:
+    def head(cls, settings: UMMSettings, size: int) -> HeadSpec:
         """Return C Gaussians of M dimensions."""
         return GaussiansHeadSpec(settings.latent_dim, settings.branches)
 

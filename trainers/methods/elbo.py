@@ -1,0 +1,114 @@
+"""The terms of evidence lower bounds as pure functions: Gaussians of diagonal covariance, in nats, not averaged."""
+
+import math
+
+import torch
+from torch import Tensor
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+def log_likelihood(pixels: Tensor, decoded: Tensor, variance: float) -> Tensor:
+    """Return log N(x; decoder(z), variance) summed over the values of a picture; higher where it is decoded better.
+
+    Args:
+        pixels: x, shape (..., C, H, W).
+        decoded: the mean that the decoder gives, same shape.
+        variance: of every value, > 0.
+
+    Returns:
+        Shape (...), nats.
+
+    Source: Bizeul et al. 2024, arXiv:2402.01399, eq. 4, first term.
+    """
+    squares = (pixels - decoded).square().flatten(-3).sum(-1)
+    return -0.5 * (squares / variance + pixels[0, 0].numel() * (LOG_2PI + math.log(variance)))
+
+
+def entropy(log_variance: Tensor) -> Tensor:
+    """Return the entropy of N(., diag e^log_variance): 1/2 sum_m (log 2 pi e + log_variance_m).
+
+    Args:
+        log_variance: shape (..., M).
+
+    Returns:
+        Shape (...), nats.
+
+    Source: Bizeul et al. 2024, eq. 4, second term, -log q(z|x) in expectation. Algorithm 1 of the paper, as printed,
+    minimises a sum in which 1/2 log|Sigma| stands with a plus, which would shrink the posterior without end.
+    """
+    return 0.5 * (log_variance + LOG_2PI + 1).sum(-1)
+
+
+def log_prior_of_set(
+    mean: Tensor, log_variance: Tensor | None, variance: float, centre_variance: float = 0.0
+) -> Tensor:
+    """Return E_q log p(z^1..z^J | y): the views of an image share a centre psi, which is integrated out.
+
+    p(z|y) = integral of p(psi) prod_j N(z^j; psi, variance) over psi. With a uniform p(psi) = 1 a dimension gives
+
+        -1/2 [sum_j (z^j - zbar)^2 / variance + (J - 1) log(2 pi variance) + log J]
+
+    and with p(psi) = N(0, centre_variance), where t = variance + J centre_variance,
+
+        -1/2 [sum_j (z^j - zbar)^2 / variance + J zbar^2 / t + J log 2 pi + (J - 1) log variance + log t].
+
+    The expectation is over independent z^j ~ N(mean^j, diag e^log_variance^j), and exact: it adds (1 - 1/J) sum_j v^j
+    to the first sum, and sum_j v^j / J^2 to zbar^2.
+
+    Args:
+        mean: of q(z|x), shape (J, ..., M), J >= 2.
+        log_variance: of q(z|x), same shape; None for the density at z = mean itself.
+        variance: of p(z|psi), > 0.
+        centre_variance: of p(psi), > 0; 0 stands for the uniform one.
+
+    Returns:
+        Shape (...), nats.
+
+    Raises:
+        ValueError: for fewer than two views.
+
+    Source: Bizeul et al. 2024, eq. 9 and appendix A.4, which leave out the constants; algorithm 1 takes one draw
+    where we take the expectation.
+    """
+    views = len(mean)
+    if views < 2:
+        raise ValueError(f"expected two views of an image or more, got {views}")
+    centre = mean.mean(0)
+    within, of_centre = (mean - centre).square().sum(0), centre.square()
+    if log_variance is not None:
+        spread = log_variance.exp().sum(0)
+        within, of_centre = within + (1 - 1 / views) * spread, of_centre + spread / views**2
+    constant = (views - 1) * (LOG_2PI + math.log(variance))
+    if centre_variance == 0:
+        each = within / variance + constant + math.log(views)
+    else:
+        total = variance + views * centre_variance
+        each = within / variance + views * of_centre / total + constant + LOG_2PI + math.log(total)
+    return -0.5 * each.sum(-1)
+
+
+def kl_to_standard(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Return KL(N(mean, diag e^log_variance) || N(0, I)), shape (...), nats, >= 0, of shapes (..., M).
+
+    Source: Kingma & Welling 2014, arXiv:1312.6114, appendix B.
+    """
+    return 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+
+
+def kl(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_log_variance: Tensor) -> Tensor:
+    """Return KL of one Gaussian of diagonal covariance to another, shape (...), nats, >= 0, of shapes (..., M)."""
+    gap = (mean - other_mean).square()
+    ratio = (log_variance - other_log_variance).exp()
+    return 0.5 * (ratio + gap * (-other_log_variance).exp() - 1 - log_variance + other_log_variance).sum(-1)
+
+
+def active(mean: Tensor) -> Tensor:
+    """Return the share of dimensions that say something: the variance of mu over N images is above 0.01.
+
+    Args:
+        mean: of q(z|x), shape (N, M), N >= 2.
+
+    Source: Burda et al. 2016, arXiv:1509.00519, sec. 5.2.
+    """
+    return (mean.var(0) > 0.01).to(torch.get_default_dtype()).mean()

@@ -1,0 +1,197 @@
+"""SimVAE, VAE, beta-VAE and CR-VAE: a posterior of each view, and a decoder that makes the view of it again.
+
+They share the head with its decoder, the views and the likelihood, and differ in what holds the posterior: log p(z|y)
+of the views of an image together, the divergence from N(0, I), or that and the divergence between two views.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from scoring.heads import HeadSpec, PosteriorHeadSpec
+from scoring.posterior import PosteriorHead
+from trainers.methods import elbo
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.settings import MOST_WIDTH, Settings, setting
+
+MOST_VIEWS = 64
+
+
+def _views(default: int, least: int) -> int:
+    return setting(default, "views of an image, J", least=least, most=MOST_VIEWS)
+
+
+@dataclass(frozen=True)
+class VariationalSettings(Settings):
+    """What the four methods share; the defaults are those of Bizeul et al. 2024, appendix A.7.4."""
+
+    latent_dim: int = setting(64, "width M of z, whose mean is the embedding", least=1, most=MOST_WIDTH)
+    channels: int = setting(256, "of the map that a decoder starts from; each doubling halves them", least=1, most=4096)
+    likelihood_variance: float = setting(0.02, "of a decoded pixel, in [0, 1]", above=0, most=100)
+    views: int = _views(1, least=1)
+
+
+@dataclass(frozen=True)
+class SimVAESettings(VariationalSettings):
+    """The settings of SimVAE."""
+
+    views: int = _views(10, least=2)
+    prior_variance: float = setting(0.15, "of z around the centre that the views of an image share", above=0, most=100)
+    centre_variance: float = setting(0.0, "of that centre around 0; 0: uniform, as in the paper", least=0, most=1e6)
+
+
+@dataclass(frozen=True)
+class BetaVAESettings(VariationalSettings):
+    """The settings of the beta-VAE; the paper does not state its beta."""
+
+    beta: float = setting(4.0, "weight of the divergence from the prior; 1: a VAE", above=0, most=1e6)
+
+
+@dataclass(frozen=True)
+class CRVAESettings(VariationalSettings):
+    """The settings of the CR-VAE."""
+
+    views: int = _views(2, least=2)
+    consistency: float = setting(
+        0.1, "weight of the divergence of a view's posterior from the image's", least=0, most=1e6
+    )
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a batch became, as the losses read it.
+
+    Attributes:
+        mean: of q(z|x), shape (V, N, M).
+        log_variance: the same.
+        likelihood: log p(x|z) at one draw of z, shape (V, N), nats.
+    """
+
+    mean: Tensor
+    log_variance: Tensor
+    likelihood: Tensor
+
+
+V = TypeVar("V", bound=VariationalSettings)
+
+
+class Variational(Method[V]):
+    """What the four methods share: posterior, draw, decoder and likelihood. The bound is left to each."""
+
+    needs_pixels = True
+    embeds = True
+    defaults: ClassVar = {
+        "optimizer": "adamw",
+        "lr": 8e-5,
+        "weight_decay": 0.0,
+        "batch_size": 128,
+        "epochs": 400,
+        "augmentation": Augmentation(scale=(0.6, 1.0), gray=0.0, blur=0.0),
+    }
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, settings: V, task: Task) -> None:
+        super().__init__(settings, task)
+        self.n_standard = settings.views
+        self.register_buffer("mean", torch.tensor(task.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(task.std).view(3, 1, 1), persistent=False)
+        self._seen: Tensor | None = None
+
+    @classmethod
+    def head(cls, settings: V, size: int) -> HeadSpec:
+        """Return a posterior with a decoder to pictures of this size."""
+        return PosteriorHeadSpec(settings.latent_dim, size, settings.channels)
+
+    def before_step(self, batch: Batch) -> None:
+        """Keep the views of the next features, in [0, 1]: they are what is decoded."""
+        self._seen = batch.pixels[0] * self.std + self.mean
+
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
+        """Return minus the bound, in nats per view and value of a picture.
+
+        The mean over images, views and the 3 S^2 values, where the paper sums over them, makes one learning rate right
+        for every batch, number of views and size; Adam, which the paper uses, does not see the difference.
+        """
+        if not isinstance(head, PosteriorHead):
+            raise ValueError(f"{type(self).__name__} needs a posterior head")
+        if self._seen is None or self._seen.shape[:2] != features.shape[:2]:
+            raise ValueError("the pixels of these features were not given before the step")
+        seen = self._seen
+        mean, log_variance = (part.unflatten(0, features.shape[:2]) for part in head.posterior(features.flatten(0, 1)))
+        z = mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
+        decoded = head.decoder(z.flatten(0, 1)).view_as(seen)
+        likelihood = elbo.log_likelihood(seen, decoded, self.settings.likelihood_variance)
+        bound, measures = self.bound(Encoded(mean, log_variance, likelihood))
+        shown = {
+            "error": (seen - decoded).detach().square().mean(),
+            "log_variance": log_variance.detach().mean(),
+            "active": elbo.active(mean[0].detach()),
+            **{name: value.detach().mean() for name, value in measures.items()},
+        }
+        return Step(-bound.mean() / (len(seen) * seen[0, 0].numel()), shown)
+
+    def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the bound of each image with all its views, shape (N,), nats, and what to show of its terms."""
+        raise TypeError(f"{type(self).__name__} has no bound")
+
+
+class SimVAE(Variational[SimVAESettings]):
+    """Views of an image decoded from posteriors around one centre, which is integrated out."""
+
+    paper = "Bizeul et al. 2024, arXiv:2402.01399"
+    Settings = SimVAESettings
+
+    def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return sum_j [log p(x^j|z^j) + H(q(z^j|x^j))] + E log p(z^1..z^J|y), equation 4."""
+        own = self.settings
+        prior = elbo.log_prior_of_set(seen.mean, seen.log_variance, own.prior_variance, own.centre_variance)
+        return (seen.likelihood + elbo.entropy(seen.log_variance)).sum(0) + prior, {"prior": prior}
+
+
+class BetaVAE(Variational[BetaVAESettings]):
+    """A VAE whose divergence from the prior weighs beta times as much."""
+
+    paper = "Higgins et al. 2017 (ICLR)"
+    Settings = BetaVAESettings
+
+    def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return sum_j [log p(x^j|z^j) - beta KL(q(z^j|x^j) || N(0, I))]."""
+        kl = elbo.kl_to_standard(seen.mean, seen.log_variance)
+        return (seen.likelihood - self.settings.beta * kl).sum(0), {"kl": kl}
+
+
+class VAE(Variational[VariationalSettings]):
+    """The baseline of the family: each view by itself, against a standard normal prior."""
+
+    paper = "Kingma & Welling 2014, arXiv:1312.6114"
+    Settings = VariationalSettings
+
+    def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return sum_j [log p(x^j|z^j) - KL(q(z^j|x^j) || N(0, I))]."""
+        kl = elbo.kl_to_standard(seen.mean, seen.log_variance)
+        return (seen.likelihood - kl).sum(0), {"kl": kl}
+
+
+class CRVAE(Variational[CRVAESettings]):
+    """A VAE of images and their views whose posteriors are held together."""
+
+    paper = "Sinha & Dieng 2021, arXiv:2105.14859"
+    Settings = CRVAESettings
+    n_plain = 1
+
+    def bound(self, seen: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the VAE's bound of the image and of its views, less lambda sum_j KL(q(z|x^j) || q(z|x)).
+
+        The mean over the views stands for the expectation over changes of the image, which is the first of them: the
+        image and the mean of its views count alike.
+        """
+        mean, log_variance = seen.mean, seen.log_variance
+        kl = elbo.kl_to_standard(mean, log_variance)
+        apart = elbo.kl(mean[1:], log_variance[1:], mean[0], log_variance[0])
+        each = seen.likelihood - kl
+        changed = each[1:].mean(0) - self.settings.consistency * apart.mean(0)
+        return 0.5 * len(mean) * (each[0] + changed), {"kl": kl, "apart": apart}
