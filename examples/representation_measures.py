@@ -7,6 +7,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
 from curate.columns import is_less_certain
@@ -18,33 +21,50 @@ from trainers.data import TrainingSet
 NEIGHBOURS, TEMPERATURE = 200, 0.1  # of the weighted vote, as UMM and MoCo report it on CIFAR-10
 TOLERANCE = 1e-4  # of the linear probe: a tenth of it takes twice as long and moves no more than a picture or two
 HIDDEN, PASSES, BATCH, RATE = 256, 60, 256, 1e-3  # of the MLP probe
+MOST_DIMENSIONS, STARTS = 32, 5  # of the mixture of Gaussians: principal components, and fits to choose from
 BLOCK = 500  # pictures that go through the network at a time
 
 
 @torch.inference_mode()
-def read(model: ScoringModel, images: TrainingSet, device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return features, shape (N, D), and every column that the model gives, each of shape (N,), float32, on the CPU."""
+def read(model: ScoringModel, images: TrainingSet, device: torch.device) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """Return representations, shape (N, E), the columns of the model, each of shape (N,), and features, shape (N, D).
+
+    A representation is what the embedding is the direction of: the mu of a head, or the features. All are float32 and
+    on the CPU.
+    """
     model = model.to(device).eval()
-    features, columns = [], []
+    representations, columns, features = [], [], []
     for block in images.pixels.split(BLOCK):
         found = model.features(block.to(device))
+        head: Any = model.heads[model.spec.embedding] if model.spec.embedding else None
+        representations.append((found if head is None else head.project(found)).float().cpu())
         features.append(found.float().cpu())
-        columns.append({name: values.cpu() for name, values in model.read(found).columns.items()})
-    return torch.cat(features), {name: torch.cat([part[name] for part in columns]) for name in columns[0]}
+        said = model.read(found, block.to(device)).columns
+        columns.append({name: values.cpu() for name, values in said.items()})
+    together = {name: torch.cat([part[name] for part in columns]) for name in columns[0]}
+    return torch.cat(representations), together, torch.cat(features)
 
 
 def measure(
-    model: ScoringModel, train: TrainingSet, test: TrainingSet, *, device: torch.device, seed: int = 0
+    model: ScoringModel,
+    train: TrainingSet,
+    test: TrainingSet,
+    *,
+    device: torch.device,
+    seed: int = 0,
+    styles: tuple[Tensor, Tensor] | None = None,
 ) -> dict[str, Any]:
     """Return what a model is worth, measured on ``test`` alone; probes and votes learn from ``train``.
 
     Returns:
-        ``measures``: name -> number: accuracies ``linear``, ``mlp`` and ``knn``, and for every column that the model
-        gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is luck, and higher is
-        better whatever the direction of the column. ``columns``: name -> value of each test picture.
+        ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``,
+        of a linear probe of the features, where the representation is the mu of a head; ``style``, of one for the
+        styles, where those of both are given. For every column that the model gives its R-AUROC and its AUROC of the
+        linear probe, and of the vote, being right; 0.5 is luck, and higher is better whatever the direction of the
+        column. ``columns``: name -> value of each test picture.
     """
-    learned, _ = read(model, train, device)
-    features, columns = read(model, test, device)
+    learned, _, learned_inside = read(model, train, device)
+    features, columns, inside = read(model, test, device)
     if train.labels is None or test.labels is None:
         raise ValueError("measuring a representation needs labels")
     n_classes = len(train.classes)
@@ -53,9 +73,15 @@ def measure(
         "linear": linear_answers(learned, known, features, n_classes),
         "mlp": mlp_answers(learned, known, features, n_classes, seed=seed),
         "knn": knn_answers(learned, known, features),
+        "gmm": gmm_answers(learned, known, features, n_classes, seed=seed),
     }
+    if model.spec.embedding:
+        said["inner"] = linear_answers(learned_inside, known, inside, n_classes)
     right = {name: (answers == answer).numpy() for name, answers in said.items()}
     measures = {name: float(values.mean()) for name, values in right.items()}
+    if styles is not None:
+        style = linear_answers(learned, styles[0], features, int(styles[0].max()) + 1)
+        measures["style"] = float((style == styles[1]).float().mean())
     for name, values in columns.items():
         measures |= worth(name, values.double().numpy(), features, answer, right)
     return {"measures": measures, "columns": {name: values.tolist() for name, values in columns.items()}}
@@ -97,6 +123,22 @@ def knn_answers(learned: Tensor, labels: Tensor, features: Tensor) -> Tensor:
     """Return the class that the nearest pictures to learn from vote for, shape (N,); weights exp(cosine / 0.1)."""
     near, all_ = F.normalize(features, dim=1), F.normalize(learned, dim=1)
     return knn_predict(near, all_, labels, k=min(NEIGHBOURS, len(all_)), temperature=TEMPERATURE)
+
+
+def gmm_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: int, *, seed: int) -> Tensor:
+    """Return the class of the Gaussian that each row falls to, shape (N,), of a mixture that saw no label.
+
+    As many Gaussians of full covariance as classes, on at most 32 principal components, the likeliest of 5 fits. Each
+    Gaussian gets one class, so that as many as possible of the rows that it was fitted on are named right.
+    """
+    reduced = PCA(min(MOST_DIMENSIONS, *learned.shape), random_state=seed).fit(learned.numpy())
+    mixture = GaussianMixture(n_classes, n_init=STARTS, random_state=seed, reg_covar=1e-4)
+    scale = np.sqrt(reduced.explained_variance_.sum())  # the floor of variances is then one of shares
+    found = mixture.fit_predict(reduced.transform(learned.numpy()) / scale)
+    together = np.zeros((n_classes, n_classes), np.int64)
+    np.add.at(together, (found, labels.numpy()), 1)
+    class_of = linear_sum_assignment(together, maximize=True)[1]
+    return torch.from_numpy(class_of[mixture.predict(reduced.transform(features.numpy()) / scale)])
 
 
 def mlp_answers(learned: Tensor, labels: Tensor, features: Tensor, n_classes: int, *, seed: int) -> Tensor:

@@ -13,7 +13,8 @@ unless it is a supervised method; probes then learn from the labels of the same 
 `random` are the weights that all variants of a seed began with.
 
 What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
-at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048. Whatever you name yourself stands as you
+at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048; of methods that decode 4 views, and 32
+channels. Whatever you name yourself stands as you
 named it.
 
 A run that was cut off goes on where it was; results are kept in --work, one file each, so that several processes may
@@ -49,7 +50,15 @@ from trainers.methods.table import METHODS
 
 RANDOM = "random"
 POOL = 20_000  # pictures that the seeds draw from
-AT_MOST = {"batch_size": 128, "n_small": 0, "latent_dim": 256, "hidden_dim": 512, "queue": 2048}
+AT_MOST = {
+    "batch_size": 128,
+    "n_small": 0,
+    "latent_dim": 256,
+    "hidden_dim": 512,
+    "queue": 2048,
+    "views": 4,
+    "channels": 32,
+}
 FIXED = ("epochs", "seed")  # of the study, not of a variant
 
 
@@ -112,7 +121,7 @@ def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: i
     device, measuring = torch.device(study.device), 0.0
 
     def measured() -> dict[str, Any]:
-        return measure(model, drawn.train, drawn.test, device=device, seed=seed)
+        return measure(model, drawn.train, drawn.test, device=device, seed=seed, styles=drawn.styles)
 
     if is_random:
         return {**measured(), "columns": {}, "seconds": 0.0}
@@ -144,15 +153,26 @@ def early(variant: str, epoch: int) -> str:
 
 def table(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """Return one line a variant and column: accuracies and AUROCs in percent, mean ± half the 95 % interval."""
-    head = ["linear", "MLP", "kNN", "column", "R-AUROC", "AUROC linear", "AUROC kNN", "s"]
+    probes = {
+        "linear": "linear",
+        "mlp": "MLP",
+        "knn": "kNN",
+        "gmm": "GMM",
+        "inner": "linear, features",
+        "style": "style",
+    }
+    measured = [
+        probe for probe in probes if any(probe in one["measures"] for results in found.values() for one in results)
+    ]
+    head = [*(probes[probe] for probe in measured), "column", "R-AUROC", "AUROC linear", "AUROC kNN", "s"]
     lines = ["| method | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
     for name, results in found.items():
-        accuracies = [cell(results, measure) for measure in ("linear", "mlp", "knn")]
+        accuracies = [cell(results, measure) for measure in measured]
         columns = main_columns(list(results[0]["columns"])) or [""]
         seconds = f"{np.mean([one['seconds'] for one in results]):.0f}"
         for at, column in enumerate(columns):
             worth = [cell(results, f"{column} {what}") for what in ("R-AUROC", "AUROC linear", "AUROC knn")]
-            before = [name, *accuracies] if at == 0 else [""] * 4
+            before = [name, *accuracies] if at == 0 else [""] * (1 + len(measured))
             lines.append("| " + " | ".join([*before, column, *worth, seconds if at == 0 else ""]) + " |")
     return lines
 

@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, feature_width
+from scoring.crops import ten_crops
 from scoring.errors import InputError
 from scoring.heads import EMBEDS, ClassifierHeadSpec, HeadSpec
 from scoring.images import Preprocessing
-from scoring.scorers import HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored
+from scoring.scorers import CROPS, HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored
 from scoring.trunks import PLAIN_MEAN, PLAIN_STD, PartSpec, Trunks
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -138,7 +139,10 @@ class ScoringModel(nn.Module):
         features = self.features(pixels)
         outputs = self.read(features, pixels)
         for name, scorer in (scorers or {}).items():
-            given = self.repeated(pixels, scorer.passes) if scorer.passes else features
+            if scorer.needs == CROPS:
+                given = self.of_crops(pixels)
+            else:
+                given = self.repeated(pixels, scorer.passes) if scorer.passes else features
             with torch.autocast(given.device.type, enabled=False):
                 given = self.logits(given.float()) if scorer.needs == LOGITS else given.float()
                 outputs.columns.update(scored(name, scorer, given, len(features)))
@@ -180,6 +184,15 @@ class ScoringModel(nn.Module):
     def classifier(self) -> str | None:
         """The name of the head that gives logits, or None."""
         return next((name for name, spec in self.spec.heads.items() if isinstance(spec, ClassifierHeadSpec)), None)
+
+    def of_crops(self, pixels: Tensor) -> Tensor:
+        """Return embeddings of ten crops of each image, shape (10, N, E), rows of unit length."""
+        crops = []
+        for crop in ten_crops(pixels):
+            seen = self.features(crop.contiguous(memory_format=torch.channels_last)).float()
+            with torch.autocast(seen.device.type, enabled=False):
+                crops.append(self.embed(seen))
+        return torch.stack(crops)
 
     def repeated(self, pixels: Tensor, passes: int) -> Tensor:
         """Return features of several passes with dropout on, shape (P, N, D); the same ones at every call."""

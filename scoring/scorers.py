@@ -15,6 +15,7 @@ HEAD = "head"  # what a module says of features that was trained with the scorer
 HEAD_OF_PIXELS = "head of pixels"  # the same of features and the pixels in [0, 1], shape (N, 3, S, S), behind them
 TRAINED = (HEAD, HEAD_OF_PIXELS)
 FEATURES = "features"  # of the backbone, shape (N, D)
+CROPS = "crops"  # embeddings of ten crops of each image, shape (10, N, E), rows of unit length
 LOGITS = "logits"  # of the model's classifier, shape (N, C)
 TABLE = "table"  # the stored embeddings of all rows, of unit length, a NumPy array of shape (N, D), once all are there
 
@@ -23,8 +24,8 @@ class Scorer(Protocol):
     """A score: a frozen dataclass that holds its parameters.
 
     Attributes:
-        needs: what it is given: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``LOGITS`` or ``TABLE``; tensors,
-            float32, but for the last.
+        needs: what it is given: ``HEAD``, ``HEAD_OF_PIXELS``, ``FEATURES``, ``CROPS``, ``LOGITS`` or ``TABLE``;
+            tensors, float32, but for the last.
         columns: name -> what it means; ``<method>`` in a name stands for that of the head's method. Names that start
             with ``unc_`` are higher where an image is less certain.
         passes: how often the network is run anew, with dropout on, for what it is given, which then has an axis
@@ -51,6 +52,7 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "gaussians": "scoring.heads:GaussiansHeadSpec",
     "classifier": "scoring.heads:ClassifierHeadSpec",
     "prototypes": "scoring.heads:PrototypeHeadSpec",
+    "crops": "scoring.crops:CropsScorer",
     "neighbour": "scoring.heap.scorers:NeighbourScorer",
     "ambiguous": "scoring.heap.scorers:AmbiguousScorer",
 }

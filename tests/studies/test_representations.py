@@ -17,6 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import representation_measures as measures
 import representations as study
+from representation_data import load_pictures
+
+from scoring.heads import PosteriorHeadSpec
+from scoring.images import Preprocessing
+from scoring.model import ModelSpec, ScoringModel
+from trainers.data import TrainingSet
 
 pytestmark = pytest.mark.study
 
@@ -138,3 +144,52 @@ def test_worth_has_the_direction_of_the_column_and_refuses_what_has_no_rank():
         assert found == {f"{name} R-AUROC": 1, f"{name} AUROC linear": 1, f"{name} AUROC knn": 0}
     with pytest.raises(SystemExit, match="kappa_x is not finite on 1 of 200"):
         measures.worth("kappa_x", np.r_[np.nan, np.zeros(199)], features, labels, said)
+
+
+def test_a_mixture_finds_classes_that_lie_apart_and_not_those_that_do_not():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(300) % 3
+    apart = 6 * torch.eye(40)[labels] + torch.randn(300, 40, generator=generator)
+    assert (measures.gmm_answers(apart, labels, apart, 3, seed=0) == labels).float().mean() > 0.99
+    turned = labels[torch.randperm(300, generator=generator)]  # which Gaussian is which class is for the labels to say
+    said = measures.gmm_answers(apart, (labels + 1) % 3, apart, 3, seed=0)
+    assert (said == (labels + 1) % 3).float().mean() > 0.99
+    assert (measures.gmm_answers(apart, turned, apart, 3, seed=0) == turned).float().mean() < 0.5
+
+
+def test_pictures_with_styles_are_held_out_of_the_same_file(tmp_path):
+    generator, images = np.random.default_rng(0), []
+    for _ in range(30):
+        stored = io.BytesIO()
+        Image.fromarray(generator.integers(0, 255, (8, 8, 3), np.uint8)).save(stored, "PNG")
+        images.append(stored.getvalue())
+    label, domain = np.arange(30) % 3, np.array(["sketch", "photo"])[np.arange(30) % 2]
+    pq.write_table(pa.table({"image": images, "label": label, "domain": domain}), tmp_path / "pacs_160.parquet")
+    found = load_pictures(tmp_path, "pacs", pool=100, test=10, size=8)
+    assert (found.train.n, found.test.n) == (20, 10)
+    rows = torch.cat([found.test.pixels, found.train.pixels]).flatten(1)
+    assert len(torch.unique(rows, dim=0)) == 30
+    stored = {image.tobytes(): at for at, image in enumerate(np.array(Image.open(io.BytesIO(one))) for one in images)}
+    for images_of, styles in zip((found.train, found.test), found.styles, strict=True):
+        for pixels, style, known in zip(images_of.pixels, styles, images_of.labels, strict=True):
+            at = stored[pixels.permute(1, 2, 0).numpy().tobytes()]
+            assert (["photo", "sketch"][style], known) == (domain[at], label[at])
+    few = found.drawn(5, 0)
+    assert (few.train.n, len(few.styles[0]), len(few.styles[1])) == (5, 5, 10)
+
+
+def test_the_representation_of_a_model_with_a_posterior_is_its_mean_and_styles_are_measured():
+    head = PosteriorHeadSpec(4, 16, 8)
+    torch.manual_seed(0)
+    spec = ModelSpec("resnet10t", {}, {"simvae": head}, Preprocessing(size=16, resize=16), embedding="simvae")
+    model, generator = ScoringModel(spec).eval(), torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (40, 3, 16, 16), generator=generator, dtype=torch.uint8)
+    images = TrainingSet(pixels, torch.arange(40) % 2, ["a", "b"], {})
+    features, columns, inner = measures.read(model, images, torch.device("cpu"))
+    with torch.no_grad():
+        assert torch.allclose(inner, model.features(pixels), atol=1e-5)
+        assert torch.allclose(features, model.heads["simvae"].mean(model.features(pixels)), atol=1e-5)
+    assert set(columns) == {"unc_simvae", "unc_simvae_error"}
+    styles = (torch.arange(40) // 20, torch.arange(40) // 20)
+    found = measures.measure(model, images, images, device=torch.device("cpu"), styles=styles)["measures"]
+    assert {"linear", "mlp", "knn", "gmm", "inner", "style", "unc_simvae_error R-AUROC"} <= set(found)
