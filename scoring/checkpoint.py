@@ -156,6 +156,18 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return header, tensors
 
 
+def checkpoint_of(name: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the card and tensors of a model by any of its names, as a checkpoint of it holds them.
+
+    Raises:
+        InputError: as ``load_model``.
+    """
+    if not is_published(name):
+        return read_checkpoint(find_checkpoint(name))
+    model, card = load_published(str(name))
+    return {**card, "format": FORMAT}, {key: value.contiguous() for key, value in stored_tensors(model).items()}
+
+
 def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]]:
     """Return a model, ready to score on the CPU in float32, and its card.
 

@@ -8,6 +8,7 @@ import typer
 from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.report import emit, printers, say_files
+from curate.commands.uneven import uneven_words
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 Texts = list[str] | None
 MOST_PER_CENT = 100
-TWICE = 2.0  # times what all lose: a class that loses more is named
-MOST_NAMED = 3
 # What a row is shown for -> what is said of it.
 WHY = {
     "goes": "would go",
@@ -113,14 +112,9 @@ def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
 
 def _uneven(result: "Result") -> list[str]:
     """Return which classes lose more than twice the share that all lose, the worst first."""
-    lost = {name: 1 - kept / rows for name, (rows, kept) in result.classes.items()}
     rows = sum(rows for rows, _ in result.classes.values())
-    usual = 1 - sum(kept for _, kept in result.classes.values()) / max(rows, 1)
-    worst = sorted((name for name in lost if lost[name] > TWICE * usual), key=lambda name: -lost[name])
-    return [
-        f"class {name} loses {lost[name]:.0%}, all together {usual:.0%}: rare is not bad; see --per"
-        for name in worst[:MOST_NAMED]
-    ]
+    lost = {name: (rows, rows - kept) for name, (rows, kept) in result.classes.items()}
+    return uneven_words("class", lost, sum(gone for _, gone in lost.values()) / max(rows, 1))
 
 
 def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:

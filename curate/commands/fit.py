@@ -7,6 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.report import emit, say, say_table
+from curate.commands.uneven import uneven_words
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def run(
         ),
     ] = None,
     model: Annotated[
-        str | None, options.shared("--model", ": the one that scored the table; found by itself if it ships")
+        str | None,
+        options.shared("--model", ", or timm:NAME: the one that scored the table; found by itself if it ships"),
     ] = None,
     label: Annotated[
         str | None, options.shared("--label", " to learn from, of the table or of --labelled", show_default=True)
@@ -92,17 +94,9 @@ def run(
 
 
 def _report(result: "FitResult", *, applied: bool) -> None:
-    from curate.fitting.shares import KEPT, uneven
-
     for text in _notes(result, applied=applied):
         say(text)
-    say(f"what keeping the surest {KEPT:.0%} by unc_local, as filter does, takes of each {result.kind}:")
-    rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in result.shares[:MOST_TOLD]]
-    say_table(rows, header=(result.kind, "rows", "taken", "share"), right=1)
-    if len(result.shares) > MOST_TOLD:
-        say(f"and {len(result.shares) - MOST_TOLD:,} more")
-    for each in uneven(result.shares)[:3]:
-        say(f"{result.kind} {each.name} would lose {each.taken / each.rows:.0%}: rare is not bad; see --per")
+    _shares(result)
     keeps = f"{counted(result.references, 'row')} to compare with, {result.n_bytes / 1e6:,.1f} MB"
     if result.path is not None:
         say(f"model: {result.path} ({keeps})")
@@ -110,19 +104,29 @@ def _report(result: "FitResult", *, applied: bool) -> None:
         say(f"table: {result.applied}")
 
 
+def _shares(result: "FitResult") -> None:
+    from curate.fitting.shares import KEPT
+
+    if not result.shares:
+        return
+    say(f"what keeping the surest {KEPT:.0%} by unc_local, as filter does, takes of each {result.kind}:")
+    rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in result.shares[:MOST_TOLD]]
+    say_table(rows, header=(result.kind, "rows", "taken", "share"), right=1)
+    if len(result.shares) > MOST_TOLD:
+        say(f"and {len(result.shares) - MOST_TOLD:,} more")
+    for text in uneven_words(result.kind, {each.name: (each.rows, each.taken) for each in result.shares}, 1 - KEPT):
+        say(text)
+
+
 def _notes(result: "FitResult", *, applied: bool) -> list[str]:
     """Return what somebody should know before going by the columns, one sentence each."""
     from scoring.heap.fit import FEW_ROWS
-    from scoring.heap.model import FAR_SHARE
+    from scoring.heap.model import far_from
 
     notes = [f"left out: {counted(count, 'image')} with {what}" for what, count in result.without.items()]
     if applied:
-        if result.outside > FAR_SHARE:
-            notes.append(
-                f"{result.outside:.0%} of the rows lie farther from the heap that was fitted than 99 % of its own: "
-                "what is said of them is a guess; fit anew with them"
-            )
-        return notes
+        far = far_from(round(result.outside * result.rows), result.rows)
+        return [*notes, far] if far else notes
     if result.rows < FEW_ROWS:
         notes.append(f"fitted to {counted(result.rows, 'image')}: fewer than {FEW_ROWS} tell too little to go by")
     if result.references < result.rows:
@@ -150,7 +154,8 @@ def _of_labels(known: dict[str, Any]) -> list[str]:
         notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])}")
     used = known["auroc"] if known.get("better", True) else known["without"]
     if used.low <= LUCK:
-        notes.append("that is no better than luck: on these classes, unc_ambiguous says nothing; more labels may help")
+        more = "more labels may help" if "better" in known else "learn from the labels, by --label"
+        notes.append(f"that is no better than luck: on these classes, unc_ambiguous says nothing; {more}")
     return notes
 
 

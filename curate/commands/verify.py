@@ -74,7 +74,10 @@ def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], Non
     for same, what in (
         (result.table, "the table does not hold the rows that it was fitted to"),
         (result.labels, "the labels are not those that it learned from"),
-        (result.fit, "what is fitted again is not what the model keeps"),
+        (
+            result.fit,
+            "what is fitted again is not what the model keeps: another processor or version differs in last digits",
+        ),
         (result.applied is not False, "the table that was written beside it has other bytes now"),
     ):
         if not same:

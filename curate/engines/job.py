@@ -96,6 +96,12 @@ def open_all(source: Source, options: SourceOptions, model: str | Path, settings
     of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
     runner = Runner(network, device, precision, scorers=of_model)
     fit = read_fit(model, card)
+    lacking = [name for name in fit.junk.usual if name not in runner.columns] if fit else []
+    if lacking:
+        raise InputError(
+            f"{model} was fitted to a table with {', '.join(lacking)}, which the model itself does not give: it cannot "
+            "score images; apply it to tables that have the column, by curate fit --fitted"
+        )
     fits = fit is None and settings.fit and settings.dtype is not None
     of_heap = HEAP_COLUMNS if fit is not None or fits else {}
     reserved = (*runner.columns, *columns_of(of_table), *of_heap)

@@ -23,7 +23,7 @@ from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
 from scoring.heap.columns import NEIGHBOUR
-from scoring.heap.model import FAR_SHARE, HeapFit
+from scoring.heap.model import HeapFit, far_from
 from scoring.lookup import lookup
 
 
@@ -181,12 +181,8 @@ def _outside(out: Path, fit: HeapFit | None) -> list[str]:
     for batch in open_table(out).batches([NEIGHBOUR]):
         values = batch.column(0).drop_null().to_numpy(zero_copy_only=False)
         rows, far = rows + len(values), far + int((values > fit.far).sum())
-    if far <= FAR_SHARE * rows:
-        return []
-    return [
-        f"{far / rows:.0%} of the images lie farther from the heap that the model was fitted to than 99 % of its own: "
-        "what unc_fitted says of them is a guess"
-    ]
+    note = far_from(far, rows)
+    return [note] if note else []
 
 
 def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:

@@ -55,15 +55,16 @@ def of_whole(
         announce(f"comparing {counted(len(heap), 'row')} with one another")
     found = _fitted(heap) if fit else Whole()
     for name, scorer in scorers.items():
-        found.columns |= heap.in_table(scored(name, scorer, heap.embeddings, len(heap)))
+        if not scorer.columns.keys() <= found.columns.keys():  # the fit has it already
+            found.columns |= heap.in_table(scored(name, scorer, heap.embeddings, len(heap)))
     return found
 
 
 def _fitted(heap: Heap) -> Whole:
     """Return the columns of a score that is fitted to the heap; none, and why, where that cannot be."""
     if len(heap) < FEW_ROWS:
-        images = counted(len(heap), "image")
-        return Whole(notes=[f"no unc_fitted: {images} with an embedding, and fewer than {FEW_ROWS} tell too little"])
+        few = f"{counted(len(heap), 'image')} with an embedding, and fewer than {FEW_ROWS} tell too little"
+        return Whole(notes=[f"no unc_fitted: {few}; score more together"])
     try:
         _, said = fit_heap(heap.embeddings, heap.columns)
     except InputError as error:

@@ -4,18 +4,19 @@ from pathlib import Path
 
 from curate.tables.provenance import model_of
 from curate.tables.table import Table
-from scoring.checkpoint import find_checkpoint, read_header, shipped_models
+from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
 from scoring.errors import InputError
+from scoring.published import is_published
 
 
 def digest_of(model: str | Path) -> str:
     """Return the digest of the model whose embeddings a checkpoint gives: a fitted one has those of its base."""
-    card = read_header(find_checkpoint(model))
+    card = load_model(model)[1] if is_published(model) else read_header(find_checkpoint(model))
     return str(card.get("base", card["digest"]))
 
 
-def base_of(table: Table, model: str | Path | None) -> Path:
-    """Return the checkpoint that made a table's embeddings.
+def base_of(table: Table, model: str | Path | None) -> str | Path:
+    """Return the model that made a table's embeddings, as ``load_model`` takes it.
 
     Args:
         table: scored.
@@ -27,12 +28,12 @@ def base_of(table: Table, model: str | Path | None) -> Path:
     made_by = model_of(table)
     if model is not None:
         check_same(table, model)
-        return find_checkpoint(model)
+        return model
     for path in shipped_models().values():
         if made_by and digest_of(path) == made_by:
             return path
     who = f"by the model {made_by[:12]}..., which does not ship" if made_by else "by a model that it does not name"
-    raise InputError(f"{table.path} was scored {who}; name its file with --model")
+    raise InputError(f"{table.path} was scored {who}; name it with --model, as it was when scoring")
 
 
 def check_same(table: Table, model: str | Path) -> None:

@@ -11,7 +11,7 @@ from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.base import base_of, check_same
 from curate.fitting.labels import Given, classes_in, given_labels, labels_in
 from curate.fitting.result import FitResult, Share
-from curate.fitting.shares import of_classes, of_clusters
+from curate.fitting.shares import of_classes, of_clusters, tells
 from curate.tables.heap import Heap, read_heap
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
@@ -27,7 +27,8 @@ from scoring.heap.model import HeapFit, Said
 from scoring.heap.space import centred
 from scoring.heap.stored import digest_of_fit, read_fit, write_fitted
 
-TOLD_CLUSTERS = 10  # clusters that a heap without classes is told of by
+TOLD_CLUSTERS = 10  # clusters that a heap without classes is told of by,
+ROWS_A_CLUSTER = 20  # unless a cluster would have fewer rows in the mean, of which shares say nothing
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def fit(
     if fitted is not None and (label is not None or labelled is not None):
         raise InputError(f"--fitted {fitted} is applied as it is, and nothing is learned; leave out the labels")
     base = None if places[0] is None else base_of(opened, model)
-    if model is not None:
+    if model is not None and base is None:
         check_same(opened, model)
     done = _applied(opened, fitted, report) if fitted is not None else _fitted(opened, label, labelled, seed, report)
     about = _about(done, opened, seed)
@@ -147,7 +148,13 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
     if kept is None:
         raise InputError(f"{fitted} was not fitted to a heap; give one that curate fit wrote, or leave out --fitted")
     check_same(table, fitted)
-    heap = _heap(table)
+    lacking = [name for name in kept.junk.usual if name not in table.schema.names]
+    if lacking:
+        raise InputError(
+            f"expected the columns by which {fitted} tells junk in {table.path}, got none named {', '.join(lacking)}; "
+            "score the images with the model, or fit anew"
+        )
+    heap = _heap(table, heads=tuple(kept.junk.usual))
     if heap.embeddings.shape[1] != len(kept.mean):
         raise InputError(
             f"expected embeddings of {len(kept.mean):,} numbers in {table.path}, as {fitted} was fitted to, got "
@@ -157,9 +164,9 @@ def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) ->
     return Fitted(heap, kept, kept.score(heap.embeddings, heap.columns), Given(), classes_in(heap, table))
 
 
-def _heap(table: Table, names: tuple[str, ...] = ()) -> Heap:
-    """Read a heap, with columns of classes that are learned from."""
-    heap = read_heap(table, names=names)
+def _heap(table: Table, names: tuple[str, ...] = (), heads: tuple[str, ...] | None = None) -> Heap:
+    """Read a heap, with columns of classes that are learned from, and of heads."""
+    heap = read_heap(table, names=names, heads=heads)
     if not len(heap):
         raise InputError(f"{table.path} has no row with an embedding{_why(heap.missing)}; score the images again")
     return heap
@@ -184,9 +191,9 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
     score, classes = done.said.columns[LOCAL], done.classes
-    if classes is not None and len(classes.names) > 1:
+    if classes is not None and tells(classes, done.heap.at):
         return "class", of_classes(score, classes, done.heap.at)
-    sizes = [k for k in done.fit.centres if k <= TOLD_CLUSTERS]
+    sizes = [k for k in done.fit.centres if k <= TOLD_CLUSTERS and k * ROWS_A_CLUSTER <= len(done.heap)]
     if not sizes:
         return "cluster", []
     middle = done.fit.centres[max(sizes)]

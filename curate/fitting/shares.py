@@ -8,7 +8,7 @@ from curate.tables.rows import Codes
 
 KEPT = 0.7  # of the rows: the cut that is told of
 MOST_SHARES = 100  # classes that are told of, the largest first
-UNEVEN = 2.0  # times the share that an even cut would take
+LEAST_ROWS = 10  # of a group: a share of fewer says nothing
 
 
 def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> list[Share]:
@@ -34,14 +34,14 @@ def of_classes(score: NDArray, classes: Codes, at: NDArray[np.int64]) -> list[Sh
     return shares_of(score, classes.codes[at], classes.names)
 
 
+def tells(classes: Codes, at: NDArray[np.int64]) -> bool:
+    """Return whether most of the rows ``at`` of a table lie in classes that are large enough to speak of shares."""
+    codes = classes.codes[at]
+    size = np.bincount(codes[codes >= 0], minlength=1)
+    return len(classes.names) > 1 and 2 * size[size >= LEAST_ROWS].sum() >= len(codes)
+
+
 def of_clusters(score: NDArray, labels: NDArray[np.int32]) -> list[Share]:
     """Return the shares of clusters, numbered from 1."""
     count = int(labels.max(initial=-1)) + 1
     return shares_of(score, labels, [str(number + 1) for number in range(count)])
-
-
-def uneven(shares: list[Share]) -> list[Share]:
-    """Return the groups that would lose more than twice as much as an even cut takes, most first."""
-    even = 1 - KEPT
-    most = [each for each in shares if each.taken > UNEVEN * even * each.rows]
-    return sorted(most, key=lambda each: -each.taken / each.rows)

@@ -50,12 +50,13 @@ class Heap:
         return found
 
 
-def read_heap(table: Table, *, names: tuple[str, ...] = ()) -> Heap:
+def read_heap(table: Table, *, names: tuple[str, ...] = (), heads: tuple[str, ...] | None = None) -> Heap:
     """Read what a score is fitted to; the same whatever the order of the table.
 
     Args:
         table: scored, with embeddings.
         names: columns of classes to read as well, into ``rows.names``.
+        heads: columns of the heads to read; None for those that tell junk.
 
     Raises:
         InputError: for a table without embeddings, or a column that it lacks.
@@ -65,7 +66,7 @@ def read_heap(table: Table, *, names: tuple[str, ...] = ()) -> Heap:
             f"{table.path} has no column {EMBEDDING!r}, which a score is fitted to; score the images again without "
             "--no-embedding"
         )
-    of_heads = columns_for_junk(table.schema.names)
+    of_heads = columns_for_junk(table.schema.names) if heads is None else heads
     rows = read_rows(table, Needs(numbers=of_heads, names=names, representations=EMBEDDINGS), by_hash=True)
     at = rows.compared()
     if rows.embedding is None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from curate.columns import describe
+from curate.columns import EMBEDDING, describe
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.heap.columns import FITTED, LOCAL
@@ -84,8 +84,9 @@ def default_column(table: Table, *, flag: str = "--column") -> str:
         if found:
             raise InputError(f"{table.path} has several {kind} columns; choose one with {flag}: {', '.join(found)}")
     numbers = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+    first = "fit a score to it by curate fit" if EMBEDDING in table.schema.names else "score it first"
     raise InputError(
-        f"{table.path} has no kappa column and no unc column; score it first, or name a column of numbers with "
+        f"{table.path} has no kappa column and no unc column; {first}, or name a column of numbers with "
         f"{flag} (such as: {', '.join(numbers) or 'none here'})"
     )
 

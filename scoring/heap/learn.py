@@ -112,8 +112,17 @@ def weighed(
 
     Returns:
         what it was worth, and the weights of the rule.
+
+    Raises:
+        InputError: if the nearest labelled row of every one is of its class, or of none: nothing can be measured.
     """
     rows, wrong = measured_rows(on.rows, labels, seed=seed)
+    if wrong.all() or not wrong.any():
+        always = "another class: name a coarser column" if wrong.all() else "its own class, which the heap tells alone"
+        raise InputError(
+            f"expected labels that tell something by which to measure what they teach, got {len(labels.rows):,} "
+            f"labelled images, and the nearest labelled image of each is of {always}; or fit without labels"
+        )
     plain = bare.with_quantiles(on.signals).ambiguity(on.signals)
     signals = {**on.signals, OTHER: lesson.other}
     total = sum(TAUGHT_WEIGHTS.values())

@@ -34,8 +34,19 @@ AMBIGUITY = "ambiguity"  # what the rule makes of the signals
 LIKENESS = "likeness"
 FAR = 0.99  # quantile of the distances in the heap beyond which a row lies outside of it
 FAR_SHARE = 0.05  # of rows outside, above which somebody should know
+FEW_FAR = 3  # rows outside that luck brings into any few
 Floats = NDArray[np.float64]
 NO_NEAR = np.zeros((0, CLOSE), np.int32)
+
+
+def far_from(outside: int, rows: int) -> str:
+    """Return a warning where many of N rows lie outside of the heap that a model was fitted to, else nothing."""
+    if outside <= max(FAR_SHARE * rows, FEW_FAR):
+        return ""
+    return (
+        f"{outside / rows:.0%} of the images lie farther from the heap that the model was fitted to than 99 % of its "
+        "own: what unc_fitted says of them is a guess; fit anew with them"
+    )
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.checkpoint import FIT, find_checkpoint, read_checkpoint, write_checkpoint
+from scoring.checkpoint import FIT, checkpoint_of, find_checkpoint, read_checkpoint, write_checkpoint
 from scoring.errors import InputError
 from scoring.heap.clusters import SIZES
 from scoring.heap.fit import REFERENCES
 from scoring.heap.grades import POINTS
-from scoring.heap.junk import JunkScale
+from scoring.heap.junk import JUNK, RISES, JunkScale
 from scoring.heap.learn import MOST_CLASSES
 from scoring.heap.model import AMBIGUITY, HeapFit, Standing
 from scoring.heap.rule import OUTLIER_AT, OUTLIER_FROM
 from scoring.heap.signals import CLOSE, SIGNALS
 from scoring.heap.taught import OTHER, Taught
 
+MOST_WEIGHT = 1e6  # of a signal; the rule's own are below 20
 MEAN, ROWS, NEAR, STANDING = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near", f"{FIT}.standing"
 MIDDLES, CHANCES = f"{FIT}.middles", f"{FIT}.chances"
 CENTRES, QUANTILES = f"{FIT}.centres.", f"{FIT}.quantiles."
@@ -35,7 +36,7 @@ def write_fitted(
 
     Args:
         path: where.
-        base: the model that made the embeddings: a shipped one's name, or a checkpoint; one that was fitted before
+        base: the model that made the embeddings, by any name that ``load_model`` takes; one that was fitted before
             loses what it was fitted to.
         fit: what it was fitted to.
         about: what a reader should know of the fit, as plain JSON.
@@ -44,7 +45,7 @@ def write_fitted(
     Returns:
         The digest of the file's contents; the card keeps that of the base model, whose embeddings these are.
     """
-    card, tensors = read_checkpoint(find_checkpoint(base))
+    card, tensors = checkpoint_of(base)
     record = {
         **about,
         "weights": dict(fit.weights),
@@ -113,11 +114,15 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
         raise ValueError("clusters of another width")
     if any(values.shape != (POINTS,) for values in quantiles.values()):
         raise ValueError("quantiles of another number")
-    if not weights or not weights.keys() <= set(names) or min(weights.values()) <= 0:
+    if not weights or not weights.keys() <= set(names) or not all(0 < each < MOST_WEIGHT for each in weights.values()):
         raise ValueError(f"weights {weights}")
     usual = {str(name): (float(middle), float(spread)) for name, (middle, spread) in record["junk"].items()}
-    if any(not np.isfinite(values).all() for values in arrays.values()) or any(s <= 0 for _, s in usual.values()):
+    if any(not np.isfinite(values).all() for values in arrays.values()) or any(
+        not np.isfinite(pair).all() or pair[1] <= 0 for pair in usual.values()
+    ):
         raise ValueError("a number that is none")
+    if not usual.keys() <= {JUNK, *RISES}:
+        raise ValueError(f"junk told by {', '.join(usual)}")
     likeness, cut = float(record["usual_likeness"]), float(record.get("outlier_at", OUTLIER_AT))
     if not np.isfinite(likeness) or not OUTLIER_FROM <= cut <= OUTLIER_AT:
         raise ValueError(f"a likeness of {likeness}, cut at {cut}")

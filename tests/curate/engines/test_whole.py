@@ -1,5 +1,7 @@
 """Scoring ends with a score that is fitted to the heap: when, with which columns, and what it depends on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -64,6 +66,16 @@ def test_a_filter_goes_by_them(scored, tmp_path):
     assert [note.column for note in result.notes] == [LOCAL]
 
 
+def test_a_scorer_that_the_fit_holds_is_not_asked_again(heap, tiny_checkpoint, scored, tmp_path, monkeypatch):
+    def again(*args, **kwargs):
+        raise AssertionError("the heap was compared once more")
+
+    monkeypatch.setattr("scoring.heap.fit.said_of", again)
+    settings = replace(SMALL, scorers=("neighbour", "ambiguous"))
+    score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
+    assert columns_of(tmp_path / "s.parquet") == columns_of(scored[1])
+
+
 def test_no_fit_leaves_them_out(heap, tiny_checkpoint, scored, tmp_path):
     score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, fit=False)
     names = open_table(tmp_path / "s.parquet").schema.names
@@ -75,7 +87,9 @@ def test_a_heap_that_is_too_small_or_has_no_embeddings_gets_none(heap, tiny_chec
     result = score(heap, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, **changes)
     assert not set(COLUMNS) & set(open_table(tmp_path / "s.parquet").schema.names)
     if "limit" in changes:
-        assert result.notes == ["no unc_fitted: 49 images with an embedding, and fewer than 50 tell too little"]
+        assert result.notes == [
+            "no unc_fitted: 49 images with an embedding, and fewer than 50 tell too little; score more together"
+        ]
 
 
 def test_images_that_are_all_equal_are_scored_without(tmp_path, tiny_checkpoint):

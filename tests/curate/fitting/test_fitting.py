@@ -6,17 +6,23 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import timm
+import torch
 from heaps import kinds
+from PIL import Image
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
 from curate.fitting.fit import fit
+from curate.tables.signals import default_column
 from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
 from scoring.heap.columns import COLUMNS, LOCAL
+from scoring.published import load_published
 
 
 def write(path, rows, digest, *, labels=None, order=None, dtype="float16", **columns):
@@ -125,7 +131,7 @@ def test_rows_of_another_heap_are_told_to_lie_outside(tmp_path, digest, tiny_che
     line = ["fit", far, "--apply", tmp_path / "a.parquet", "--fitted", tmp_path / "f.safetensors", "--json"]
     assert json.loads(CliRunner().invoke(app, [str(word) for word in line]).stdout)["outside"] > 0.5
     told = CliRunner().invoke(app, [*(str(word) for word in line[:-1]), "--overwrite"]).stderr
-    assert "of the rows lie farther from the heap that was fitted than 99 % of its own" in told
+    assert "of the images lie farther from the heap that the model was fitted to than 99 % of its own" in told
 
 
 MISTAKES = {
@@ -158,7 +164,7 @@ def test_a_model_of_another_trunk_is_refused(table, tmp_path, tiny_checkpoint, d
     for wrong in ({"fitted": tmp_path / "f.safetensors"}, {"model": tiny_checkpoint}):
         with pytest.raises(InputError, match=rf"expected the model that scored .*ffffffffffff.*{digest[:12]}"):
             fit(other, apply=tmp_path / "a.parquet", **wrong)
-    with pytest.raises(InputError, match="does not ship; name its file with --model"):
+    with pytest.raises(InputError, match="does not ship; name it with --model"):
         fit(other, tmp_path / "g.safetensors")
 
 
@@ -210,3 +216,80 @@ def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoin
 
 def test_python_has_it_too(table, tmp_path):
     assert curate.fit(table, apply=tmp_path / "a.parquet").applied == tmp_path / "a.parquet"
+
+
+def test_a_table_without_what_tells_junk_is_refused_by_a_fit_that_goes_by_it(tmp_path, tiny_checkpoint, digest):
+    rows, chances = kinds(n=100)[0], np.linspace(0.01, 0.3, 100)
+    with_it = write(tmp_path / "s.parquet", rows, digest, unc_junk=chances)
+    fit(with_it, tmp_path / "f.safetensors", model=tiny_checkpoint)
+    without = write(tmp_path / "t.parquet", rows, digest, unc_losspred=chances)
+    with pytest.raises(InputError, match=r"tells junk in .*t\.parquet, got none named unc_junk; .* fit anew"):
+        fit(without, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors")
+    with pytest.raises(InputError, match=r"unc_junk, which the model itself does not give.* curate fit --fitted"):
+        curate.score(tmp_path, tmp_path / "x.parquet", model=tmp_path / "f.safetensors")
+
+
+def test_a_table_with_more_columns_of_junk_goes_by_those_of_the_fit(tmp_path, tiny_checkpoint, digest):
+    rows, high = kinds(n=100)[0], np.linspace(0.01, 0.3, 100)
+    fit(
+        write(tmp_path / "s.parquet", rows, digest, unc_losspred=high), tmp_path / "f.safetensors",
+        apply=tmp_path / "a.parquet", model=tiny_checkpoint,
+    )  # fmt: skip
+    more = write(tmp_path / "t.parquet", rows, digest, unc_losspred=high, unc_junk=high[::-1])
+    fit(more, apply=tmp_path / "b.parquet", fitted=tmp_path / "f.safetensors")
+    one, other = columns_of(tmp_path / "a.parquet"), columns_of(tmp_path / "b.parquet")
+    assert all(one[key] == pytest.approx(other[key], abs=0.02) for key in one)
+
+
+def test_one_row_outside_of_a_few_is_no_reason_to_warn(tmp_path, digest, tiny_checkpoint):
+    rows = kinds(n=200, spread=0.2)[0]
+    few = np.concatenate([rows[:9], kinds(n=1, seed=9)[0]])
+    fit(write(tmp_path / "s.parquet", rows, digest), tmp_path / "f.safetensors", model=tiny_checkpoint)
+    line = ["fit", write(tmp_path / "t.parquet", few, digest), "--apply", tmp_path / "a.parquet"]
+    told = CliRunner().invoke(app, [str(word) for word in (*line, "--fitted", tmp_path / "f.safetensors")])
+    assert told.exit_code == 0
+    assert "farther" not in told.stderr
+
+
+def test_few_labels_and_classes_of_one_are_not_told_of_as_classes(tmp_path, digest):
+    rows, kind = kinds(n=100)
+    few = [k if i < 12 else None for i, k in enumerate(kind)]
+    own = list(range(100))
+    for number, labels in enumerate((few, own)):
+        path = write(tmp_path / f"{number}.parquet", rows, digest, labels=labels)
+        result = fit(path, apply=tmp_path / f"a{number}.parquet")
+        assert (result.kind, sum(share.rows for share in result.shares)) == ("cluster", 100)
+
+
+def test_of_a_heap_too_small_for_clusters_no_share_is_told(tmp_path, digest):
+    path = write(tmp_path / "s.parquet", kinds(n=60)[0], digest)
+    told = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")]).stderr
+    assert "keeping the surest" not in told
+
+
+def test_a_heap_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores_more(tmp_path):
+    torch.manual_seed(5)
+    save_file(timm.create_model("resnet10t.c3_in1k").state_dict(), tmp_path / "one.safetensors")
+    named = f"timm:resnet10t.c3_in1k@{tmp_path / 'one.safetensors'}"
+    table = write(tmp_path / "s.parquet", kinds(n=60, width=512)[0], load_published(named)[1]["digest"])
+    with pytest.raises(InputError, match="does not ship; name it with --model, as it was when scoring"):
+        fit(table, tmp_path / "f.safetensors")
+    fit(table, tmp_path / "f.safetensors", model=named)
+    (tmp_path / "photos").mkdir()
+    for i in range(3):
+        Image.new("RGB", (48, 40), (80 * i, 255 - 80 * i, 90)).save(tmp_path / "photos" / f"{i}.png")
+    for name, model in (("a", named), ("b", tmp_path / "f.safetensors")):
+        curate.score(tmp_path / "photos", tmp_path / f"{name}.parquet", model=model, device="cpu")
+    one, other = (open_table(tmp_path / f"{name}.parquet") for name in "ab")
+    assert one.read(["embedding"]).equals(other.read(["embedding"]))
+    assert set(COLUMNS) <= set(other.schema.names)
+    assert one.metadata["model"]["digest"] == other.metadata["model"]["digest"]
+    other_table = write(tmp_path / "t.parquet", kinds(n=60, width=512)[0], "f" * 64)
+    with pytest.raises(InputError, match="expected the model that scored"):
+        fit(other_table, tmp_path / "g.safetensors", model=named)
+
+
+def test_a_table_of_embeddings_alone_is_told_to_be_fitted(tmp_path, digest):
+    table = open_table(write(tmp_path / "s.parquet", kinds(n=60)[0], digest))
+    with pytest.raises(InputError, match="no kappa column and no unc column; fit a score to it by curate fit"):
+        default_column(table)

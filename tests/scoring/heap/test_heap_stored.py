@@ -68,7 +68,9 @@ def test_a_section_of_another_shape_is_refused(fitted, name, value):
         fit_from(record, tensors_of(fitted) | {name: value})
 
 
-@pytest.mark.parametrize("weights", [{}, {"distance": -1.0}, {"beauty": 1.0}])
+@pytest.mark.parametrize(
+    "weights", [{}, {"distance": -1.0}, {"beauty": 1.0}, {"distance": float("nan")}, {"distance": float("inf")}]
+)
 def test_weights_of_no_rule_are_refused(fitted, weights):
     with pytest.raises(ValueError, match="weights"):
         fit_from({"weights": weights, "junk": {}}, tensors_of(fitted))

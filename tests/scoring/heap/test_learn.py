@@ -164,3 +164,14 @@ def test_too_many_classes_are_refused():
     names = tuple(map(str, range(1001)))
     with pytest.raises(InputError, match=r"at most 1,000 classes, got 1,001"):
         check_labels(Labels(np.arange(2000), np.arange(2000) % 1001, names))
+
+
+@pytest.mark.parametrize(("codes", "says"), [("own", "another class"), ("apart", "its own class")])
+def test_labels_by_which_nothing_can_be_measured_are_refused(codes, says):
+    generator = np.random.default_rng(0)
+    side = np.arange(60) % 2
+    rows = unit(np.eye(24)[side * 5] + 0.15 * generator.normal(size=(60, 24))).astype(np.float16)
+    kind = np.arange(60) if codes == "own" else side
+    labels = Labels(np.arange(60), kind.astype(np.int64), tuple(f"c{k}" for k in range(kind.max() + 1)))
+    with pytest.raises(InputError, match=rf"60 labelled images, and the nearest .* of each is of {says}"):
+        fit_heap(rows, labels=labels)
