@@ -59,8 +59,8 @@ def measure(
     Returns:
         ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``,
         of a linear probe of the features, where the representation is the mu of a head; ``style``, of one for the
-        styles, where those of both are given. For every column that the model gives its R-AUROC and its AUROC of the
-        linear probe, and of the vote, being right; 0.5 is luck, and higher is better whatever the direction of the
+        styles, where those of both are given. For every main column that the model gives its R-AUROC and its AUROC of
+        the linear probe, and of the vote, being right; 0.5 is luck, and higher is better whatever the direction of the
         column. ``columns``: name -> value of each test picture.
     """
     learned, _, learned_inside = read(model, train, device)
@@ -82,8 +82,8 @@ def measure(
     if styles is not None:
         style = linear_answers(learned, styles[0], features, int(styles[0].max()) + 1)
         measures["style"] = float((style == styles[1]).float().mean())
-    for name, values in columns.items():
-        measures |= worth(name, values.double().numpy(), features, answer, right)
+    for name in main_columns(list(columns)):
+        measures |= worth(name, columns[name].double().numpy(), features, answer, right)
     return {"measures": measures, "columns": {name: values.tolist() for name, values in columns.items()}}
 
 
@@ -92,10 +92,10 @@ def worth(
 ) -> dict[str, float]:
     """Return how well a column tells which pictures are right: of their nearest neighbour, the linear probe, the vote.
 
-    A value that is not finite is refused: it would have no rank.
+    An infinite value is the highest there is; one that is not a number is refused, for it has no rank.
     """
-    if not np.isfinite(values).all():
-        raise SystemExit(f"{name} is not finite on {int((~np.isfinite(values)).sum())} of {len(values)} test pictures")
+    if np.isnan(values).any():
+        raise SystemExit(f"{name} is not a number on {int(np.isnan(values).sum())} of {len(values)} test pictures")
     certainty = -values if is_less_certain(name) else values
     return {
         f"{name} R-AUROC": r_auroc(certainty, F.normalize(features, dim=1), labels),

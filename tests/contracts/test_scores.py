@@ -3,6 +3,7 @@
 import importlib.util
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from scipy.stats import spearmanr
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.tables.table import open_table
-from scoring.checkpoint import DEFAULT, load_model, shipped_models
+from scoring.checkpoint import DEFAULT, load_model, save_checkpoint, shipped_models
+from scoring.heads import PrototypeHeadSpec
 from scoring.images import decode
+from scoring.model import ScoringModel
 from scoring.runner import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -52,11 +55,26 @@ def heap(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def random_weights(tiny_checkpoint, tmp_path_factory):
+    """The tiny model with a head beside it that the model that ships does not have."""
+    tiny, card = load_model(tiny_checkpoint)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        heads = {**tiny.spec.heads, "dino": PrototypeHeadSpec(64, 32, 8)}
+        model = ScoringModel(replace(tiny.spec, heads=heads), backbone=tiny.backbone)
+    model.heads["visimsiam"] = tiny.heads["visimsiam"]
+    path = tmp_path_factory.mktemp("random") / "random.safetensors"
+    facts = {name: card[name] for name in ("method", "training", "metrics", "data_licence")}
+    save_checkpoint(path, model.eval(), facts)
+    return path
+
+
 @pytest.fixture(scope="module", params=["shipped", "random weights"])
-def model(request, tiny_checkpoint):
+def model(request, random_weights):
     """The model that ships, and one with random weights: these rules are not learned."""
     if request.param == "random weights":
-        return tiny_checkpoint
+        return random_weights
     if DEFAULT not in shipped_models():
         pytest.skip("no checkpoint is in scoring/checkpoints yet")
     return shipped_models()[DEFAULT]
