@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -16,6 +16,8 @@ from trainers.config import TrainConfig
 from trainers.methods.method import Method, Task
 from trainers.methods.settings import Settings
 from trainers.methods.table import METHODS
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def build(
@@ -53,7 +55,8 @@ def build(
         head = kind.head(settings, config.size)
         heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
         embedding = embedding_head(config, init)
-        model = ScoringModel(replace(spec, heads=heads, embedding=embedding), backbone=backbone)
+        made = replace(spec, heads=heads, embedding=embedding)
+        model = _made(lambda: ScoringModel(made, backbone=backbone), config)
         for name in kept:
             model.heads[name] = init.heads[name]  # type: ignore[union-attr]
         task = Task(
@@ -76,7 +79,7 @@ def build(
     return model, method
 
 
-def _made(make: Callable[[], Method[Any]], config: TrainConfig) -> Method[Any]:
+def _made(make: Callable[[], M], config: TrainConfig) -> M:
     try:
         return make()
     except (MemoryError, RuntimeError) as error:

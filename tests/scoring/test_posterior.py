@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from scoring.images import Preprocessing
 from scoring.maps import map_of_decoder
 from scoring.model import ModelSpec, ScoringModel
 from scoring.posterior import Decoder
+from scoring.runner import Runner
 from trainers.build import build
 from trainers.config import TrainConfig
 from trainers.methods.table import METHODS
@@ -79,6 +81,18 @@ def test_the_embedding_is_the_direction_of_mu_and_survives_a_checkpoint(model, p
     assert card["embedding"] == again.spec.embedding == "simvae"
     with torch.no_grad():
         assert torch.equal(again(pixels).embedding, said.embedding)
+
+
+def test_batches_of_any_size_have_the_same_scores(model, pixels):
+    images = pixels.permute(0, 2, 3, 1).numpy()
+    runner = Runner(model, torch.device("cpu"))
+    whole = runner.submit(images).result()
+    runner.step = 4
+    parts = runner.submit(images).result()
+    assert list(runner.columns) == list(whole.columns)
+    for name, values in whole.columns.items():
+        assert np.allclose(parts.columns[name], values, rtol=1e-4, atol=1e-6)
+    assert np.allclose(parts.embedding, whole.embedding, atol=1e-5)
 
 
 def test_a_card_cannot_take_the_embedding_from_a_head_that_has_none(model):
