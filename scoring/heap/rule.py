@@ -12,7 +12,7 @@ WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.
 # Beside what labels say, which tells kinds apart better than clusters do.
 TAUGHT_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
 PICTURE = 0.5  # the most that a row gets that is surely no junk
-WORSE_BY = 0.01  # share of the heap by which a worse version lies above what it was made from
+WORSE_BY, BY_ODDS = 0.05, 2.0  # the most that a worse version lies above what it was made from; the odds it takes
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
 STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
 STEEP_OUTLIER = (
@@ -75,7 +75,8 @@ def lifted(
     """Return shares of rows, each above that of a nearest row that is more of a picture.
 
     A worse version of an image lies close to it, and its place would call it clear. By the data processing inequality
-    it cannot show more than what it was made from.
+    it cannot show more than what it was made from. It lies above that by .05 (1 - exp(-d / 2)), d being how far its log
+    odds of junk lie above: the worse of two versions of one picture is the less clear.
 
     Args:
         share: how ambiguous rows are, shape (N,).
@@ -84,8 +85,9 @@ def lifted(
         of_others: share and level of those, shape (R,) each.
     """
     at = nearest.clip(0)
-    worse = (nearest >= 0) & (level > of_others[1][at])
-    return np.where(worse, np.maximum(share, np.minimum(of_others[0][at] + WORSE_BY, 1)), share)
+    above = level - of_others[1][at]
+    raised = of_others[0][at] - WORSE_BY * np.expm1(-np.maximum(above, 0) / BY_ODDS)
+    return np.where((nearest >= 0) & (above > 0), np.maximum(share, np.minimum(raised, 1)), share)
 
 
 def outlier(likeness: Floats, usual: float) -> Floats:

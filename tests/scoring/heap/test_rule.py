@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -57,7 +59,10 @@ def test_a_worse_version_is_less_clear_than_what_it_was_made_from():
     share, level = np.array([0.1, 0.8, 0.3, 0.2]), np.array([1.0, -1.0, 0.0, 5.0])
     nearest = np.array([1, 0, 3, -1])
     # the first is worse than the second, whose share is more; the third is better than the fourth; that one is alone
-    assert lifted(share, level, nearest, (share, level)) == pytest.approx([0.81, 0.8, 0.3, 0.2])
+    first = 0.8 + 0.05 * (1 - math.exp(-1))
+    assert lifted(share, level, nearest, (share, level)) == pytest.approx([first, 0.8, 0.3, 0.2])
+    worse = lifted(share, level + np.array([1, 0, 0, 0]), nearest, (share, level))
+    assert first < worse[0] < 0.85  # the worse of two versions is the less clear
     nothing = np.zeros(4)
     assert lifted(share, nothing, nearest, (share, nothing)).tolist() == share.tolist()
 
