@@ -49,12 +49,13 @@ REPRESENTATIONS = frozenset({"sha256", "phash", "signature", "embedding"})
 PHOTOGRAPH = re.compile(r"ukbench(\d+)")
 ALSO = {"alpha_channel_image.png": "00120"}  # seen: the photograph 00120 with an alpha channel
 AS_RUN: dict[str, dict] = {
-    "bytes": {"finders": {"bytes": None}},
+    "bytes": {"finder": "bytes"},
     "default": {},
     "default --mirrored": {"mirrored": True},
     "default --mirrored --cropped": {"mirrored": True, "cropped": True},
+    "near-duplicate --mirrored": {"finder": ["bytes", "near-duplicate"], "mirrored": True},
     "with elk, --mirrored": {
-        "finders": {"bytes": None, "signature": None, "embedding": None},
+        "finder": ["bytes", "signature", "embedding"],
         "similarity": "elk",
         "kappa": "kappa_visimsiam",
         "mirrored": True,

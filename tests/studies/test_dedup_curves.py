@@ -1,12 +1,16 @@
 """The curves of the deduplication benchmark, against counting by hand."""
 
+import inspect
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import curate
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import dedup_quality
 from dedup_curves import WANTED, Pairs, Truth, gain, measure
 
 pytestmark = pytest.mark.study
@@ -100,3 +104,9 @@ def test_gain_is_the_difference_of_average_precisions_and_nothing_beside_itself(
     swapped = Pairs(listed[:, 0], listed[:, 1], np.array([5.0, 4.5, 3.0, 4.0, 2.0]))  # (1 + 2/3 + 3/4) / 3
     assert gain(some, swapped, truth)[0] == pytest.approx((1 - 2 / 3) / 3)
     assert (gain(some, some, truth) == 0).all()
+
+
+def test_whole_runs_ask_for_what_there_is():
+    there = inspect.signature(curate.dedup).parameters
+    for asked in dedup_quality.AS_RUN.values():
+        assert asked.keys() <= there.keys()

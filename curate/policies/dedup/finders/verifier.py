@@ -60,10 +60,9 @@ class Weights:
         return odds if part is None else odds + self.part * closeness(part)
 
 
-# By the recipe of examples/train_verifier.py, on embeddings of EfficientNet-Lite0 (0.7 of the squared length) and the
-# network of trio (0.3) side by side, projected to 512 numbers.
-FIRST = Weights(content=12.8, picture=4.476, denser=-3.148, sparser=-24.048, part=0.0, intercept=-1.134)
-FITTED = Weights(content=7.958, picture=0.0, denser=-1.706, sparser=-25.157, part=3.255, intercept=0.66)
+# By examples/train_verifier.py, on embeddings of ``world``.
+FIRST = Weights(content=11.488, picture=4.535, denser=-1.772, sparser=-21.975, part=0.0, intercept=-1.992)
+FITTED = Weights(content=7.465, picture=0.0, denser=-0.587, sparser=-22.684, part=2.948, intercept=-0.441)
 WORTH = 0.005  # chance by ``FIRST`` from which one picture is fitted as a part of the other
 
 
