@@ -42,7 +42,7 @@ class JunkScale:
         if not self.usual:
             return None
         above = [(_log(columns[name]) - middle) / spread for name, (middle, spread) in self.usual.items()]
-        return junk_level(np.nan_to_num(np.mean(above, axis=0)))
+        return junk_level(np.nan_to_num(np.max(above, axis=0)))  # what either sees is seen
 
 
 def columns_for_junk(names: Iterable[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ TAUGHT_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshar
 PICTURE = 0.5  # the most that a row gets that is surely no junk
 WORSE_BY, BY_ODDS = 0.05, 2.0  # the most that a worse version lies above what it was made from; the odds it takes
 SURE, SUSPECT = 0.4, 0.6  # chances of junk between which a row passes from the one question to the other
-STEEP, USUAL = 2.0, 3.0  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
+STEEP, USUAL = 2.0, 2.5  # deviations from the median: how fast a row turns to junk, and where it is as likely as not
 STEEP_OUTLIER = (
     15.0  # how fast a row turns to an outlier, by the logarithm of how much less alike it is than the median
 )
@@ -56,7 +56,7 @@ def junk_level(deviations: Floats) -> Floats:
         deviations: in robust standard deviations of the heap, shape (N,).
 
     Returns:
-        Shape (N,); 0 at three deviations.
+        Shape (N,); 0 at two and a half deviations.
     """
     return STEEP * (np.clip(deviations, -50, 50) - USUAL)
 

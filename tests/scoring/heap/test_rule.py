@@ -35,8 +35,8 @@ def test_it_never_falls_when_either_grows_and_stays_in_its_range():
     assert both.max() == 1
 
 
-def test_three_deviations_are_as_likely_as_not():
-    assert junk_level(np.array([3.0])) == pytest.approx([0])
+def test_two_and_a_half_deviations_are_as_likely_as_not():
+    assert junk_level(np.array([2.5])) == pytest.approx([0])
     assert chance_of(np.array([0.0, np.log(3), -np.log(3)])) == pytest.approx([0.5, 0.75, 0.25])
     assert (np.diff(junk_level(np.linspace(-5, 8, 50))) > 0).all()
 
