@@ -10,7 +10,7 @@ images, then MCInfoNCE and loss prediction from one cache of features. ``--start
 the trunk and the first head already, such as the one that ships.
 
 Cost: about an hour and a half on two CPU cores (55 minutes for the trunk, 10 to 15 for VI-SimSiam, 20 for the cache
-and the two heads). `benchmarks/default_model.py` measures what comes out.
+and the two heads). `benchmarks/transfer.py --model` measures what comes out.
 
 Why in steps: a few hundred steps of VI-SimSiam from random weights teach a network nothing, and that is what a CPU
 has time for. So the trunk learns from labels first. Why tiny-imagenet alone for VI-SimSiam: CIFAR-10's 32 pixels,
