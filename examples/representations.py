@@ -10,7 +10,8 @@ weight_decay, scale, jitter, gray, blur, blur_sigma. --set is for all of them, w
 
 Every seed draws its pictures and its weights. A variant trains on them by the package's own loop, without labels
 unless it is a supervised method; probes then learn from the labels of the same pictures, and answer for test pictures.
-`random` are the weights that all variants of a seed began with.
+`random` are the weights that all variants of a seed began with; `random METHOD ...` those of a method's own model, for
+one whose representation is the mu of a head.
 
 What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
 at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048; of methods that decode 4 views, and 32
@@ -114,8 +115,8 @@ def _option(name: str, text: str) -> Any:
 
 def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: int, ledger: Ledger) -> dict[str, Any]:
     """Train a variant with one seed and measure it, at the end and, kept on their own, after the epochs of ``--at``."""
-    is_random = variant == RANDOM
-    config = config_of("supervised" if is_random else variant, study.set, study, seed)
+    is_random = variant.split()[0] == RANDOM
+    config = config_of(trained(variant), study.set, study, seed)
     drawn, start = pictures.drawn(study.images, seed), time.perf_counter()
     model, method = build(config, len(drawn.train.classes), n=drawn.train.n)
     device, measuring = torch.device(study.device), 0.0
@@ -144,6 +145,16 @@ def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: i
     found = measured()
     state.unlink(missing_ok=True)
     return {**found, "recipe": config.to_json(), "losses": losses, "seconds": seconds}
+
+
+def trained(variant: str) -> str:
+    """Return the variant whose model and data a variant has: itself, but for weights that nothing trains.
+
+    >>> trained("simsiam lr=0.1"), trained("random vae channels=8"), trained("random")
+    ('simsiam lr=0.1', 'vae channels=8', 'supervised')
+    """
+    method, *rest = variant.split(maxsplit=1)
+    return variant if method != RANDOM else rest[0] if rest else "supervised"
 
 
 def early(variant: str, epoch: int) -> str:
@@ -191,7 +202,7 @@ def curves(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace)
     lines += ["| --- |" + " --- |" * (len(study.at) + 1)]
     for name in study.methods:
         kept = [found.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
-        if name != RANDOM and kept[-1]:
+        if name.split()[0] != RANDOM and kept[-1]:
             cells = [cell(results, "linear") if results else "" for results in kept]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
@@ -246,7 +257,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     ledger = Ledger(study.work, {name: getattr(study, name) for name in names})
     try:
         for variant in study.methods[1:]:  # a slip of the finger is told before an hour of training
-            build(config_of(variant, study.set, study, 0), 2)
+            build(config_of(trained(variant), study.set, study, 0), 2)
         if not study.print:
             run_all(study, ledger, seeds)
     except InputError as error:

@@ -193,3 +193,14 @@ def test_the_representation_of_a_model_with_a_posterior_is_its_mean_and_styles_a
     styles = (torch.arange(40) // 20, torch.arange(40) // 20)
     found = measures.measure(model, images, images, device=torch.device("cpu"), styles=styles)["measures"]
     assert {"linear", "mlp", "knn", "gmm", "inner", "style", "unc_simvae_error R-AUROC"} <= set(found)
+
+
+def test_weights_that_nothing_trained_are_those_of_the_model_that_is_named(data, tmp_path, capsys):
+    out = tmp_path / "results.json"
+    variants = ["random vae latent_dim=3 channels=4", "random simsiam"]
+    study.main(typed(data, tmp_path / "work", *variants, more=["--out", str(out)]))
+    found = {name: results[0]["measures"] for name, results in json.loads(out.read_text()).items()}
+    assert found["random simsiam"] == found["random"]
+    assert found[variants[0]]["inner"] == found["random"]["linear"]
+    assert {name: value for name, value in found[variants[0]].items() if name in ("linear", "inner")} != {}
+    assert "recipe" not in json.loads(out.read_text())[variants[0]][0]
