@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
@@ -96,12 +96,22 @@ def worth(
     """
     if np.isnan(values).any():
         raise SystemExit(f"{name} is not a number on {int(np.isnan(values).sum())} of {len(values)} test pictures")
-    certainty = -values if is_less_certain(name) else values
+    sure = certainty(name, values)
     return {
-        f"{name} R-AUROC": r_auroc(certainty, F.normalize(features, dim=1), labels),
-        f"{name} AUROC linear": auroc(certainty, right["linear"]),
-        f"{name} AUROC knn": auroc(certainty, right["knn"]),
+        f"{name} R-AUROC": r_auroc(sure, F.normalize(features, dim=1), labels),
+        f"{name} AUROC linear": auroc(sure, right["linear"]),
+        f"{name} AUROC knn": auroc(sure, right["knn"]),
     }
+
+
+def certainty(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return a column such that higher is more certain.
+
+    >>> certainty("unc_dino", [1.0, 2.0]).tolist()
+    [-1.0, -2.0]
+    """
+    found = np.asarray(values, np.float64)
+    return -found if is_less_certain(name) else found
 
 
 def main_columns(names: list[str]) -> list[str]:

@@ -32,8 +32,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from representation_data import DATASETS, Pictures, load_pictures
-from representation_measures import main_columns, measure
+from representation_measures import certainty, main_columns, measure
 from study_results import Ledger, half_width, percent
 from torch import nn
 
@@ -209,20 +210,35 @@ def curves(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace)
 
 
 def correlations(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    """Return the rank correlation of every two columns, as a mean over seeds; each seed has its own two models."""
+    """Return how every two columns go together, as certainties; means over seeds, each with its own two models.
+
+    Of ranks, and of values as they are (Pearson's), which an infinite one leaves without a number.
+    """
     named = [
-        (f"{name}: {column}", [np.array(one["columns"][column]) for one in results])
+        (f"{name}: {column}", [certainty(column, one["columns"][column]) for one in results])
         for name, results in found.items()
         for column in main_columns(list(results[0]["columns"]))
     ]
     if len(named) < 2:
         return []
-    lines = ["| column | column | rank correlation |", "| --- | --- | --- |"]
+    lines = ["| certainty by | and by | rank correlation | correlation |", "| --- | --- | --- | --- |"]
     for (one, left), (other, right) in combinations(named, 2):
-        values = np.array([spearman(a, b) for a, b in zip(left, right, strict=True)])
-        half = float(half_width(values))
-        lines.append(f"| {one} | {other} | {values.mean():.3f}{'' if np.isnan(half) else f' ±{half:.3f}'} |")
+        cells = []
+        for measured in (spearman, pearson):
+            values = np.array([measured(a, b) for a, b in zip(left, right, strict=True)])
+            half = float(half_width(values))
+            cells.append(f"{values.mean():.3f}" + ("" if np.isnan(half) else f" ±{half:.3f}"))
+        lines.append(f"| {one} | {other} | {cells[0]} | {cells[1]} |")
     return lines
+
+
+def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return the correlation of two columns; NaN where a value is not finite, or all are alike."""
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return float("nan")
+    a, b = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b / scale) if scale > 0 else float("nan")
 
 
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from scipy import stats
 from sklearn.neighbors import KNeighborsClassifier
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
@@ -132,6 +133,25 @@ def test_probes_learn_what_they_can_and_the_hidden_layer_what_a_plane_cannot():
     ring = [(rows.norm(dim=1) > 1.2).long() for rows in (learned, asked)]
     assert (measures.mlp_answers(learned, ring[0], asked, 2, seed=0) == ring[1]).float().mean() > 0.95
     assert (measures.linear_answers(learned, ring[0], asked, 2) == ring[1]).float().mean() < 0.7
+
+
+def test_columns_are_compared_as_certainties():
+    generator = np.random.default_rng(0)
+    kappa, entropy = generator.exponential(size=(2, 3, 50))
+    entropy = entropy - kappa
+    found = {
+        "visimsiam": [
+            {"columns": {"kappa_visimsiam": one.tolist(), "unc_visimsiam": (1 / one).tolist()}} for one in kappa
+        ],
+        "dino": [{"columns": {"unc_dino": one.tolist()}} for one in entropy],
+    }
+    _, _, line = study.correlations(found)
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[:2] == ["visimsiam: kappa_visimsiam", "dino: unc_dino"]
+    for cell, slow in zip(cells[2:], (stats.spearmanr, stats.pearsonr), strict=True):
+        values = [slow(a, -b).statistic for a, b in zip(kappa, entropy, strict=True)]
+        assert cell == f"{np.mean(values):.3f} ±{4.303 * np.std(values, ddof=1) / 3**0.5:.3f}"
+    assert np.isnan(study.pearson(np.array([1.0, np.inf]), np.array([1.0, 2.0])))
 
 
 def test_worth_has_the_direction_of_the_column_and_refuses_what_has_no_rank():
