@@ -57,11 +57,11 @@ def measure(
     """Return what a model is worth, measured on ``test`` alone; probes and votes learn from ``train``.
 
     Returns:
-        ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``,
-        of a linear probe of the features, where the representation is the mu of a head; ``style``, of one for the
-        styles, where those of both are given. For every main column that the model gives its R-AUROC and its AUROC of
-        the linear probe, and of the vote, being right; 0.5 is luck, and higher is better whatever the direction of the
-        column. ``columns``: name -> value of each test picture.
+        ``measures``: name -> number: accuracies ``linear``, ``mlp``, ``knn`` and ``gmm``; ``inner``, of
+        a linear probe of the features, and ``inner knn``, of their vote, where the representation is the mu of a head;
+        ``style``, of a linear probe for the styles, where those of both are given. For every main column that the
+        model gives its R-AUROC and its AUROC of the linear probe, and of the vote, being right; 0.5 is luck, and
+        higher is better whatever the direction of the column. ``columns``: name -> value of each test picture.
     """
     learned, _, learned_inside = read(model, train, device)
     features, columns, inside = read(model, test, device)
@@ -77,6 +77,7 @@ def measure(
     }
     if model.spec.embedding:
         said["inner"] = linear_answers(learned_inside, known, inside, n_classes)
+        said["inner knn"] = knn_answers(learned_inside, known, inside)
     right = {name: (answers == answer).numpy() for name, answers in said.items()}
     measures = {name: float(values.mean()) for name, values in right.items()}
     if styles is not None:

@@ -171,6 +171,7 @@ def table(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
         "knn": "kNN",
         "gmm": "GMM",
         "inner": "linear, features",
+        "inner knn": "kNN, features",
         "style": "style",
     }
     measured = [

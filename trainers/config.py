@@ -75,7 +75,6 @@ class TrainConfig:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
         require_seed(self.seed)
-        kind.check_amount(self.settings, self.batch_size, None)
         if not 0 <= self.warmup < 1:
             raise InputError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
         choices = {"schedule": SCHEDULES, "freeze": FREEZE, "optimizer": OPTIMIZERS}

@@ -1,6 +1,7 @@
 """What a score must mean, on real photographs, for whichever model makes it."""
 
 import importlib.util
+import math
 import random
 import shutil
 from dataclasses import replace
@@ -16,7 +17,7 @@ from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT, load_model, save_checkpoint, shipped_models
-from scoring.heads import PrototypeHeadSpec
+from scoring.heads import GaussiansHeadSpec, PrototypeHeadSpec
 from scoring.images import decode
 from scoring.model import ScoringModel
 from scoring.runner import Runner
@@ -24,6 +25,7 @@ from scoring.runner import Runner
 ROOT = Path(__file__).parents[2]
 PHOTOS = sorted((ROOT / "examples" / "photos").glob("*.jpg"))
 TOLERANCE = 1e-4  # relative, in fp32: sums in another order differ in the last digits
+LOGARITHMS = ("unc_umm_logdet",)
 RANK = 0.99  # least rank correlation of bf16 and fp32
 # The least share of the photographs whose version must be less certain; the mean must be lower, too.
 LEAST_SHARE = {
@@ -57,11 +59,11 @@ def heap(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def random_weights(tiny_checkpoint, tmp_path_factory):
-    """The tiny model with a head beside it that the model that ships does not have."""
+    """The tiny model with heads beside it that the model that ships does not have."""
     tiny, card = load_model(tiny_checkpoint)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        heads = {**tiny.spec.heads, "dino": PrototypeHeadSpec(64, 32, 8)}
+        heads = {**tiny.spec.heads, "dino": PrototypeHeadSpec(64, 32, 8), "umm": GaussiansHeadSpec(16, 2)}
         model = ScoringModel(replace(tiny.spec, heads=heads), backbone=tiny.backbone)
     model.heads["visimsiam"] = tiny.heads["visimsiam"]
     path = tmp_path_factory.mktemp("random") / "random.safetensors"
@@ -91,6 +93,8 @@ def shipped():
 def certainties(source, out, checkpoint, **settings):
     """Score as `curate score` does on a CPU; column -> file name -> kappa, or 1/uncertainty where there is no kappa.
 
+    Of an uncertainty that is a logarithm the exponential stands in its place.
+
     Without the fit to the heap, which depends on what else is there.
     """
     asked = ScoreSettings(**{"device": "cpu", "fit": False, **settings})
@@ -101,9 +105,14 @@ def certainties(source, out, checkpoint, **settings):
     rows = table.read(["key", *alone, *kappas, "status"]).to_pylist()
     assert {row["status"] for row in rows} == {"ok"}
     assert kappas
+
+    def certainty(column, value):
+        if column in LOGARITHMS:
+            return math.exp(-value)
+        return 1 / value if column in alone else value
+
     return {
-        column: {Path(row["key"]).name: 1 / row[column] if column in alone else row[column] for row in rows}
-        for column in (*alone, *kappas)
+        column: {Path(row["key"]).name: certainty(column, row[column]) for row in rows} for column in (*alone, *kappas)
     }
 
 

@@ -155,10 +155,11 @@ def test_a_run_that_was_killed_ends_with_the_same_weights_queue_and_slow_copy(im
 @pytest.mark.parametrize(
     ("settings", "batch", "n", "words"),
     [
-        ({"queue": 100}, 16, None, "the queue must be a multiple of the batch, 16 images, got 100; use --set queue=96"),
+        ({"queue": 100}, 16, 900, "the queue must be a multiple of the batch, 16 images, got 100; use --set queue=96"),
         ({"queue": 96}, 16, 60, "the queue must not be longer than the data, 60 images, got 96; use --set queue=48"),
-        ({"queue": 8}, 16, None, "multiple of the batch, 16 images, got 8; lower --batch-size, or use --set queue=16"),
-        ({"queue": 64, "key_groups": 16}, 16, None, r"2 images in each of 16 groups .* --set key_groups=8"),
+        ({"queue": 8}, 16, 900, "multiple of the batch, 16 images, got 8; use --set queue=16, or another --batch-size"),
+        ({}, 60, 60, "multiple of the batch, 60 images, got 4096; use --set queue=60, or another --batch-size"),
+        ({"queue": 64, "key_groups": 16}, 16, 900, r"2 images in each of 16 groups .* --set key_groups=8"),
     ],
 )
 def test_a_queue_or_groups_that_do_not_fit_are_refused(settings, batch, n, words):
@@ -166,9 +167,9 @@ def test_a_queue_or_groups_that_do_not_fit_are_refused(settings, batch, n, words
         MoCo.check_amount(MoCoSettings(**settings), batch, n)
 
 
-def test_a_queue_is_held_against_the_batch_at_once_and_against_the_data_when_they_are_there(images):
+def test_a_queue_is_held_against_the_batch_and_the_data_before_the_first_step(images):
     with pytest.raises(InputError, match="multiple of the batch"):
-        recipe(batch_size=12)
+        require_enough(recipe(batch_size=12), images)
     few = replace(images, pixels=images.pixels[:20])
     with pytest.raises(InputError, match="not be longer than the data, 20 images"):
         require_enough(recipe(), few)

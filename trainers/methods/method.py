@@ -132,11 +132,8 @@ class Method(nn.Module, Generic[S]):
         return cls.needs_pixels
 
     @classmethod
-    def check_amount(cls, settings: S, batch_size: int, n: int | None) -> None:
-        """Raise ``InputError`` for batches, or a number of images n, that it cannot learn from; most take any.
-
-        Asked when the recipe is made, with n None, and once more when the images are known.
-        """
+    def check_amount(cls, settings: S, batch_size: int, n: int) -> None:
+        """Raise ``InputError`` for batches, or a number of images n, that it cannot learn from; most take any."""
 
     @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:

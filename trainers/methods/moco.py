@@ -92,7 +92,7 @@ class MoCo(Method[MoCoSettings]):
         self.queue = Queue(settings.queue, settings.latent_dim)
 
     @classmethod
-    def check_amount(cls, settings: MoCoSettings, batch_size: int, n: int | None) -> None:
+    def check_amount(cls, settings: MoCoSettings, batch_size: int, n: int) -> None:
         """Raise ``InputError`` unless the queue fits the batch and the data, and the groups the batch."""
         check_queue(settings.queue, batch_size, n)
         check_groups(settings.key_groups, batch_size)

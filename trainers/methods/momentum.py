@@ -86,17 +86,17 @@ class Queue(nn.Module):
         self.at.add_(len(keys)).remainder_(len(self.keys))
 
 
-def check_queue(length: int, batch_size: int, n: int | None) -> None:
+def check_queue(length: int, batch_size: int, n: int) -> None:
     """Raise ``InputError`` unless batches fill a queue evenly, and it holds no image twice.
 
     Args:
         length: of the queue.
         batch_size: of the recipe.
-        n: how many images there are, or None where nobody knows yet.
+        n: how many images there are, at least a batch.
     """
-    fits = (length if n is None else min(n, length)) // batch_size * batch_size
-    advice = f"use --set queue={fits}" if fits else f"lower --batch-size, or use --set queue={batch_size}"
+    fits = max(min(n, length) // batch_size, 1) * batch_size
+    advice = f"use --set queue={fits}, or another --batch-size"
     if length % batch_size:
         raise InputError(f"the queue must be a multiple of the batch, {batch_size} images, got {length}; {advice}")
-    if n is not None and length > n:
+    if length > n:
         raise InputError(f"the queue must not be longer than the data, {n} images, got {length}; {advice}")

@@ -29,7 +29,11 @@ BANK_MOMENTUM = 0.5  # of an entry of the bank: Wu et al. 2018, as their code ru
 
 @dataclass(frozen=True)
 class UMMSettings(Settings):
-    """The settings of UMM; the defaults are those of its CIFAR-10 runs where the paper gives a value."""
+    """The settings of UMM; the defaults are those of its CIFAR-10 runs where the paper gives a value.
+
+    But for ``lambda_n``, which is 10 there, of a scale that is not stated: so much of ours lets all images fall
+    together within a few hundred steps (docs/methods.md).
+    """
 
     latent_dim: int = setting(128, "width M of the Gaussians", least=2, most=MOST_WIDTH)
     branches: int = setting(1, "C, Gaussians an image", least=1, most=MOST_BRANCHES)
@@ -37,7 +41,7 @@ class UMMSettings(Settings):
     temperature: float = setting(0.1, "by which inner products are divided", above=0, most=1e3)
     lambda_s: float = setting(1.0, "weight of telling images apart by their sets of draws; 0: off", least=0, most=1e6)
     lambda_n: float = setting(
-        10.0, "weight of the divergence of two views' Gaussians, a dimension; 0: off", least=0, most=1e6
+        1.0, "weight of the divergence of two views' Gaussians, a dimension; 0: off", least=0, most=1e6
     )
     lambda_r: float = setting(
         10.0, "weight of the ranking of all draws of a batch, in [0, 1]; 0: off", least=0, most=1e6
@@ -157,12 +161,12 @@ class UMM(Method[UMMSettings]):
         return settings.learner == "moco"
 
     @classmethod
-    def check_amount(cls, settings: UMMSettings, batch_size: int, n: int | None) -> None:
+    def check_amount(cls, settings: UMMSettings, batch_size: int, n: int) -> None:
         """Raise ``InputError`` unless the queue, or the draws from the bank, fit the batch and the data."""
         if settings.learner == "moco":
             check_queue(settings.queue, batch_size, n)
             check_groups(settings.key_groups, batch_size)
-        if settings.learner == "bank" and n is not None and settings.queue > n - batch_size:
+        if settings.learner == "bank" and settings.queue > n - batch_size:
             raise InputError(
                 f"the bank holds {n - batch_size} images beside a batch of {batch_size}, and an image is to be told "
                 f"from {settings.queue} of them; use --set queue={n - batch_size}, or a smaller --batch-size"
