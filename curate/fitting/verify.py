@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from curate.fitting.labels import given_labels
 from curate.tables.heap import read_heap
@@ -42,6 +42,42 @@ class FitVerification:
         return {"identical": self.identical, **asdict(self)}
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a card says that a model was fitted to: files, their digests, and the seed."""
+
+    table: Path
+    digest: str
+    seed: int
+    label: str | None
+    labelled: Path | None
+    labels_digest: str | None
+    applied: str
+    applied_sha256: str
+
+    @classmethod
+    def of(cls, about: dict[str, Any]) -> Self:
+        """Return what the section says.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: if it does not say it.
+        """
+        table, labels, applied = about["table"], about["labels"], about.get("applied") or {}
+        named = {"label": labels.get("column"), "labelled": labels.get("path"), "digest": labels.get("digest")}
+        for name, value in {**named, "applied": applied.get("file"), "sha256": applied.get("sha256")}.items():
+            if not isinstance(value, str | None):
+                raise TypeError(f"expected words for {name}, got {value!r}")
+        seed = about["seed"]
+        if type(seed) is not int or not 0 <= seed < 2**31:
+            raise ValueError(f"a seed of {seed!r}")
+        labelled = None if named["labelled"] is None else Path(named["labelled"])
+        place = Path(applied.get("file") or "").name
+        return cls(
+            *(Path(table["path"]), table["digest"], seed, named["label"], labelled, named["digest"]),
+            *(place, applied.get("sha256") or ""),
+        )
+
+
 def verify_fit(model: str | Path, table: str | Path | None = None) -> FitVerification:
     """Fit a model again to its table, by its own settings, and compare.
 
@@ -57,24 +93,22 @@ def verify_fit(model: str | Path, table: str | Path | None = None) -> FitVerific
     kept = read_fit(path, card)
     if kept is None:
         raise InputError(f"{path} was not fitted to a heap: there is nothing to derive; give one that curate fit wrote")
-    about = card["fit"]
     try:
-        place, digest, seed = Path(about["table"]["path"]), about["table"]["digest"], int(about["seed"])
-        source, written = dict(about["labels"]), about.get("applied")
-    except (KeyError, TypeError, ValueError) as error:
+        origin = Origin.of(card["fit"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} does not say what it was fitted to ({error}); fit it again with curate fit") from None
-    opened = open_table(table if table is not None else _found(place, path))
-    label, labelled = source.get("column"), source.get("path")
-    names = (label,) if label and not labelled else ()
+    opened = open_table(table if table is not None else _found(origin.table, path))
+    names = (origin.label,) if origin.label and origin.labelled is None else ()
     heap = read_heap(opened, names=names)
-    given = given_labels(heap, opened, label, _found(Path(labelled), path) if labelled else None)
-    fit, _ = fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=seed)
-    beside = path.parent / Path(written["file"]).name if isinstance(written, dict) else None
-    same = file_sha256(beside) == written["sha256"] if beside is not None and beside.is_file() else None
+    labelled = _found(origin.labelled, path) if origin.labelled is not None else None
+    given = given_labels(heap, opened, origin.label, labelled)
+    fit, _ = fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=origin.seed)
+    beside = path.parent / origin.applied if origin.applied else None
+    same = file_sha256(beside) == origin.applied_sha256 if beside is not None and beside.is_file() else None
     return FitVerification(
         len(heap),
-        heap.rows.digest == digest,
-        given.source.get("digest") == source.get("digest"),
+        heap.rows.digest == origin.digest,
+        given.source.get("digest") == origin.labels_digest,
         digest_of_fit(fit) == digest_of_fit(kept),
         same,
     )

@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 import curate
 from curate.cli import app
 from curate.fitting.fit import fit
+from curate.fitting.verify import verify_fit
 from curate.tables.signals import default_column
 from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
-from scoring.checkpoint import read_header
+from scoring.checkpoint import read_checkpoint, read_header, write_checkpoint
 from scoring.errors import InputError
 from scoring.heap.columns import COLUMNS, LOCAL
 from scoring.published import load_published
@@ -293,3 +294,24 @@ def test_a_table_of_embeddings_alone_is_told_to_be_fitted(tmp_path, digest):
     table = open_table(write(tmp_path / "s.parquet", kinds(n=60)[0], digest))
     with pytest.raises(InputError, match="no kappa column and no unc column; fit a score to it by curate fit"):
         default_column(table)
+
+
+@pytest.mark.parametrize(
+    ("name", "forged"),
+    [
+        ("seed", -5),
+        ("seed", "0"),
+        ("labels", {"column": 3}),
+        ("labels", ["label"]),
+        ("applied", {"file": 5}),
+        ("table", {"path": 7, "digest": "x"}),
+    ],
+)
+def test_a_card_that_does_not_say_what_was_fitted_to_is_one_line(table, tiny_checkpoint, tmp_path, name, forged):
+    out = tmp_path / "fitted.safetensors"
+    fit(table, out, model=tiny_checkpoint)
+    card, tensors = read_checkpoint(out)
+    card["fit"][name] = forged
+    write_checkpoint(out, tensors, card, overwrite=True)
+    with pytest.raises(InputError, match=r"does not say what it was fitted to .*; fit it again"):
+        verify_fit(out)
