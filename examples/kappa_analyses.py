@@ -178,7 +178,7 @@ def tell_probes(a: argparse.Namespace) -> None:
             raise InputError(found)
         if label is not None and not np.array_equal(label, codes):
             raise InputError(f"expected the rows of {a.tables[0]} in {path}, got others; score the same source")
-        label, given[path.stem] = codes, found[0].numpy()
+        label, given[str(path)] = codes, found[0].numpy()
     if label is None:
         raise InputError("expected a table, got none")
     reached = few_labels(given, label, SHARES, draws=a.seeds)
