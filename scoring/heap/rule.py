@@ -115,7 +115,7 @@ def outlier_cut(outliers: Floats) -> float:
     .05 of it; of equal ones the highest, so that a heap without a valley is cut at .45.
 
     >>> outlier_cut(np.array([0.0, 0.1, 0.2, 0.39, 0.4, 0.41]))
-    0.3
+    0.335
     """
     places = np.linspace(OUTLIER_AT, OUTLIER_FROM, 41)
     ordered = np.sort(outliers)
