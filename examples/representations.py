@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from representation_data import DATASETS, Pictures, load_pictures
 from representation_measures import certainty, main_columns, measure
 from study_results import Ledger, half_width, percent
-from torch import nn
 
 from curate.training.recipe import AUGMENTATION, SHARED, recipe
 from scoring.errors import InputError
@@ -130,9 +129,9 @@ def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: i
     ends = {epoch * (drawn.train.n // config.batch_size): epoch for epoch in study.at}
     usual = method.after_step
 
-    def after_step(step: int, backbone: nn.Module) -> None:
+    def after_step(step: int) -> None:
         nonlocal measuring
-        usual(step, backbone)
+        usual(step)
         if step + 1 in ends:
             begun = time.perf_counter()
             ledger.of(early(variant, ends[step + 1]), seed, measured)

@@ -169,7 +169,7 @@ def _all_steps(
             optimizer.zero_grad(set_to_none=True)
             result.loss.backward()
             optimizer.step()
-            method.after_step(step, model.backbone)
+            method.after_step(step)
 
             measured = {"loss": result.loss.detach(), **result.measures}
             of_epoch.add(measured)
@@ -261,7 +261,8 @@ def warn(measures: dict[str, float]) -> str | None:
         return f"the embeddings collapse: their spread is {measures['spread']:.3f} of 1; lower --lr, or use more views"
     if measures.get("kappa", 1.0) < 0.01:
         return (
-            f"kappa has fallen to {measures['kappa']:.2g} and may not come back; lower --lr, or use --predictor direct"
+            f"kappa has fallen to {measures['kappa']:.2g} and may not come back; lower --lr, or use --set "
+            "predictor=direct"
         )
     if measures.get("used", 1.0) < COLLAPSED or measures.get("undecided", 0.0) > 1 - COLLAPSED / 10:
         where = "on one prototype" if measures["used"] < COLLAPSED else "everywhere alike"

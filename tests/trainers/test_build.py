@@ -171,7 +171,7 @@ def test_weights_that_are_not_numbers_are_never_saved(one, blobs, tmp_path):
     config = recipe("losspred", freeze="trunk", settings=LossPredSettings("l2", loss_column="mine"))
     model, method = build(config, 2, init=one)
 
-    def poison(step, backbone):
+    def poison(step):
         if step == 2:
             with torch.no_grad():
                 model.heads["losspred"].layers[0].weight[0, 0] = float("inf")

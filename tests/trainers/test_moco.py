@@ -1,8 +1,10 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
+from killed import kill_at
 
 from scoring.errors import InputError
 from trainers import loop
@@ -106,7 +108,7 @@ def test_a_step_of_moco_is_the_loss_of_its_parts_and_the_key_gets_no_gradient(im
     assert step.loss.item() == pytest.approx(queue_loss(queries, keys, first, temperature=0.2).item(), rel=1e-4)
     step.loss.backward()
     assert method.projector[0].weight.grad.abs().max() > 0
-    method.after_step(0, model.backbone)
+    method.after_step(0)
     assert torch.equal(method.queue.keys[:16], method.keys)
     assert torch.equal(method.queue.keys[16:], first[16:])
     assert torch.equal(method.slow.copies[1][0].weight, frozen)  # nothing has moved, and nothing follows
@@ -134,16 +136,8 @@ def test_a_run_that_was_killed_ends_with_the_same_weights_queue_and_slow_copy(im
         trained, _ = train(recipe(), images, state=tmp_path / name, device=CPU, start=(model, method), **named)
         return trained, method
 
-    def kill(progress):
-        if progress.step >= 4:
-            raise KeyboardInterrupt
-
     whole, of_whole = run("whole")
-    clock = iter(range(0, 100_000, 10))
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.time, "monotonic", lambda: next(clock))
-        with pytest.raises(KeyboardInterrupt):
-            run("cut", save_every=1, report=kill)
+    kill_at(4, partial(run, "cut"), monkeypatch)
     resumed, of_resumed = run("cut")
     assert torch.equal(weights(resumed), weights(whole))
     assert torch.equal(weights(of_resumed), weights(of_whole))

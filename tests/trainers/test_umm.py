@@ -1,15 +1,16 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
+from killed import kill_at
 from torch.distributions import Independent, Normal, kl_divergence
 
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
 from scoring.heads import GaussiansHeadSpec
-from trainers import loop
 from trainers.build import build
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
@@ -255,7 +256,7 @@ def test_the_bank_learner_is_told_from_other_images_of_the_bank_and_moves_its_ow
     order = [at for at in torch.randperm(12).tolist() if at not in rows.tolist()][:7]
     negatives = draw(before[order, 0], before[order, 1], 2).mean(1)
     assert loss.item() == pytest.approx(queue_loss(queries, keys, negatives, temperature=0.1).item(), rel=1e-4)
-    method.after_step(0, None)
+    method.after_step(0)
     half = (before[rows] + said) / 2
     half[:, 0] = F.normalize(half[:, 0], dim=-1)
     assert torch.allclose(method.bank.held[rows], half, atol=1e-6)
@@ -277,7 +278,7 @@ def test_the_moco_learner_takes_the_other_view_from_the_slow_copy_and_queues_the
     assert not method._other.requires_grad
     expected = queue_loss(one.mean(1), two.mean(1), first, temperature=0.1)
     assert step.measures["set"].item() == pytest.approx(expected.item(), rel=1e-5)
-    method.after_step(0, model.backbone)
+    method.after_step(0)
     assert torch.allclose(method.queue.keys[:16], two.mean(1), atol=1e-6)
     assert torch.equal(method.queue.keys[16:], first[16:])
 
@@ -311,16 +312,8 @@ def test_a_run_that_was_killed_ends_with_the_same_weights_queue_and_bank(images,
         trained, _ = train(config, images, state=tmp_path / name, device=CPU, start=(model, method), **named)
         return trained, method
 
-    def kill(progress):
-        if progress.step >= 4:
-            raise KeyboardInterrupt
-
     whole, of_whole = run("whole")
-    clock = iter(range(0, 100_000, 10))
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.time, "monotonic", lambda: next(clock))
-        with pytest.raises(KeyboardInterrupt):
-            run("cut", save_every=1, report=kill)
+    kill_at(4, partial(run, "cut"), monkeypatch)
     resumed, of_resumed = run("cut")
     assert torch.equal(weights(resumed), weights(whole))
     assert of_whole.state_dict().keys() == of_resumed.state_dict().keys()

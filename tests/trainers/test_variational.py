@@ -2,17 +2,18 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import torch.distributions as D
+from killed import kill_at
 from scipy import integrate, stats
 
 from curate.training.recipe import recipe as recipe_of
 from scoring.errors import InputError
 from scoring.posterior import PosteriorHead
-from trainers import loop
 from trainers.build import build
 from trainers.config import TrainConfig
 from trainers.data import TrainingSet
@@ -227,20 +228,11 @@ def weights(model):
 
 
 @pytest.mark.parametrize("name", ["simvae", "crvae"])
-def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(blobs, tmp_path, name):
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(blobs, tmp_path, monkeypatch, name):
     whole, _ = train(small(name), blobs, state=tmp_path / "whole", device=CPU)
-
-    def cut(progress):
-        raise KeyboardInterrupt
-
-    original, clock = loop.time.monotonic, iter(range(0, 100_000, 10))
-    loop.time.monotonic = lambda: next(clock)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            train(small(name, epochs=2), blobs, state=tmp_path / "cut", device=CPU, save_every=-1, report=cut)
-    finally:
-        loop.time.monotonic = original
-    resumed, _ = train(small(name), blobs, state=tmp_path / "cut", device=CPU)
+    run = partial(train, small(name), blobs, state=tmp_path / "cut", device=CPU)
+    kill_at(1, run, monkeypatch)
+    resumed, _ = run()
     assert torch.equal(weights(resumed), weights(whole))
 
 

@@ -114,7 +114,7 @@ class DINO(Method[DINOSettings]):
                 head.centre.lerp_(cosines.mean((0, 1)), 1 - self.settings.centre)
         return Step(loss, {"undecided": undecided, "used": used})
 
-    def after_step(self, step: int, backbone: nn.Module) -> None:
+    def after_step(self, step: int) -> None:
         """Let a teacher that is a copy follow."""
         if self.teacher is not None:
             self.teacher.follow()

@@ -152,5 +152,5 @@ class Method(nn.Module, Generic[S]):
         """
         raise TypeError(f"{type(self).__name__} has no loss")
 
-    def after_step(self, step: int, backbone: nn.Module) -> None:
+    def after_step(self, step: int) -> None:
         """Do what follows the optimiser's step of this number, such as moving a teacher; nothing, for most."""

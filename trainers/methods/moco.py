@@ -110,7 +110,7 @@ class MoCo(Method[MoCoSettings]):
             spread = queries.std(0).mean() * queries.shape[1] ** 0.5  # 1 where they fill the sphere, 0 on one point
         return Step(loss, {"cosine": cosine, "spread": spread})
 
-    def after_step(self, step: int, backbone: nn.Module) -> None:
+    def after_step(self, step: int) -> None:
         """Let the slow copy follow, and put the keys of this batch into the queue."""
         self.slow.follow()
         self.queue.push(self.keys)

@@ -179,7 +179,7 @@ class SimSiam(Method[SiameseSettings]):
         """Return the step of this method from what both methods share."""
         return Step(simsiam_loss(cosine), measures)
 
-    def after_step(self, step: int, backbone: nn.Module) -> None:
+    def after_step(self, step: int) -> None:
         """Renew a computed predictor, every so many steps."""
         if step % self.settings.predictor_every == 0:
             self.predictor.renew()

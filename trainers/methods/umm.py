@@ -238,7 +238,7 @@ class UMM(Method[UMMSettings]):
             return set_loss(sets, others, temperature=settings.temperature)
         return queue_loss(sets.mean(1), others.mean(1), negatives, temperature=settings.temperature)
 
-    def after_step(self, step: int, backbone: nn.Module) -> None:
+    def after_step(self, step: int) -> None:
         """Let the slow copy, the queue and the bank follow."""
         if self.slow is not None and self.queue is not None:
             self.slow.follow()
