@@ -17,7 +17,7 @@ from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.tables.table import open_table
 from scoring.checkpoint import DEFAULT, load_model, save_checkpoint, shipped_models
-from scoring.heads import GaussiansHeadSpec, PrototypeHeadSpec
+from scoring.heads import GaussiansHeadSpec, PosteriorHeadSpec, PrototypeHeadSpec
 from scoring.images import decode
 from scoring.model import ScoringModel
 from scoring.runner import Runner
@@ -25,7 +25,7 @@ from scoring.runner import Runner
 ROOT = Path(__file__).parents[2]
 PHOTOS = sorted((ROOT / "examples" / "photos").glob("*.jpg"))
 TOLERANCE = 1e-4  # relative, in fp32: sums in another order differ in the last digits
-LOGARITHMS = ("unc_umm_logdet",)
+LOGARITHMS = ("unc_umm_logdet", "unc_simvae")
 RANK = 0.99  # least rank correlation of bf16 and fp32
 # The least share of the photographs whose version must be less certain; the mean must be lower, too.
 LEAST_SHARE = {
@@ -63,7 +63,12 @@ def random_weights(tiny_checkpoint, tmp_path_factory):
     tiny, card = load_model(tiny_checkpoint)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        heads = {**tiny.spec.heads, "dino": PrototypeHeadSpec(64, 32, 8), "umm": GaussiansHeadSpec(16, 2)}
+        beside = {
+            "dino": PrototypeHeadSpec(64, 32, 8),
+            "umm": GaussiansHeadSpec(16, 2),
+            "simvae": PosteriorHeadSpec(8, 32, 16),
+        }
+        heads = {**tiny.spec.heads, **beside}
         model = ScoringModel(replace(tiny.spec, heads=heads), backbone=tiny.backbone)
     model.heads["visimsiam"] = tiny.heads["visimsiam"]
     path = tmp_path_factory.mktemp("random") / "random.safetensors"

@@ -1,10 +1,8 @@
 import json
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
-from killed import kill_at
 from safetensors import safe_open
 from safetensors.torch import save
 
@@ -58,15 +56,6 @@ def test_one_seed_gives_one_model_and_another_seed_another(blobs, tmp_path):
     other, _ = train(recipe(epochs=1, seed=1), blobs, state=tmp_path / "c", device=CPU)
     assert torch.equal(weights(one), weights(two))
     assert not torch.equal(weights(one), weights(other))
-
-
-def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(blobs, tmp_path, monkeypatch):
-    whole, measures = train(recipe(), blobs, state=tmp_path / "whole", device=CPU)
-    run, steps = partial(train, recipe(), blobs, state=tmp_path / "cut", device=CPU), []
-    kill_at(4, run, monkeypatch)
-    resumed, again = run(report=lambda p: steps.append(p.step))
-    assert torch.equal(weights(resumed), weights(whole))
-    assert set(again) == set(measures)
 
 
 def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):

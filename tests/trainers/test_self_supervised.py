@@ -1,13 +1,11 @@
-"""SimCLR, VICReg and DINO: their losses by oracles and slow restatements, their steps, and runs that were cut off."""
+"""SimCLR, VICReg and DINO: their losses by oracles and slow restatements, and their steps."""
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
-from killed import kill_at
 
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
@@ -259,25 +257,6 @@ def test_a_trained_dino_scores_by_the_entropy_of_its_teacher(images, tmp_path):
     assert said.columns["unc_dino"].tolist() == pytest.approx(slow.tolist(), rel=1e-4)
     assert head.centre.abs().max() > 0
     assert (slow < math.log(16)).all()
-
-
-# all of them
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_run_that_was_killed_ends_with_the_same_weights_as_does_another_of_its_seed(
-    name, images, tmp_path, monkeypatch
-):
-    def run(state, **named):
-        config = recipe(name)
-        model, method = build(config, 0)
-        train(config, images, state=tmp_path / state, device=CPU, start=(model, method), **named)
-        return torch.cat([weights(model), weights(method)])
-
-    whole = run("whole")
-    kill_at(2, partial(run, "cut"), monkeypatch)
-    assert torch.equal(run("cut"), whole)
-    assert whole.isfinite().all()
 
 
 def test_the_state_of_another_method_and_a_rate_that_diverges_are_told(images, tmp_path):

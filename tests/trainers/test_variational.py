@@ -2,13 +2,11 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import torch.distributions as D
-from killed import kill_at
 from scipy import integrate, stats
 
 from curate.training.recipe import recipe as recipe_of
@@ -225,15 +223,6 @@ def small(name, **changes):
 
 def weights(model):
     return torch.cat([value.float().flatten() for value in model.state_dict().values()])
-
-
-@pytest.mark.parametrize("name", ["simvae", "crvae"])
-def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(blobs, tmp_path, monkeypatch, name):
-    whole, _ = train(small(name), blobs, state=tmp_path / "whole", device=CPU)
-    run = partial(train, small(name), blobs, state=tmp_path / "cut", device=CPU)
-    kill_at(1, run, monkeypatch)
-    resumed, _ = run()
-    assert torch.equal(weights(resumed), weights(whole))
 
 
 def test_a_few_steps_make_better_pictures_than_none(blobs, tmp_path):

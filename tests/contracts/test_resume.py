@@ -1,0 +1,69 @@
+"""What a run that was killed must come to, whichever method it trains."""
+
+from functools import partial
+
+import pytest
+import torch
+from killed import kill_at
+from torch import nn
+
+from curate.training.recipe import recipe
+from scoring.settings import parse_settings
+from trainers.build import build
+from trainers.data import TrainingSet
+from trainers.loop import train
+from trainers.methods.table import METHODS
+
+SMALL = {  # of settings that cost memory or time, for methods that have them
+    "latent_dim": 8,
+    "hidden_dim": 8,
+    "bottleneck": 4,
+    "prototypes": 8,
+    "channels": 8,
+    "views": 2,
+    "queue": 8,
+    "key_groups": 2,
+    "n_small": 1,
+    "small_size": 16,
+    "momentum": 0.9,
+    "samples": "2",
+}
+OTHER = (  # where a setting gives a method other modules, or another memory, than it has by itself
+    "umm learner=moco",
+    "umm learner=bank",
+    "dino momentum=0",
+    "visimsiam predictor=mlp",
+    "visimsiam predictor_every=2",
+    "losspred form=l2",
+)
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Two batches an epoch, so that a run of four steps that is killed in the last goes on within an epoch."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 255, (16, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    return TrainingSet(pixels, torch.arange(16) % 2, ["even", "odd"], {})
+
+
+@pytest.mark.parametrize("variant", [*METHODS, *OTHER])
+def test_a_run_that_was_killed_ends_with_the_weights_memory_and_measures_of_one_that_was_not(
+    variant, images, tmp_path, monkeypatch
+):
+    name, *typed = variant.split()
+    own = {key: value for key, value in SMALL.items() if key in METHODS[name].Settings.about()}
+    shared = {"backbone": "test_resnet", "size": 32, "epochs": 2, "batch_size": 8, "lr": 1e-3}
+    config = recipe(name, shared, own | parse_settings(typed, example="queue=8"))
+
+    def run(state, **named):
+        model, method = build(config, 2, n=images.n)
+        _, measures = train(
+            config, images, state=tmp_path / state, device=torch.device("cpu"), start=(model, method), **named
+        )
+        return nn.ModuleDict({"model": model, "method": method}).state_dict(), measures
+
+    whole, measured = run("whole")
+    kill_at(4, partial(run, "cut"), monkeypatch)
+    resumed, again = run("cut")
+    assert [at for at, value in whole.items() if not torch.equal(value, resumed[at])] == []
+    assert again == measured
