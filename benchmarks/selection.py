@@ -70,6 +70,7 @@ PICKS = {  # selector -> picks
     "badge": 100,
     "k-means": 500,
     "typiclust": 500,
+    "hierarchical": 1000,
     "facility-location": 1000,
     "prob-cover": 1000,
     "pairwise": 1000,

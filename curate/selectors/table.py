@@ -22,6 +22,7 @@ WHERE: dict[str, str] = {  # to add a selector, add a line
     "badge": "curate.selectors.badge:Badge",
     "k-means": "curate.selectors.clusters:KMeans",
     "typiclust": "curate.selectors.clusters:TypiClust",
+    "hierarchical": "curate.selectors.hierarchical:Hierarchical",
     "prob-cover": "curate.selectors.probcover:ProbCover",
     "herding": "curate.selectors.herding:MaxHerding",
     "facility-location": "curate.selectors.facility:FacilityLocation",

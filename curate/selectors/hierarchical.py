@@ -1,0 +1,185 @@
+"""Hierarchical k-means with resampling, and samples that are balanced from the top of the hierarchy down."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.selectors.contract import Selector, check
+from curate.selectors.geometry import members, subset
+from curate.selectors.pool import Pool, Selection
+from scoring.errors import InputError
+
+ROWS_A_CLUSTER = 16  # on average, where the heap is small; never more than ``most_clusters`` clusters
+TRAINING = 262_144  # rows on which the finest clusters are found
+MOST_RESAMPLED = 16  # rows that a cluster gives to the next clustering
+ROUNDS = 10  # iterations of each k-means, at most
+PICKS = ("random", "closest")
+
+
+@dataclass(frozen=True)
+class Hierarchical(Selector):
+    """Share picks among clusters of clusters of clusters, the same to each; gains are the rows of the finest cluster.
+
+    k-means puts most of its clusters where most rows are. Here each is found again, ``resamples`` times, from the few
+    rows that are nearest to each of the earlier ones, so that the clusters spread over all that there is; and clusters
+    are clustered in turn, ``levels`` in all. Then the clusters of the highest level take turns, in the turn of each
+    those inside it, and so on: every start of the picks is balanced on every level, as far as rows suffice. Labelled
+    rows count as turns taken. There are at most ``most_clusters`` of the finest, and ``branching`` times fewer on each
+    further level. Finest clusters are found on at most 262,144 rows and given to all.
+
+    Args:
+        levels: of clusters, 1 or more.
+        most_clusters: of the finest level.
+        branching: clusters of a level for one of the next.
+        resamples: clusterings of each level after its first; 0 is plain hierarchical k-means.
+        pick: "random" rows of a finest cluster, or those "closest" to its centroid.
+
+    Source: Vo et al. 2024, arXiv:2405.15613, algorithm 1 and section 3.3. Theirs shares a budget out from the top down;
+    taking turns gives the same shares for every budget at once. Theirs uses Euclidean k-means, ours the spherical one.
+    """
+
+    levels: int = 3
+    most_clusters: int = 4_096
+    branching: int = 8
+    resamples: int = 10
+    pick: str = "random"
+    needs: ClassVar[tuple[str, ...]] = ("vectors",)
+    prefix: ClassVar[bool] = True
+    cost: ClassVar[str] = "O(NkD), k = min(N / 16, 4,096) clusters; 262,144 rows in bfloat16, and 60 bytes a row"
+
+    def __post_init__(self) -> None:
+        least = {"levels": 1, "most_clusters": 1, "branching": 2, "resamples": 0}
+        for name, lowest in least.items():
+            if getattr(self, name) < lowest:
+                raise InputError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
+        if self.pick not in PICKS:
+            raise InputError(f"pick must be one of {', '.join(PICKS)}, got {self.pick!r}")
+
+    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
+        """Pick rows, as every ``Selector`` does."""
+        check(pool, budget, self.needs)
+        if pool.vectors is None:
+            raise ValueError("a pool that was checked has vectors")
+        rows = members(pool.candidates, pool.labelled)
+        vectors = subset(pool.vectors, rows)
+        finest = max(1, min(self.most_clusters, len(rows) // ROWS_A_CLUSTER))
+        sizes = [max(1, finest // self.branching**level) for level in range(self.levels)]
+        home, nearness, parents = hierarchy(vectors, sizes, resamples=self.resamples, seed=seed)
+        free = np.isin(rows, pool.candidates, assume_unique=True)
+        taken = np.bincount(home[~free], minlength=sizes[0] + 1)
+        first = -nearness[free] if self.pick == "closest" else None
+        picks = np.flatnonzero(free)[balanced(home[free], parents, taken, first=first, seed=seed)[:budget]]
+        size = np.bincount(home, minlength=sizes[0] + 1)
+        return Selection(rows[picks], size[home[picks]].astype(np.float64))
+
+
+def hierarchy(
+    vectors: NDArray[np.floating], sizes: Sequence[int], *, resamples: int, seed: int
+) -> tuple[NDArray[np.int32], NDArray[np.float32], list[NDArray[np.int32]]]:
+    """Return the finest cluster of each row, its cosine to the centroid, and the parent of each cluster by level.
+
+    Args:
+        vectors: unit rows, shape (N, D), N >= 1; rows of length 0 have a cluster of their own on every level.
+        sizes: clusters k of each level, the finest first; none grows.
+        resamples: clusterings of each level after its first.
+        seed: of everything that is drawn.
+
+    Returns:
+        Cluster of each row, shape (N,), in [0, sizes[0]], the last for rows of length 0; cosines, shape (N,); and for
+        each level but the highest the cluster of the next that each of its clusters belongs to, shape (k + 1,).
+    """
+    from scoring.search.kmeans import assign
+
+    generator = np.random.default_rng(seed)
+    points, parents = vectors, []
+    for level, k in enumerate(sizes):
+        centroids = spread_centroids(points, k, resamples=resamples, generator=generator)
+        index, cosine = assign(points, centroids)
+        cluster = np.where(index[:, 0] < 0, k, index[:, 0]).astype(np.int32)
+        if level == 0:
+            home, nearness = cluster, cosine[:, 0]
+        else:
+            parents.append(np.append(cluster, np.int32(k)))
+        points = centroids
+    return home, nearness, parents
+
+
+def spread_centroids(
+    points: NDArray[np.floating], k: int, *, resamples: int, generator: np.random.Generator
+) -> NDArray[np.float32]:
+    """Return k centroids that follow where points are, and less how many there are the more often they are resampled.
+
+    Args:
+        points: shape (M, D), M >= k; at most 262,144 of them, drawn, are looked at.
+        k: clusters.
+        resamples: how often the points nearest to each centroid, half of the mean number and 16 at most, are clustered
+            again in place of all.
+        generator: of everything that is drawn.
+
+    Returns:
+        Shape (k, D), unit rows.
+    """
+    from scoring.search.kmeans import assign, spherical_kmeans
+
+    def clustered(some: NDArray[np.floating]) -> NDArray[np.float32]:
+        seed = int(generator.integers(2**31))
+        return spherical_kmeans(some, k, seed=seed, iterations=ROUNDS, sample=len(some))
+
+    if len(points) > TRAINING:
+        points = points[np.sort(generator.choice(len(points), max(TRAINING, k), replace=False))]
+    centroids = clustered(points)
+    wanted = min(MOST_RESAMPLED, len(points) // (2 * k))
+    for _ in range(resamples if wanted > 1 else 0):  # one point a cluster would be the centroids again
+        index, cosine = assign(points, centroids)
+        near = nearest_of_each(index[:, 0], cosine[:, 0], wanted)
+        if len(near) < k:
+            break  # too few points differ to be spread any further
+        centroids = clustered(points[near])
+    return centroids
+
+
+def nearest_of_each(cluster: NDArray[np.int32], nearness: NDArray[np.float32], most: int) -> NDArray[np.int64]:
+    """Return the rows nearest to the centroid of each cluster, ``most`` of each at most, ascending; not those of -1."""
+    order = np.lexsort((-nearness, cluster))
+    order = order[cluster[order] >= 0]
+    return np.sort(order[_place(cluster[order]) < most])
+
+
+def balanced(
+    home: NDArray[np.int32],
+    parents: Sequence[NDArray[np.int32]],
+    taken: NDArray[np.int64],
+    *,
+    first: NDArray[np.floating] | None = None,
+    seed: int,
+) -> NDArray[np.int64]:
+    """Return all rows in an order every start of which is shared equally, on each level, among clusters with rows left.
+
+    Args:
+        home: finest cluster of each row, shape (N,).
+        parents: cluster of the next level of each cluster, level by level.
+        taken: turns that each finest cluster has had, shape (k,).
+        first: rows of a cluster with low values go first, shape (N,); None for chance.
+        seed: of rows inside a cluster, and of who goes first among clusters with equal turns.
+    """
+    generator = np.random.default_rng([seed, 1])
+    cell, order = home, np.lexsort((generator.random(len(home)) if first is None else first, home))
+    rank = np.empty(len(home), np.int64)
+    rank[order] = _place(cell[order])
+    top = int(parents[-1].max()) + 1 if parents else len(taken)
+    for parent in [*parents, np.zeros(top, np.int32)]:
+        turn = rank + taken[cell]
+        lot = generator.permutation(len(taken))[cell]
+        cell = parent[cell]
+        order = np.lexsort((lot, turn, cell))
+        rank[order] = _place(cell[order])
+        taken = np.bincount(parent, taken).astype(np.int64)
+    return order
+
+
+def _place(groups: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return how many of the same group come before each, of groups that ascend."""
+    return np.arange(len(groups)) - np.searchsorted(groups, groups)
