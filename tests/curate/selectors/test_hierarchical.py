@@ -10,7 +10,7 @@ from scoring.errors import InputError
 
 
 def crowded(n, seed):
-    """Points of the unit square, most of them in two small crowds, and the same on a sphere, as far from one another."""
+    """Points of the unit square, most in two small crowds, and the same on a sphere, as far from one another."""
     generator = np.random.default_rng(seed)
     crowd = generator.choice(3, n, p=[0.7, 0.2, 0.1])
     square = np.array([[0.25, 0.25], [0.7, 0.7], [0.5, 0.5]])[crowd]
