@@ -30,6 +30,7 @@ from curate.commands import (
     verify,
 )
 from curate.commands import filter as filter_command
+from curate.commands import run as run_command
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommand
@@ -112,6 +113,7 @@ app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help
 app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))
 app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
 app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
+app.command("run", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(run_command.run))
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))

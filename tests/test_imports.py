@@ -34,7 +34,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"tables"},
     {"selectors", "probes"},
     {"policies", "engines", "report", "evaluation", "export", "info"},
-    {"rounds", "simulation", "fitting"},
+    {"rounds", "simulation", "fitting", "pipeline"},
     {"training"},
     {"commands"},
     {"cli", "__init__"},

@@ -11,6 +11,7 @@ from curate.commands.report import emit, show
 from curate.commands.round_words import check_words
 from curate.commands.verify_words import lines_of
 from curate.counted import counted
+from scoring.errors import InputError
 
 
 def run(
@@ -18,7 +19,8 @@ def run(
         Path,
         typer.Argument(
             parser=options.given_path,
-            help="NAME.receipt.json, with subset and decisions beside it; a folder of rounds; or a fitted model.",
+            help="NAME.receipt.json, with subset and decisions beside it; a folder of rounds; a fitted model; or what "
+            "curate run wrote.",
         ),
     ],
     table: options.MovedTable = None,
@@ -34,9 +36,17 @@ def run(
         curate verify rounds
         curate verify rounds/rounds/0002
         curate verify fitted.safetensors
+        curate verify curated/pipeline.receipt.json
     """
+    from curate.pipeline.receipt import is_pipeline_receipt
     from curate.rounds.verify import rounds_at
 
+    if is_pipeline_receipt(receipt):
+        if table is not None:
+            raise InputError("expected no --table with the receipt of a pipeline: its tables lie beside it")
+        if not _pipeline(receipt, json_):
+            raise typer.Exit(1)
+        return
     rounds = rounds_at(receipt)
     line = (lambda text: None) if json_ else show
     if receipt.suffix == ".safetensors":
@@ -84,6 +94,26 @@ def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], Non
             line(what)
     line(f"{'identical' if result.identical else 'different'}: fitted again to {counted(result.rows, 'row')}")
     return result.identical
+
+
+def _pipeline(receipt: Path, json_: bool) -> bool:
+    from dataclasses import asdict
+
+    from curate.pipeline.receipt import verify_pipeline
+
+    checks = []
+    for check in verify_pipeline(receipt):
+        checks.append(check)
+        for text in check.differences if not json_ else ():
+            show(f"{check.step}: different: {text}")
+        if not check.differences and not json_:
+            again = "" if check.decided_again is None else f", {counted(check.decided_again, 'row')} decided again"
+            elsewhere = f"; {counted(check.elsewhere, 'file')} elsewhere not looked at" if check.elsewhere else ""
+            show(f"{check.step}: identical{again}{elsewhere}")
+    identical = not any(check.differences for check in checks)
+    if json_:
+        emit({"identical": identical, "steps": [asdict(check) for check in checks]})
+    return identical
 
 
 def _rounds(folder: Path, number: int | None, table: Path | None, json_: bool, line: Callable[[str], None]) -> bool:

@@ -28,6 +28,7 @@ CALLS = {
     ),
     "round": ("curate.rounds.status.status", ["status", "r"], ["status", "none"]),
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
+    "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.policies.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),

@@ -1,0 +1,129 @@
+"""``curate run``: the steps of a file, one after another, with one receipt."""
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from curate.commands import options
+from curate.commands.report import DRY_RUN, emit, say, show, show_table
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from curate.pipeline.run import PipelineResult
+
+KILLED = 128  # exit codes from which a command was interrupted, and has said so
+USAGE: Any = typer.BadParameter.__base__  # what a line that cannot be read raises, whatever is wrong with it
+
+
+def run(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(parser=options.given_path, help="The pipeline, such as curate.toml.")],
+    until: Annotated[str | None, typer.Option(metavar="STEP", help="Stop after this step.", show_default=False)] = None,
+    again: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="Do this step anew, and what follows from it.", show_default=False),
+    ] = None,
+    dry_run: options.DryRun = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run the steps of a file, each on what the one before it wrote.
+
+    Example:
+
+    \b
+        curate run curate.toml --dry-run
+        curate run curate.toml
+        curate run curate.toml --again dedup
+
+    A step is a table of the file, in order, with the options of its command:
+
+    \b
+        [score]
+        source = "photos"
+        [dedup]
+        [best]
+        run = "filter"
+        keep-top = "80%"
+
+    Each writes curated/STEP.parquet, beside the file (folder = "..." names another folder). What is up to date is
+    not done again: a step is, while its options and the files that it read and wrote are as they were. A run that was
+    killed goes on where it stopped. At the end pipeline.receipt.json says all that was done, which `curate verify`
+    checks, and pipeline.png draws how many rows each step left, and why the others went. --dry-run shows the same
+    as numbers, as far as it needs no image to be scored.
+    """
+    from curate.pipeline.file import read_pipeline
+    from curate.pipeline.run import run_pipeline
+
+    line = (lambda text: None) if quiet else say
+    group = ctx.find_root().command
+    result = run_pipeline(
+        read_pipeline(file), _Typed(group, quiet or dry_run), until=until, again=again, dry_run=dry_run, announce=line
+    )
+    if json_:
+        emit(_plain(result, dry_run))
+    elif dry_run or not quiet:
+        _report(result, dry_run)
+    if result.code:
+        stopped = result.steps[-1].name
+        if result.code < KILLED:
+            say(f"stopped at step {stopped}; mend it and repeat the command, or do it anew with --again {stopped}")
+        raise typer.Exit(result.code)
+
+
+class _Typed:
+    """The commands of the command line, in this process; what they say goes to stderr."""
+
+    def __init__(self, group: Any, quiet: bool) -> None:
+        self.group, self.quiet = group, quiet
+
+    def parameters(self, command: str) -> list[Any]:
+        """Return the parameters of a command."""
+        return list(self.group.commands[command].params)
+
+    def check(self, command: str, words: list[str]) -> None:
+        """Raise ``InputError`` where the command cannot read the line."""
+        try:
+            self.group.commands[command].make_context(command, list(words))
+        except USAGE as error:
+            raise InputError(f"curate {command}: {error.format_message()}") from None
+
+    def run(self, command: str, words: list[str]) -> int:
+        """Run a command and return its exit code."""
+        called = self.group.commands[command]
+        words = [*(["--quiet"] if self.quiet else []), *words]
+        with redirect_stdout(sys.stderr):
+            try:
+                with called.make_context(f"curate {command}", words) as context:
+                    called.invoke(context)
+            except typer.Exit as stop:
+                return int(stop.exit_code)
+        return 0
+
+
+def _report(result: "PipelineResult", dry_run: bool) -> None:
+    rows: list[tuple[object, ...]] = []
+    for step in result.steps:
+        stage = step.stage
+        rows.append((step.name, stage.rows_in if stage else "", stage.rows_out if stage else "", step.state))
+        rows += [("", "", -lost, why) for why, lost in (stage.lost.items() if stage else ())]
+    show_table(rows, header=("step", "rows in", "rows out", ""), right=2)
+    for step in result.steps:
+        if dry_run and step.state == "to do":
+            show(f"to do: {step.command}")
+    if dry_run:
+        say(DRY_RUN)
+    for name in ("receipt", "picture"):
+        path = getattr(result, name)
+        if path is not None:
+            say(f"{name}: {path}")
+
+
+def _plain(result: "PipelineResult", dry_run: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    places = {name: str(path) if (path := getattr(result, name)) else None for name in ("folder", "receipt", "picture")}
+    return {**asdict(result), **places, "dry_run": dry_run}

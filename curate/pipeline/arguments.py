@@ -1,0 +1,114 @@
+"""The options of a step as the command line has them, checked against the command before anything runs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from curate.pipeline.file import Pipeline, Step
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+# What the pipeline itself gives every command.
+GIVEN = frozenset({"help", "dry-run", "json", "overwrite", "quiet"})
+TABLE = "table"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a step says to its command.
+
+    Attributes:
+        options: the words of the command line, in the order of the file.
+        places: what stands in place of an argument without a name, such as the sources of ``score``.
+        values: every value alone, as text: where it is a file, the step depends on it.
+    """
+
+    options: tuple[str, ...]
+    places: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+def arguments_of(pipeline: Pipeline, step: Step, parameters: list[Any], given: set[str]) -> Arguments:
+    """Return what a step says to its command, as text.
+
+    Args:
+        pipeline: whose step it is.
+        step: with keys that name options, with - or _.
+        parameters: of the command, as Typer knows them.
+        given: names that the pipeline gives itself: the table that is read, or what is written.
+
+    Raises:
+        InputError: for a key that is no option, or a value that it cannot have; says the line and the nearest word.
+    """
+    known = {_name(parameter): parameter for parameter in parameters}
+    options: list[str] = []
+    places: list[str] = []
+    values: list[str] = []
+    for key, value in step.options.items():
+        name = key.replace("_", "-")
+        if name in given:
+            continue
+        if name in GIVEN:
+            raise InputError(
+                f"{pipeline.place(step.name, key)}: {key} cannot be set for a step; curate run has its own options"
+            )
+        if name not in known:
+            raise InputError(
+                f"{pipeline.place(step.name, key)}: curate {step.command} has no option {key!r}"
+                f"{closest(name, set(known) - GIVEN)}"
+            )
+        try:
+            texts = list(_texts(known[name], value))
+        except InputError as error:
+            raise InputError(f"{pipeline.place(step.name, key)}: {key}: {error}") from None
+        values += texts
+        options += list(_words(known[name], value, texts))
+        places += texts if known[name].param_type_name == "argument" else []
+    return Arguments(tuple(options), tuple(places), tuple(values))
+
+
+def _name(parameter: Any) -> str:
+    """The name of a parameter as one types it, without dashes."""
+    return str(max(parameter.opts, key=len)).lstrip("-").replace("_", "-")
+
+
+def _texts(parameter: Any, value: Any) -> Iterator[str]:
+    """A value of TOML as the texts that the command line would have; none for a flag."""
+    flag = getattr(parameter, "is_flag", False)
+    if isinstance(value, bool) or flag:
+        if not (flag and isinstance(value, bool)):
+            raise InputError(f"expected {'true or false' if flag else 'a text or a number'}, got {value!r}")
+        return
+    several = getattr(parameter, "multiple", False) or parameter.nargs == -1
+    pairs = "=" in str(getattr(parameter, "metavar", "") or "")
+    if isinstance(value, Mapping) and several and pairs:
+        for name, each in value.items():
+            yield f"{name}={_text(each)}"
+    elif isinstance(value, list) and several:
+        for each in value:
+            yield _text(each)
+    elif isinstance(value, Mapping | list):
+        raise InputError(f"expected one value, got {value!r}")
+    else:
+        yield _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InputError(f"expected a text or a number, got {value!r}")
+
+
+def _words(parameter: Any, value: Any, texts: list[str]) -> Iterator[str]:
+    """The words of the command line for a parameter; none for one that has its place instead of a name."""
+    if parameter.param_type_name == "argument":
+        return
+    option = max(parameter.opts, key=len)
+    if value is True:
+        yield option
+    elif value is False:
+        yield from parameter.secondary_opts[:1]
+    for text in texts:
+        yield f"{option}={text}"  # one word, or a value with a dash before it would be an option

@@ -1,0 +1,133 @@
+"""The file of a pipeline: TOML, one table a step, in the order of the file."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.pipeline.steps import STEPS
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+MOST_BYTES = 1 << 20
+MOST_STEPS = 1000
+FOLDER, RUN = "folder", "run"
+DEFAULT_FOLDER = "curated"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+EXAMPLE = 'a step is a table such as [dedup], or [best] with run = "filter"'
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a pipeline.
+
+    Attributes:
+        name: of its table, and of what it writes.
+        command: a key of ``STEPS``.
+        options: as in the file, in its order; without ``run``.
+    """
+
+    name: str
+    command: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline as it stands in its file.
+
+    Attributes:
+        path: the file; what it names is looked for from its folder.
+        text: its content.
+        folder: where all that it writes goes, as in the file.
+        steps: in the order of the file, at least one.
+    """
+
+    path: Path
+    text: str
+    folder: str
+    steps: tuple[Step, ...]
+
+    def place(self, step: str | None = None, key: str | None = None) -> str:
+        """Return where a step, one of its keys, or a key outside of all steps stands: ``FILE, line N``."""
+        return f"{self.path}, line {line_of(self.text, step, key)}"
+
+
+def read_pipeline(path: str | Path) -> Pipeline:
+    """Read a pipeline and check what can be told from the file alone.
+
+    Raises:
+        InputError: for a file that is missing, too large or no TOML, a table that is no step, or a name that cannot
+            be one; says the line and the nearest word.
+    """
+    path = Path(path)
+    text = _text(path)
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+    found = Pipeline(path, text, str(content.get(FOLDER, DEFAULT_FOLDER)), ())
+    steps = tuple(_step(found, name, value) for name, value in content.items() if name != FOLDER)
+    if not isinstance(content.get(FOLDER, ""), str) or not found.folder:
+        raise InputError(f"{found.place(None, FOLDER)}: expected the path of a folder, got {content[FOLDER]!r}")
+    if not 0 < len(steps) <= MOST_STEPS:
+        raise InputError(f"{path}: expected 1 to {MOST_STEPS:,} steps, got {len(steps):,}; {EXAMPLE}")
+    return Pipeline(path, text, found.folder, steps)
+
+
+def _text(path: Path) -> str:
+    if not path.is_file():
+        raise InputError(f"expected the file of a pipeline, such as curate.toml, got {path}; check the name")
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is too large for a pipeline ({path.stat().st_size:,} bytes, at most {MOST_BYTES:,})")
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8; expected TOML") from None
+
+
+def _step(pipeline: Pipeline, name: str, value: Any) -> Step:
+    """One entry of the file as a step."""
+    if not isinstance(value, dict):
+        known = closest(name, [FOLDER])
+        raise InputError(f"{pipeline.place(None, name)}: {name!r} stands outside of any step{known}; {EXAMPLE}")
+    if not NAME.fullmatch(name):
+        raise InputError(
+            f"{pipeline.place(name)}: a step's name becomes a file's: expected letters, digits, - and _, got {name!r}"
+        )
+    command = value.get(RUN, name)
+    if command not in STEPS:
+        key = RUN if RUN in value else None
+        raise InputError(
+            f"{pipeline.place(name, key)}: {command!r} is no command that can be a step"
+            f"{closest(str(command), STEPS)} (run = one of {', '.join(STEPS)})"
+        )
+    return Step(name, command, {key: each for key, each in value.items() if key != RUN})
+
+
+def line_of(text: str, step: str | None, key: str | None = None) -> int:
+    r"""Return the line, from 1, of a step's header, or of a key of it; of what stands before all steps without one.
+
+    >>> line_of("folder = 'a'\n\n[dedup]\nfinder = 'exact'", "dedup", "finder")
+    4
+    """
+    lines = text.splitlines()
+    start = 0 if step is None else _first(lines, 0, rf"\s*\[\s*{_quoted(step)}\s*\]")
+    if key is None:
+        return start + 1
+    header = _first(lines, 0, rf"\s*\[\s*{_quoted(step or key)}\s*\.\s*{_quoted(key)}\s*\]", missing=-1)
+    inside = _first(lines, start if step is None else start + 1, rf"\s*{_quoted(key)}\s*[=.]", missing=-1)
+    return (inside if inside >= 0 else header if header >= 0 else start) + 1
+
+
+def _quoted(name: str) -> str:
+    """A pattern for a name as TOML lets one write it."""
+    return rf"[\"']?{re.escape(name)}[\"']?"
+
+
+def _first(lines: Iterable[str], start: int, pattern: str, missing: int = 0) -> int:
+    """The number of the first line from ``start`` that a pattern matches at its beginning."""
+    numbered = enumerate(lines)
+    return next((number for number, line in numbered if number >= start and re.match(pattern, line)), missing)

@@ -1,0 +1,140 @@
+"""From a pipeline's file to command lines: what each step reads, what it writes, and what it is told."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Protocol
+
+from curate.pipeline.arguments import TABLE, Arguments, arguments_of
+from curate.pipeline.file import Pipeline, Step
+from curate.pipeline.steps import Kind, kind_of
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+WRITES = frozenset({"--out", "--apply", "--graph", "--plot", "--sheet"})  # options whose file a command makes
+OWN = "pipeline"  # what the files that are the pipeline's own are called; no step's
+
+
+class Commands(Protocol):
+    """The commands that steps are, whoever runs them."""
+
+    def parameters(self, command: str) -> list[Any]:
+        """Return the parameters of a command, as Typer knows them."""
+
+    def check(self, command: str, words: list[str]) -> None:
+        """Raise ``InputError`` where a command cannot read a line."""
+
+    def run(self, command: str, words: list[str]) -> int:
+        """Run a command and return its exit code; it says itself what is wrong."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A step, ready to run.
+
+    Attributes:
+        step: as in the file.
+        kind: how its command takes part.
+        table: what it reads of an earlier step, or a path; None where it starts from images.
+        out: what it writes.
+        arguments: what else it says to its command.
+    """
+
+    step: Step
+    kind: Kind
+    table: str | None
+    out: str
+    arguments: Arguments
+
+    def words(self) -> list[str]:
+        """Return the command line after the command's name."""
+        return self._words(self.table, self.out, self.arguments.options)
+
+    def trial(self, table: str | None, out: str) -> list[str]:
+        """Return the command line for a table and an output elsewhere, which writes nothing else."""
+        options = [word for word in self.arguments.options if word.partition("=")[0] not in WRITES]
+        return self._words(table, out, options)
+
+    def writes(self) -> list[str]:
+        """Return the files that it writes besides its output: reading one of them makes it depend on itself."""
+        pairs = (word.partition("=") for word in self.arguments.options)
+        return [value for option, _, value in pairs if option in WRITES]
+
+    def _words(self, table: str | None, out: str, words: Iterable[str]) -> list[str]:
+        places = [*self.arguments.places, *([table] if table is not None else [])]
+        options = [*words, f"--{self.kind.out}={out}"]
+        return [*options, "--", *places] if any(place.startswith("-") for place in places) else [*places, *options]
+
+    def reads(self) -> Iterator[str]:
+        """Yield every text that may name something the step depends on."""
+        yield from self.arguments.values
+        if self.table is not None:
+            yield self.table
+
+
+def plan(pipeline: Pipeline, commands: Commands) -> list[Planned]:
+    """Return every step with its command line, checked as far as can be before the first one runs.
+
+    Raises:
+        InputError: for an option that is none, a value that an option cannot have, a step without a table to read, or
+            two that write the same; says the line.
+    """
+    made: dict[str, str] = {}
+    written: dict[str, str] = {}
+    last: str | None = None
+    steps = []
+    for step in pipeline.steps:
+        kind = kind_of(step.command)
+        if step.name == OWN:
+            raise InputError(f"{pipeline.place(step.name)}: a step cannot be called {OWN!r}; choose another name")
+        out = _out(pipeline, step, kind)
+        if out in written:
+            raise InputError(f"{pipeline.place(step.name)}: {step.name} would write {out}, as {written[out]} does")
+        table = _table(pipeline, step, made, last) if kind.reads_table else None
+        given = {kind.out, TABLE} if kind.reads_table else {kind.out}
+        planned = Planned(
+            step, kind, table, out, arguments_of(pipeline, step, commands.parameters(step.command), given)
+        )
+        try:
+            commands.check(step.command, planned.words())
+        except InputError as error:
+            raise InputError(f"{pipeline.place(step.name)}: {error}") from None
+        steps.append(planned)
+        written[out] = step.name
+        if kind.makes_table:
+            made[step.name] = last = out
+    return steps
+
+
+def _out(pipeline: Pipeline, step: Step, kind: Kind) -> str:
+    chosen = step.options.get(kind.out)
+    if chosen is None:
+        try:
+            return str(PurePath(pipeline.folder) / kind.name_of(step.name, step.options))
+        except InputError as error:
+            raise InputError(f"{pipeline.place(step.name, 'format')}: {error}") from None
+    if not isinstance(chosen, str) or not chosen:
+        raise InputError(f"{pipeline.place(step.name, kind.out)}: {kind.out}: expected a path, got {chosen!r}")
+    return chosen
+
+
+def _table(pipeline: Pipeline, step: Step, made: Mapping[str, str], last: str | None) -> str:
+    """The table that a step reads: of the step it names, a path, or of the step before it."""
+    chosen = step.options.get(TABLE)
+    if chosen is None:
+        if last is None:
+            raise InputError(
+                f"{pipeline.place(step.name)}: {step.name} has no table to read; put a step score before it, or "
+                'table = "scores.parquet" into it'
+            )
+        return last
+    if not isinstance(chosen, str) or not chosen:
+        raise InputError(f"{pipeline.place(step.name, TABLE)}: table: expected a step or a path, got {chosen!r}")
+    if chosen in made:
+        return made[chosen]
+    if not (pipeline.path.parent / chosen).exists():
+        raise InputError(
+            f"{pipeline.place(step.name, TABLE)}: {chosen!r} is neither a table that an earlier step writes nor a "
+            f"path{closest(chosen, made)}"
+        )
+    return chosen

@@ -1,0 +1,169 @@
+"""One receipt over all steps: every command line, what became of the rows, and digests of what was written."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.pipeline.file import Pipeline
+from curate.pipeline.state import Done, Stage
+from curate.policies.receipts import MAX_BYTES, environment, read_receipt
+from curate.policies.verify import verify
+from curate.tables.table import open_table
+from curate.version import __version__
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+
+RECEIPT = "pipeline.receipt.json"
+KIND = "pipeline receipt"
+OTHERS = ("not chosen", "undecided", "failed")
+
+
+def receipt_beside(out: str | Path) -> Path:
+    """Return where the receipt of a policy that wrote ``out`` lies."""
+    return Path(out).with_name(Path(out).name.removesuffix(".parquet") + ".receipt.json")
+
+
+def outputs_of(out: str) -> list[str]:
+    """Return the paths of all that a step wrote, from those that its receipt names where it has one."""
+    receipt = receipt_beside(out)
+    if not (Path(out).suffix == ".parquet" and receipt.is_file()):
+        return [out]
+    files = [entry["file"] for entry in read_receipt(receipt)["outputs"].values()]
+    return [str(Path(out).with_name(name)) for name in (*files, receipt.name)]
+
+
+def stage_of(table: str | None, out: str) -> Stage:
+    """Return what a step made of its rows: from its receipt, else from the tables that it read and wrote."""
+    receipt = receipt_beside(out)
+    if Path(out).suffix == ".parquet" and receipt.is_file():
+        return _of_policy(read_receipt(receipt))
+    rows = open_table(table if table is not None else out).n_rows
+    return Stage(rows, rows)
+
+
+def _of_policy(receipt: Mapping[str, Any]) -> Stage:
+    counts = receipt["counts"]
+    n_rows, kept = int(counts["n_rows"]), int(counts["kept"])
+    lost: dict[str, int] = {}
+    for group, word in (("dropped_by", ""), ("undecided_by", "undecided: "), ("failed_by", "failed: ")):
+        lost |= {f"{word}{why}": int(rows) for why, rows in receipt.get(group, {}).items() if rows}
+    for name, total in zip(OTHERS, (counts["dropped"], counts["undecided"], counts["failed"]), strict=True):
+        said = {"not chosen": "dropped_by", "undecided": "undecided_by", "failed": "failed_by"}[name]
+        rest = int(total) - sum(receipt.get(said, {}).values())
+        lost |= {name: rest} if rest > 0 else {}
+    return Stage(n_rows, kept, lost)
+
+
+def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> None:
+    """Write the receipt over all steps; equal inputs give equal receipts (there is no date in it).
+
+    Args:
+        path: over what is there.
+        pipeline: as run.
+        steps: all of them, done.
+    """
+    receipt = {
+        "kind": KIND,
+        "curate": __version__,
+        "file": pipeline.path.name,
+        "text": pipeline.text,
+        "folder": pipeline.folder,
+        "steps": [
+            {
+                "step": name,
+                "command": list(done.words),
+                "rows_in": done.stage.rows_in if done.stage else None,
+                "rows_out": done.stage.rows_out if done.stage else None,
+                "lost": dict(done.stage.lost) if done.stage else {},
+                "outputs": dict(done.digests),
+            }
+            for name, done in steps.items()
+        ],
+        "environment": environment(),
+    }
+    with AtomicFile(path, overwrite=True) as file:
+        file.write((json.dumps(receipt, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, or of the names and sizes of all files of a folder; empty for neither."""
+    if not path.is_dir():
+        return file_sha256(path)
+    total = 0
+    for file in path.rglob("*"):
+        if file.is_file():
+            one = f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}".encode("utf-8", "surrogateescape")
+            total += int.from_bytes(hashlib.sha256(one).digest())  # a sum: whatever their order
+    return f"{total % (1 << 256):064x}"
+
+
+@dataclass
+class StepCheck:
+    """What was found of a step.
+
+    Attributes:
+        step: its name.
+        differences: one sentence each; none where all is as it was.
+        decided_again: rows that its policy decided again; None for a step that is no policy.
+        elsewhere: files that lie outside of the receipt's folder, and were not looked at.
+    """
+
+    step: str
+    differences: list[str] = field(default_factory=list)
+    decided_again: int | None = None
+    elsewhere: int = 0
+
+
+def is_pipeline_receipt(path: Path) -> bool:
+    """Whether a path is the receipt of a pipeline, or a folder that holds one."""
+    return (path / RECEIPT).is_file() or path.name == RECEIPT
+
+
+def verify_pipeline(path: Path) -> Iterator[StepCheck]:
+    """Compare every file that the steps wrote with its digest, and derive every policy again.
+
+    Args:
+        path: the receipt, or its folder. A file that a step wrote elsewhere is not looked at.
+
+    Raises:
+        InputError: for a receipt that is missing or not as it was written.
+    """
+    path = path / RECEIPT if path.is_dir() else path
+    for name, outputs in _read(path):
+        check = StepCheck(name)
+        inside = {file: digest for file, digest in outputs.items() if ".." not in Path(file).parts}
+        for file, digest in inside.items():
+            now = digest_of(path.parent / file)
+            if now != digest:
+                check.differences.append(f"{file} {'is not as it was written' if now else 'is no longer there'}")
+        for file in inside:
+            if file.endswith(".receipt.json") and not check.differences:
+                again = verify(path.parent / file)
+                check.decided_again = again.n_rows
+                if not again.identical:
+                    check.differences.append(f"{file} derives another subset; curate verify of it says which rows")
+        check.elsewhere = len(outputs) - len(inside)
+        yield check
+
+
+def _read(path: Path) -> list[tuple[str, dict[str, str]]]:
+    """Steps with the digests of their files, from a receipt."""
+    if not path.is_file():
+        raise InputError(f"expected the receipt of a pipeline, got {path}; check the name")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
+    try:
+        receipt = json.loads(path.read_bytes())
+        if receipt["kind"] != KIND:
+            raise ValueError
+        steps = [(str(step["step"]), dict(step["outputs"])) for step in receipt["steps"]]
+        names = [file for _, outputs in steps for file in outputs]
+        if any(Path(name).is_absolute() for name in names):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{path} is not the receipt of a pipeline as curate wrote it; take it from a copy") from None
+    return steps

@@ -1,0 +1,214 @@
+"""One run of a pipeline: what is up to date is left, the rest is done in order, and a receipt stands over all."""
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import chdir
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from curate.pipeline.file import Pipeline
+from curate.pipeline.plan import Commands, Planned, plan
+from curate.pipeline.receipt import RECEIPT, digest_of, outputs_of, stage_of, write_receipt
+from curate.pipeline.state import Done, Stage, looks, read_state, write_state
+from curate.report.funnel import Bar, funnel_picture
+from curate.report.picture import save_picture
+from curate.version import __version__
+from scoring.errors import InputError
+from scoring.lock import HeldFolder
+from scoring.lookup import closest
+
+PICTURE = "pipeline.png"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a step.
+
+    Attributes:
+        name: of the step.
+        command: its command line, as one would type it from the folder of the file.
+        state: ``done``, ``up to date``, ``to do`` (in a dry run) or ``stopped``.
+        stage: what it made of its rows, where that is known.
+    """
+
+    name: str
+    command: str
+    state: str
+    stage: Stage | None = None
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """What a run of a pipeline did.
+
+    Attributes:
+        steps: in order; after one that stopped there is none.
+        code: exit code of the step that stopped; 0 if none did.
+        folder: where all lies.
+        receipt: over all steps; None unless every one is done.
+        picture: the funnel; None as the receipt.
+    """
+
+    steps: list[Ran] = field(default_factory=list)
+    code: int = 0
+    folder: Path = Path()
+    receipt: Path | None = None
+    picture: Path | None = None
+
+
+def run_pipeline(
+    pipeline: Pipeline,
+    commands: Commands,
+    *,
+    until: str | None = None,
+    again: str | None = None,
+    dry_run: bool = False,
+    announce: Callable[[str], None] = lambda text: None,
+) -> PipelineResult:
+    """Do every step that is not up to date, in order, and write a receipt over all.
+
+    A step is up to date where its command line, its version, all files that it read and all that it wrote are as
+    they were. What a step wrote is replaced when it is done again, but for scores: those go on, or are refused.
+
+    Args:
+        pipeline: from ``read_pipeline``.
+        commands: what runs a command.
+        until: the last step to do; None for all.
+        again: a step that is done anew, with all that follows from it.
+        dry_run: write nothing but into a temporary folder; what only a long step can tell stays ``to do``.
+        announce: told of each step as it begins.
+
+    Raises:
+        InputError: for a mistake in the file, with its line, or a folder that cannot be used.
+    """
+    steps = plan(pipeline, commands)
+    names = [planned.step.name for planned in steps]
+    for name in (until, again):
+        if name is not None and name not in names:
+            raise InputError(f"{pipeline.path} has no step {name!r}{closest(name, names)} (steps: {', '.join(names)})")
+    steps = steps[: names.index(until) + 1] if until is not None else steps
+    base = pipeline.path.parent.resolve()
+    folder = base / pipeline.folder
+    run = _Run(pipeline, commands, base, folder, read_state(folder), again, announce)
+    if dry_run:
+        with chdir(base):
+            return run.tried(steps)
+    with HeldFolder(folder), chdir(base):
+        run.state = read_state(folder)  # another run may have ended while we waited
+        result = run.all(steps)
+        if result.code or until is not None:
+            return result
+        return run.closed(result)
+
+
+@dataclass
+class _Run:
+    """A run that goes on: what was done before it, and what it does; paths are from the folder of the file."""
+
+    pipeline: Pipeline
+    commands: Commands
+    base: Path
+    folder: Path
+    state: dict[str, Done]
+    again: str | None
+    announce: Callable[[str], None]
+
+    def all(self, steps: list[Planned]) -> PipelineResult:
+        """Do what is to be done; stop at the first step that fails."""
+        result = PipelineResult(folder=self.folder)
+        for number, planned in enumerate(steps, 1):
+            name, line = planned.step.name, _line(planned)
+            if self.up_to_date(planned):
+                result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
+                continue
+            self.announce(f"step {number} of {len(steps)}, {name}: {line}")
+            code = self.do(planned)
+            if code:
+                result.steps.append(Ran(name, line, "stopped"))
+                return replace(result, code=code)
+            result.steps.append(Ran(name, line, "done", self.state[name].stage))
+        return result
+
+    def up_to_date(self, planned: Planned) -> bool:
+        """Whether a step need not be done: nothing that it read, wrote or was told is another."""
+        done = self.state.get(planned.step.name)
+        if done is None or not done.outputs or planned.step.name == self.again:
+            return False
+        same = done.words == _words(planned) and done.curate == __version__
+        return same and done.inputs == self._inputs(planned) and self._looks(done.outputs) == done.outputs
+
+    def do(self, planned: Planned) -> int:
+        """Run one step and note what it did; return its exit code."""
+        name, before = planned.step.name, self.state.get(planned.step.name)
+        anew = name == self.again or (not planned.kind.goes_on and before is not None)
+        # Noted first: what a killed run left under the step's names is then known to be its own.
+        self.state[name] = Done(_words(planned), {}, {})
+        write_state(self.folder, self.state)
+        inputs = self._inputs(planned)
+        words = planned.words()
+        code = self.commands.run(planned.step.command, [*words, "--overwrite"] if anew else words)
+        if code:
+            return code
+        written = [*planned.writes(), *(path for path in self._inputs(planned) if path not in inputs)]
+        inputs = {path: look for path, look in inputs.items() if path not in written} | self._looks(written)
+        stage = stage_of(planned.table, planned.out)
+        outputs = outputs_of(planned.out)
+        digests = {Path(os.path.relpath(path, self.folder)).as_posix(): digest_of(Path(path)) for path in outputs}
+        self.state[name] = Done(_words(planned), inputs, self._looks(outputs), digests, stage)
+        write_state(self.folder, self.state)
+        if name == self.again:
+            self.again = None
+        return 0
+
+    def closed(self, result: PipelineResult) -> PipelineResult:
+        """Write the receipt and the picture over all steps."""
+        kept = {ran.name: self.state[ran.name] for ran in result.steps}
+        write_receipt(self.folder / RECEIPT, self.pipeline, kept)
+        bars = [
+            Bar(ran.name, ran.stage.rows_in, ran.stage.rows_out, ran.stage.lost) for ran in result.steps if ran.stage
+        ]
+        save_picture(funnel_picture(bars, self.pipeline.path.name), self.folder / PICTURE, overwrite=True)
+        return replace(result, receipt=self.folder / RECEIPT, picture=self.folder / PICTURE)
+
+    def tried(self, steps: list[Planned]) -> PipelineResult:
+        """Do in a temporary folder what is not up to date, up to the first step that takes long."""
+        result = PipelineResult(folder=self.folder)
+        moved: dict[str, str] = {}
+        unknown = False
+        with tempfile.TemporaryDirectory(
+            prefix=".pipeline.", dir=self.folder if self.folder.is_dir() else None
+        ) as place:
+            for planned in steps:
+                name, line = planned.step.name, _line(planned)
+                stale = planned.table in moved or not self.up_to_date(planned)
+                if not stale:
+                    result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
+                    continue
+                unknown = unknown or planned.kind.goes_on
+                if unknown or not planned.kind.makes_table:
+                    result.steps.append(Ran(name, line, "to do"))
+                    continue
+                table = moved.get(str(planned.table), planned.table)
+                out = moved[planned.out] = str(Path(place) / f"{name}{Path(planned.out).suffix}")
+                code = self.commands.run(planned.step.command, planned.trial(table, out))
+                if code:
+                    result.steps.append(Ran(name, line, "stopped"))
+                    return replace(result, code=code)
+                result.steps.append(Ran(name, line, "to do", stage_of(table, out)))
+        return result
+
+    def _inputs(self, planned: Planned) -> dict[str, str]:
+        return self._looks(planned.reads())
+
+    def _looks(self, names: Iterable[str]) -> dict[str, str]:
+        return looks(self.base, names, self.folder)
+
+
+def _words(planned: Planned) -> tuple[str, ...]:
+    return (planned.step.command, *planned.words())
+
+
+def _line(planned: Planned) -> str:
+    return shlex.join(["curate", *_words(planned)])

@@ -1,0 +1,144 @@
+"""What was done already: each step's command line with how all that it read and wrote looked, to see what changed."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.version import __version__
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+
+KIND = "pipeline state"
+FILE = "pipeline.state.json"
+MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a step made of its rows.
+
+    Attributes:
+        rows_in: rows of what it read; of a step that starts from images, its images.
+        rows_out: rows of what it wrote.
+        lost: why -> rows that did not go on.
+    """
+
+    rows_in: int
+    rows_out: int
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A step that was run.
+
+    Attributes:
+        words: its command line, the command first.
+        inputs: path -> how it looked, of all that it depends on.
+        outputs: the same of what it wrote; empty for a step that was begun and did not end.
+        digests: of what it wrote, by path from the pipeline's folder.
+        stage: what it made of its rows; None as before.
+        curate: the version that ran it.
+    """
+
+    words: tuple[str, ...]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    digests: Mapping[str, str] = field(default_factory=dict)
+    stage: Stage | None = None
+    curate: str = __version__
+
+
+def look_of(path: Path, leave_out: Path) -> str:
+    """Return how a file or folder looks: size and time of change, and of a folder those of all files in it.
+
+    Args:
+        path: to look at; an empty text is returned where nothing is there.
+        leave_out: a folder that does not count as part of another.
+    """
+    if path.is_dir():
+        n = total = 0
+        for file in _files(path, leave_out.resolve()):
+            status = file.stat(follow_symlinks=False)
+            one = f"{file.path}\0{status.st_size}\0{status.st_mtime_ns}".encode("utf-8", "surrogateescape")
+            total += int.from_bytes(hashlib.sha256(one).digest())  # a sum: whatever their order
+            n += 1
+        return f"{n} files, {total % (1 << 256):064x}"
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{status.st_size} bytes, {status.st_mtime_ns}"
+
+
+def _files(folder: Path, leave_out: Path) -> Iterator[os.DirEntry[str]]:
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry
+                elif Path(entry.path).resolve() != leave_out:
+                    waiting.append(entry.path)
+
+
+def read_state(folder: Path) -> dict[str, Done]:
+    """Return what was done, by step; empty where nothing was.
+
+    Raises:
+        InputError: for a file that is not as this wrote it.
+    """
+    path = folder / FILE
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    try:
+        content = json.loads(data[:MOST_BYTES])
+        if content["kind"] != KIND:
+            raise ValueError
+        return {str(name): _done(value) for name, value in content["steps"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(
+            f"{path} is not as curate wrote it; remove it, and name the step to do again with --again"
+        ) from None
+
+
+def _done(value: Mapping[str, Any]) -> Done:
+    stage = value["stage"]
+    return Done(
+        tuple(map(str, value["words"])),
+        dict(value["inputs"]),
+        dict(value["outputs"]),
+        dict(value["digests"]),
+        None
+        if stage is None
+        else Stage(
+            int(stage["rows_in"]),
+            int(stage["rows_out"]),
+            {str(why): int(rows) for why, rows in stage["lost"].items()},
+        ),
+        str(value["curate"]),
+    )
+
+
+def write_state(folder: Path, steps: Mapping[str, Done]) -> None:
+    """Write what was done, whole or not at all, over what was there."""
+    content = {"kind": KIND, "steps": {name: asdict(done) for name, done in steps.items()}}
+    with AtomicFile(folder / FILE, overwrite=True) as file:
+        file.write((json.dumps(content, indent=1, ensure_ascii=True) + "\n").encode())
+
+
+def looks(base: Path, names: Iterable[str], leave_out: Path) -> dict[str, str]:
+    """Return how each path that is there looks, by its name from ``base``; texts that name nothing are left out."""
+    found = {name: look_of(base / name, leave_out) for name in dict.fromkeys(names) if _may_be_path(name)}
+    return {name: look for name, look in found.items() if look}
+
+
+def _may_be_path(name: str) -> bool:
+    return bool(name) and "\0" not in name and "://" not in name

@@ -1,0 +1,56 @@
+"""Commands that can be steps: by which option each is told what to write, and how that is named."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from curate.export.table import FORMATS
+from scoring.lookup import lookup
+
+FORMAT = "format"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a command takes part in a pipeline.
+
+    Attributes:
+        out: the option that names what it writes.
+        suffix: how that is named after the step; None where the step's ``format`` says it.
+        makes_table: whether later steps can read what it writes.
+        reads_table: whether it reads what an earlier step wrote; else it starts from images.
+        goes_on: whether, repeated, it goes on with what a killed run left; others write all anew.
+    """
+
+    out: str = "out"
+    suffix: str | None = ".parquet"
+    makes_table: bool = True
+    reads_table: bool = True
+    goes_on: bool = False
+
+    def name_of(self, step: str, options: Mapping[str, Any]) -> str:
+        """Return the file or folder that a step of this name writes.
+
+        Raises:
+            InputError: for a format that is none.
+        """
+        if self.suffix is not None:
+            return step + self.suffix
+        chosen = options.get(FORMAT)
+        return step + lookup(FORMATS, str(chosen), kind="format").suffix if chosen is not None else step
+
+
+STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
+    "score": Kind(reads_table=False, goes_on=True),
+    "fit": Kind(out="apply"),
+    "filter": Kind(),
+    "dedup": Kind(),
+    "select": Kind(),
+    "sheet": Kind(suffix=".png", makes_table=False),
+    "export": Kind(suffix=None, makes_table=False),
+}
+
+
+def kind_of(command: str) -> Kind:
+    """Return how a command takes part; InputError with the closest name where it does not."""
+    return lookup(STEPS, command, kind="step")

@@ -1,0 +1,260 @@
+"""A pipeline does what its commands do by hand, once, and says so in one receipt."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from choosing import table
+from commandline import run
+from PIL import Image
+
+import curate.policies.outputs
+
+STEPS = """
+[once]
+run = "dedup"
+table = "s.parquet"
+finder = "bytes"
+
+[best]
+run = "filter"
+column = "unc_losspred"
+keep-top = "{share}"
+
+[few]
+run = "select"
+budget = 5
+strategy = "random"
+
+[list]
+run = "export"
+format = "csv"
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "s.parquet", sha256=[f"{i // 2:064x}" for i in range(60)])
+    return write(tmp_path)
+
+
+def write(folder, share="50%"):
+    (folder / "curate.toml").write_text(STEPS.format(share=share))
+    return folder
+
+
+def states(result):
+    assert result.exit_code == 0, result.stderr
+    return [line.split()[-1] for line in result.stdout.splitlines() if line[:1].isalpha() and ":" not in line][1:]
+
+
+def test_every_step_writes_what_its_command_writes_by_hand(here):
+    assert states(run("run", "curate.toml")) == ["done"] * 4
+    for line in (
+        "dedup s.parquet --finder bytes -o once.parquet",
+        "filter once.parquet --column unc_losspred --keep-top 50% -o best.parquet",
+        "select best.parquet -b 5 --strategy random -o few.parquet",
+        "export few.parquet --format csv -o list.csv",
+    ):
+        assert run(*line.split()).exit_code == 0
+    for name in ("once", "best", "few"):
+        assert pq.read_table(f"curated/{name}.parquet").equals(pq.read_table(f"{name}.parquet"))
+    assert (here / "curated/list.csv").read_bytes() == (here / "list.csv").read_bytes()
+
+
+def test_the_funnel_adds_up_from_step_to_step(here):
+    result = json.loads(run("run", "curate.toml", "--json", "-q").stdout)
+    stages = [step["stage"] for step in result["steps"]]
+    assert [(stage["rows_in"], stage["rows_out"]) for stage in stages] == [(60, 30), (30, 15), (15, 5), (5, 5)]
+    assert all(stage["rows_in"] - stage["rows_out"] == sum(stage["lost"].values()) for stage in stages)
+    assert stages[0]["lost"] == {"bytes": 30}
+    with Image.open(result["picture"]) as picture:
+        assert picture.size[0] == 960
+
+
+def test_what_is_up_to_date_is_not_done_again(here):
+    run("run", "curate.toml")
+    before = {
+        path: path.stat().st_mtime_ns for path in (here / "curated").glob("*.*") if not path.name.startswith("pipeline")
+    }
+    assert states(run("run", "curate.toml")) == ["date"] * 4
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_another_option_does_its_step_again_and_what_follows(here):
+    run("run", "curate.toml")
+    write(here, "20%")
+    assert states(run("run", "curate.toml")) == ["date", "done", "done", "done"]
+    assert pq.read_metadata("curated/best.parquet").num_rows == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda: os.utime("s.parquet", ns=(1, 1)), ["done", "done", "done", "done"]),
+        (lambda: Path("curated/best.decisions.parquet").unlink(), ["date", "done", "done", "done"]),
+        (lambda: os.utime("curated/list.csv", ns=(1, 1)), ["date", "date", "date", "done"]),
+        (lambda: Path("unrelated").touch(), ["date"] * 4),
+    ],
+)
+def test_a_file_that_changed_does_its_step_again(here, change, expected):
+    run("run", "curate.toml")
+    change()
+    assert states(run("run", "curate.toml")) == expected
+
+
+def test_a_step_can_be_done_anew_and_the_run_can_end_early(here):
+    assert states(run("run", "curate.toml", "--until", "best")) == ["done", "done"]
+    assert not (here / "curated/few.parquet").exists()
+    assert states(run("run", "curate.toml", "--again", "best")) == ["date", "done", "done", "done"]
+    wrong = run("run", "curate.toml", "--again", "bset")
+    assert (wrong.exit_code, wrong.stderr.count("\n")) == (1, 1)
+    assert "did you mean 'best'" in wrong.stderr
+
+
+def test_a_dry_run_counts_what_a_run_would_do_and_writes_nothing(here):
+    dry = json.loads(run("run", "curate.toml", "--dry-run", "--json").stdout)
+    assert sorted(path.name for path in here.iterdir()) == ["curate.toml", "s.parquet"]
+    real = json.loads(run("run", "curate.toml", "--json", "-q").stdout)
+    for a, b in zip(dry["steps"][:3], real["steps"][:3], strict=True):
+        assert (a["stage"], a["state"], b["state"]) == (b["stage"], "to do", "done")
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    write(here, "20%")
+    again = json.loads(run("run", "curate.toml", "--dry-run", "--json").stdout)
+    assert [step["state"] for step in again["steps"]] == ["up to date", "to do", "to do", "to do"]
+    assert again["steps"][1]["stage"]["rows_out"] == 6
+    changed = {path for path in here.rglob("*") if before.get(path) != path.stat().st_mtime_ns}
+    assert changed <= {here / "curate.toml", here / "curated"}
+
+
+def test_a_dry_run_draws_and_computes_no_file_that_a_step_names(here):
+    (here / "curate.toml").write_text(
+        '[few]\nrun = "select"\ntable = "s.parquet"\nbudget = 5\nstrategy = "typiclust"\n'
+        'plot = "gains.png"\ngraph = "near.parquet"\n'
+    )
+    assert run("run", "curate.toml", "--dry-run").exit_code == 0
+    assert sorted(path.name for path in here.iterdir()) == ["curate.toml", "s.parquet"]
+    assert states(run("run", "curate.toml")) == ["done"]
+    assert (here / "gains.png").exists()
+    assert states(run("run", "curate.toml")) == ["date"]
+
+
+def test_a_run_killed_while_a_step_gets_its_names_goes_on_and_ends_the_same(here, monkeypatch):
+    def cut(files):
+        files[0].publish()
+        raise KeyboardInterrupt
+
+    run("run", "curate.toml", "--until", "once")
+    with monkeypatch.context() as patch:
+        patch.setattr(curate.policies.outputs, "commit_together", cut)
+        killed = run("run", "curate.toml")
+    assert killed.exit_code == 130
+    assert killed.stderr.endswith("interrupted; repeat the command to go on\n")
+    assert (here / "curated/best.parquet").exists()
+    assert not (here / "curated/best.receipt.json").exists()
+    assert states(run("run", "curate.toml")) == ["date", "done", "done", "done"]
+    receipt = (here / "curated/pipeline.receipt.json").read_bytes()
+    shutil.rmtree("curated")
+    run("run", "curate.toml")
+    assert (here / "curated/pipeline.receipt.json").read_bytes() == receipt
+
+
+def test_a_step_that_fails_stops_the_run_with_its_code_and_what_was_done_stays(here):
+    (here / "curate.toml").write_text(STEPS.format(share="50%") + '\n[last]\nrun = "filter"\nwhere = "nonsense > 1"\n')
+    result = run("run", "curate.toml")
+    assert result.exit_code == 1
+    assert "nonsense" in result.stderr
+    assert result.stderr.endswith(
+        "stopped at step last; mend it and repeat the command, or do it anew with --again last\n"
+    )
+    assert not (here / "curated/pipeline.receipt.json").exists()
+    write(here)
+    assert states(run("run", "curate.toml")) == ["date"] * 4
+
+
+def test_a_file_that_the_pipeline_did_not_write_is_not_replaced_unless_asked(here):
+    (here / "curated").mkdir()
+    (here / "curated/once.parquet").write_text("mine")
+    assert run("run", "curate.toml").exit_code == 1
+    assert (here / "curated/once.parquet").read_text() == "mine"
+
+
+def test_the_receipt_verifies_where_it_lies_and_where_it_was_moved(here):
+    run("run", "curate.toml")
+    assert run("verify", "curated/pipeline.receipt.json").exit_code == 0
+    shutil.move("curated", "moved")
+    shutil.copy("s.parquet", "moved")
+    result = run("verify", "moved")
+    assert result.exit_code == 0, result.stdout
+    assert "once: identical, 60 rows decided again" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("list.csv", "list: different"), ("best.parquet", "best: different"), ("few.decisions.parquet", "few: different")],
+)
+def test_verify_finds_a_file_that_changed(here, name, said):
+    run("run", "curate.toml")
+    with Path(f"curated/{name}").open("ab") as file:
+        file.write(b"x")
+    result = run("verify", "curated")
+    assert result.exit_code == 1
+    assert said in result.stdout
+    assert result.stdout.count("different") == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"kind": "receipt"}', '{"kind": "pipeline receipt", "steps": [1]}'])
+def test_a_receipt_or_state_that_is_not_as_it_was_written_is_one_line(here, text):
+    run("run", "curate.toml")
+    for name, words in (("receipt", ("verify", "curated")), ("state", ("run", "curate.toml"))):
+        (here / f"curated/pipeline.{name}.json").write_text(text)
+        result = run(*words)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+
+
+def test_verify_reads_nothing_outside_of_the_receipts_folder(here):
+    run("run", "curate.toml")
+    path = here / "curated/pipeline.receipt.json"
+    receipt = json.loads(path.read_text())
+    receipt["steps"][0]["outputs"] = {"../s.parquet": "0" * 64}
+    path.write_text(json.dumps(receipt))
+    assert "once: identical; 1 file elsewhere not looked at" in run("verify", "curated").stdout
+    receipt["steps"][0]["outputs"] = {"/etc/passwd": "0" * 64}
+    path.write_text(json.dumps(receipt))
+    assert run("verify", "curated").exit_code == 1
+
+
+def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
+    folder, tiny_checkpoint, tmp_path, monkeypatch
+):
+    shutil.copytree(folder, tmp_path / "work/photos")
+    shutil.copy(tiny_checkpoint, tmp_path / "work/m.safetensors")
+    (tmp_path / "work/curate.toml").write_text(
+        '[score]\nsource = "photos"\nmodel = "m.safetensors"\ndevice = "cpu"\nfit = false\n'
+        '[dedup]\nfinder = "bytes"\n[dataset]\nrun = "export"\nformat = "imagefolder"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    assert states(run("run", "work/curate.toml", "--dry-run")) == ["do"] * 3
+    assert states(run("run", "work/curate.toml")) == ["done"] * 3
+    assert len(list((tmp_path / "work/curated/dataset").rglob("*.png"))) == 27
+    assert states(run("run", "work/curate.toml")) == ["date"] * 3
+    (tmp_path / "work/photos/new.png").write_bytes((folder / "01.png").read_bytes())
+    refused = run("run", "work/curate.toml")
+    assert refused.exit_code == 1
+    assert "--again score" in refused.stderr
+    assert states(run("run", "work/curate.toml", "--again", "score")) == ["done"] * 3
+    assert pq.read_metadata("work/curated/score.parquet").num_rows == 31
+    assert run("verify", "work/curated").exit_code == 0
+
+
+def test_two_runs_at_once_are_refused_by_the_lock(here):
+    from scoring.lock import HeldFolder
+
+    with HeldFolder(here / "curated"):
+        result = run("run", "curate.toml")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "is being written by" in result.stderr
