@@ -1,6 +1,7 @@
 """Score a heap of images, keep the subset worth training on.
 
-``score``, ``fit``, ``filter``, ``dedup``, ``select``, ``evaluate`` and ``verify`` are the commands of these names, with
+``score``, ``fit``, ``filter``, ``dedup``, ``select``, ``evaluate``, ``compare`` and
+``verify`` are the commands of these names, with
 the same options as keywords; a mistake of the user's is an ``InputError``. They are loaded when first used, so that
 ``import curate`` costs nothing.
 """
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from curate.version import __version__
 
 if TYPE_CHECKING:
+    from curate.comparison.run import compare
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
     from curate.fitting.fit import fit
@@ -28,11 +30,12 @@ _MODULES = {
     "dedup": "curate.policies.dedup.policy",
     "select": "curate.policies.select.policy",
     "evaluate": "curate.evaluation.run",
+    "compare": "curate.comparison.run",
     "verify": "curate.policies.verify",
     "InputError": "scoring.errors",
 }
 # Not ``filter``: a star import would replace Python's own.
-__all__ = ["InputError", "__version__", "dedup", "evaluate", "fit", "score", "select", "verify"]
+__all__ = ["InputError", "__version__", "compare", "dedup", "evaluate", "fit", "score", "select", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ import typer
 from curate.commands import (
     audit,
     cache,
+    compare,
     convert,
     dedup,
     evaluate,
@@ -117,6 +118,7 @@ app.command("run", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(run
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
+app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
 app.command("export", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(export.run))
 app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))

@@ -33,7 +33,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
-    {"policies", "engines", "report", "evaluation", "export", "info"},
+    {"policies", "engines", "report", "evaluation", "comparison", "export", "info"},
     {"rounds", "simulation", "fitting", "pipeline"},
     {"training"},
     {"commands"},

@@ -10,7 +10,7 @@ from curate.commands import options
 from curate.commands.dedup_words import dedup_notes, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
 from curate.commands.progress import Bar
-from curate.commands.report import emit, printers, say, say_files
+from curate.commands.report import EXIT_FOUND, emit, printers, say, say_files
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ Cropped = Annotated[
 Against = Annotated[Path | None, options.shared("--against", ": what it has already goes")]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="What --against has already (leaks) stays in the subset, and is listed.")
+]
+OnlyAgainst = Annotated[
+    bool, typer.Option("--only-against", help="Compare with --against alone; no row goes for another of its table.")
+]
+FailOnLeaks = Annotated[
+    bool, typer.Option("--fail-on-leaks", help="Exit 3 where --against has any row already; all is written.")
 ]
 Keep = Annotated[str, typer.Option(metavar="LIST", help="Who stays: criteria in order, separated by commas.")]
 Protect = Annotated[str | None, typer.Option(metavar="CONDITION", help="Rows that never go.", show_default=False)]
@@ -98,6 +104,8 @@ def run(
     cropped: Cropped = False,
     against: Against = None,
     report_only: ReportOnly = False,
+    only_against: OnlyAgainst = False,
+    fail_on_leaks: FailOnLeaks = False,
     keep: Keep = "labelled,largest,certain,least-compressed",
     protect: Protect = None,
     label: Label = None,
@@ -129,20 +137,23 @@ def run(
         curate dedup scores.parquet --mirrored -o unique.parquet
         curate dedup scores.parquet --finder hash --threshold 4 --finder embedding --dry-run
         curate dedup new.parquet --against old.parquet -o added.parquet
-        curate dedup train.parquet --against test.parquet --report-only --mirrored --dry-run
+        curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 
     Every row that goes is the same as the row that stays in its place, which the decisions name with the similarity;
     there are no chains of ever less alike images. --keep decides who stays: labelled, largest,
     certain, least-compressed, max:COLUMN, min:COLUMN, and a hash of the key at the end.
     pixels, --estimate-recall, --audit and --sheet read images again; the others work on the table alone.
     Writes unique.parquet, unique.decisions.parquet, unique.groups.parquet (with label conflicts) and
-    unique.receipt.json. Nothing is deleted.
+    unique.receipt.json, and with --against unique.leaks.csv. Nothing is deleted.
     """
     given = dict(locals())
     from curate.policies.dedup.policy import dedup
     from curate.policies.dedup.request import finders_in_order
     from curate.tables.table import open_table
+    from scoring.errors import InputError
 
+    if fail_on_leaks and against is None:
+        raise InputError("--fail-on-leaks is about what another table has too; name that with --against")
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
         _refuse_sheet(sheet, dry_run, overwrite)
@@ -165,6 +176,10 @@ def run(
         emit({**result.to_json(), "notes": dedup_notes(result)})
     elif dry_run or not quiet:
         _report(result, against, dry_run)
+    if fail_on_leaks and result.n_leaks:
+        if not silent:
+            say(f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {against} too (--fail-on-leaks)")
+        raise typer.Exit(EXIT_FOUND)
 
 
 def _say_cost(n: int, *, mirrored: bool, rotated: bool) -> None:
@@ -246,7 +261,8 @@ def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
     for leak in leaks:
         line(f"leak: {leak['key']}: {leak['reason']}")
     if len(leaks) < result.n_leaks and leaks:
-        line(f"and {result.n_leaks - len(leaks):,} more: the decisions name every one")
+        where = f"{result.leaks} names" if result.leaks else "with -o, NAME.leaks.csv names"
+        line(f"and {result.n_leaks - len(leaks):,} more: {where} every one")
     if result.n_conflicts:
         groups = counted(result.n_conflicts, "group carries", "groups carry")
         line(f"{groups} different labels, perhaps labelling errors; the groups table has all:")

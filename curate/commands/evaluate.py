@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.evaluate_words import evaluation_notes
-from curate.commands.report import columns_that_fit, emit, say, show, show_table
+from curate.commands.report import columns_that_fit, emit, say, show, show_table, write_json
 
 if TYPE_CHECKING:
     from curate.evaluation.results import Evaluation, Measure
@@ -82,7 +82,7 @@ def run(
         raise InputError(f"--{unread[0]} is for --degrade, which is not there; give --degrade N, or leave it out")
     found = evaluate(**options.given_to(evaluate, given), announce=(lambda text: None) if quiet else say)
     if out is not None:
-        _write(found, out, overwrite=overwrite)
+        write_json(_json(found), out, overwrite=overwrite)
     if json_:
         emit(_json(found))
     else:
@@ -94,15 +94,6 @@ def run(
 def _json(found: "Evaluation") -> dict[str, Any]:
     """Everything as plain JSON, facts and what is said of them."""
     return {**found.to_json(), "notes": evaluation_notes(found)}
-
-
-def _write(found: "Evaluation", out: Path, *, overwrite: bool) -> None:
-    import json
-
-    from scoring.atomic import AtomicFile
-
-    with AtomicFile(out, overwrite=overwrite) as file:
-        file.write(json.dumps(_json(found), indent=1, ensure_ascii=True).encode() + b"\n")
 
 
 def _report(found: "Evaluation") -> None:

@@ -152,7 +152,9 @@ def _rule_line(rule: dict[str, Any]) -> str:
         finders = ", ".join(
             f"{name} {value:g}" if isinstance(value, float) else name for name, value in thresholds.items()
         )
-        switches = [name for name in ("mirrored", "rotated", "cropped", "report_only") if rule.get(name)]
+        switches = [
+            name for name in ("mirrored", "rotated", "cropped", "report_only", "only_against") if rule.get(name)
+        ]
         return " ".join(str(part) for part in (rule.get("rule"), finders, *switches))
     values = [rule[name] for name in ("rule", "amount", "bound", "condition") if rule.get(name) is not None]
     places = [f"{word} {rule[name]}" for name, word in (("column", "of"), ("per", "per")) if rule.get(name)]

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from curate.policies.result import Result
 
 DRY_RUN = "dry run: nothing was written"
+EXIT_FOUND = 3  # what a gate was to look for is there; everything that was asked for is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
 
 
@@ -34,6 +36,14 @@ def show(text: str) -> None:
 def emit(value: Any) -> None:
     """Print data for machines, on stdout, as one JSON value."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=True, default=str))
+
+
+def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
+    """Write a report as JSON, whole or not at all."""
+    from scoring.atomic import AtomicFile
+
+    with AtomicFile(out, overwrite=overwrite) as file:
+        file.write(json.dumps(value, indent=1, ensure_ascii=True).encode() + b"\n")
 
 
 def say_files(result: "Result", *, dry_run: bool) -> None:

@@ -49,8 +49,13 @@ def signature_of(table: Table) -> str:
     return next(iter(seen), "")
 
 
-def same_model(first: Table, second: Table) -> None:
+def same_model(first: Table, second: Table, *, instead: str = "leave embeddings out with --finder") -> None:
     """Refuse two tables whose embeddings are of different models.
+
+    Args:
+        first: one table.
+        second: the other.
+        instead: what else would do, for the message.
 
     Raises:
         InputError: naming both; also where one table says which model and the other does not.
@@ -62,7 +67,7 @@ def same_model(first: Table, second: Table) -> None:
         ]
         raise InputError(
             f"expected embeddings of one model, got two: {names[0]} and {names[1]}; score both with one model, "
-            "or leave embeddings out with --finder"
+            f"or {instead}"
         )
 
 

@@ -10,10 +10,22 @@ import typer
 import curate
 from curate.cli import app
 
-FUNCTIONS = ("score", "fit", "filter", "dedup", "select", "evaluate", "verify")
-ONLY_TYPED = {"json", "quiet", "sheet", "plot", "help", "threshold"}  # threshold: a value of ``finder`` in Python
+FUNCTIONS = ("score", "fit", "filter", "dedup", "select", "evaluate", "compare", "verify")
+ONLY_TYPED = {
+    "json",
+    "quiet",
+    "sheet",
+    "plot",
+    "help",
+    "threshold",
+    "fail_on_leaks",
+}  # threshold: a value of ``finder`` in Python
 ONLY_CALLED = {"rules", "report", "compared", "announce"}  # the last three are told of progress
-OF_THE_REPORT = {"evaluate": {"out", "overwrite"}}  # evaluate writes nothing in Python
+OF_THE_PICTURE = {"source", "other_source", "root", "key", "path_column", "image_column"}
+OF_THE_REPORT = {  # these write nothing in Python
+    "evaluate": {"out", "overwrite"},
+    "compare": {"out", "overwrite", *OF_THE_PICTURE},
+}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -55,19 +67,19 @@ def test_a_mistake_of_the_users_can_be_caught_by_its_name(tmp_path):
         curate.filter(tmp_path / "none.parquet", keep_top=1, dry_run=True)
 
 
-@pytest.mark.parametrize("name", ["fit", "filter", "dedup", "select", "evaluate", "verify"])
+@pytest.mark.parametrize("name", ["fit", "filter", "dedup", "select", "evaluate", "compare", "verify"])
 def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'labeld'"):
-        getattr(curate, name)("scores.parquet", labeld="x")
+        getattr(curate, name)(*["scores.parquet"] * (1 + (name == "compare")), labeld="x")
 
 
-@pytest.mark.parametrize("name", ["fit", "filter", "dedup", "select", "evaluate", "verify"])
+@pytest.mark.parametrize("name", ["fit", "filter", "dedup", "select", "evaluate", "compare", "verify"])
 def test_options_have_the_same_names_and_defaults_in_both(name):
     command = typer.main.get_command(app).commands[name]
     typed = {param.opts[0].lstrip("-").replace("-", "_"): param.default for param in command.params}
     called = inspect.signature(getattr(curate, name)).parameters
     assert set(typed) - ONLY_TYPED - OF_THE_REPORT.get(name, set()) == set(called) - ONLY_CALLED
-    for option in set(typed) & set(called) - {"table", "receipt", "budget"}:
+    for option in set(typed) & set(called) - {"table", "other", "receipt", "budget"}:
         assert called[option].default == typed[option], option
 
 

@@ -32,6 +32,11 @@ CALLS = {
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.policies.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
+    "compare": (
+        "curate.comparison.run.open_table",
+        ["s.parquet", "t.parquet"],
+        ["none.parquet", "other.parquet"],
+    ),
     "sheet": ("curate.tables.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),

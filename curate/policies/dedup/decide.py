@@ -37,6 +37,7 @@ class Duplicates:
         outside: rows whose owner is a row of the other table, shape (N,) bool.
         leaks: rows that the other table has too, shape (N,) bool: those, and of ``--report-only`` also rows that go
             for another of their own table.
+        foreign: of leaks, which row of the other table each is the same as.
         outcome: shape (N,) uint8.
         other_digest: of the other table, or empty.
         graph: ``path`` and ``digest`` of the graph of neighbours; empty without one.
@@ -49,6 +50,7 @@ class Duplicates:
     stars: Stars
     outside: NDArray[np.bool_]
     leaks: NDArray[np.bool_]
+    foreign: Stars
     outcome: NDArray[np.uint8]
     other_digest: str = ""
     graph: dict[str, str] = field(default_factory=dict)
@@ -93,27 +95,34 @@ def decide_duplicates(
     of_graph = stored.notes if stored else ()
     del stored  # the finder holds what it needs of it
     open_rows = rows.ok.copy()
-    stars = Stars.empty(len(rows), tuple(searches))
+    foreign = Stars.empty(len(rows), tuple(searches))
     if other_rows is not None:
         may_go = open_rows if protected is None or request.report_only else open_rows & ~protected
-        stars = find_outside(other_rows, searches, may_go)
-    leaks = stars.finder >= 0
+        foreign = find_outside(other_rows, searches, may_go)
+    leaks = foreign.finder >= 0
     if not request.report_only:
         open_rows &= ~leaks
-    if request.groups == CHAIN:
+    if request.only_against:
+        inside = Stars.empty(len(rows), tuple(searches))
+    elif request.groups == CHAIN:
         inside = find_chains(order, searches, request.thresholds, open_rows, protected)
     else:
         inside = find_stars(order, searches, open_rows.copy(), protected, compared=compared)
     outside = leaks & (inside.finder < 0)  # with --report-only a row that has a better one here goes for that
     taken = ~outside & rows.ok
-    for name in ("owner", "finder", "similarity", "view"):
-        getattr(stars, name)[taken] = getattr(inside, name)[taken]
+    stars = Stars(
+        np.where(taken, inside.owner, foreign.owner),
+        np.where(taken, inside.finder, foreign.finder),
+        np.where(taken, inside.similarity, foreign.similarity),
+        np.where(taken, inside.view, foreign.view),
+        tuple(searches),
+    )
     outcome = np.where(rows.ok, np.where(stars.finder >= 0, DROP, KEEP), FAILED).astype(np.uint8)
     if request.report_only:
         outcome[outside & rows.ok] = KEEP
     digest = other_rows.digest if other_rows is not None else ""
     notes = [*read_again, *of_graph, *_notes(rows, searches)]
-    return Duplicates(rows, order, searches, stars, outside, leaks, outcome, digest, read, notes)
+    return Duplicates(rows, order, searches, stars, outside, leaks, foreign, outcome, digest, read, notes)
 
 
 def _require_same_kinds(table: Table, other: Table, request: DedupRequest) -> None:

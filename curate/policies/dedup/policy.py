@@ -19,6 +19,7 @@ from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, group_rows
+from curate.policies.dedup.leaks import LEAKS, leaks_csv
 from curate.policies.dedup.quality.examine import ANSWERS, PAGE, audit_pairs, pages, planted_recall, refuse_answers
 from curate.policies.dedup.quality.recall import RecallSettings
 from curate.policies.dedup.request import COSINE, STAR, DedupRequest, refuse_graph, resolved
@@ -73,6 +74,8 @@ class Dedup:
     def __post_init__(self) -> None:
         if self.request.report_only and self.against is None:
             raise InputError("--report-only tells what another table has too; name that with --against")
+        if self.request.only_against:
+            self._refuse_inside()
         if self.graph is not None:
             refuse_graph(self.request)
         if self.audit is not None and not 1 <= self.audit <= MOST_PICTURES // 2:
@@ -80,14 +83,25 @@ class Dedup:
         if self.audit is not None and not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
+    def _refuse_inside(self) -> None:
+        """Refuse what is about pairs inside the table, where none is looked for."""
+        if self.against is None:
+            raise InputError("--only-against looks for what another table has too; name that with --against")
+        asked = {"--audit": self.audit, "--graph": self.graph}
+        for flag in (flag for flag, value in asked.items() if value is not None):
+            raise InputError(f"{flag} is for pairs inside a table, and --only-against looks for none; leave one out")
+
     @property
     def files(self) -> Files:
-        """The other table, the graph, the groups and what is to be judged."""
+        """The other table, the graph, the groups, the leaks and what is to be judged."""
         return Files(
             tables=() if self.against is None else (self.against,),
             read={} if self.graph is None else {"--graph": self.graph},
             more=("groups",),
-            texts={} if self.audit is None else {ANSWERS: "audit.csv", PAGE: "audit.html"},
+            texts={
+                **({} if self.against is None else {LEAKS: "leaks.csv"}),
+                **({} if self.audit is None else {ANSWERS: "audit.csv", PAGE: "audit.html"}),
+            },
         )
 
     @classmethod
@@ -125,12 +139,13 @@ class Dedup:
             examples=self._examples(duplicates),
             more={"groups": groups},
             more_meanings={"groups": GROUP_MEANINGS},
-            texts=None if self.audit is None else partial(self._texts, table, duplicates, self.audit),
+            texts=partial(self._texts, table, duplicates),
         )
 
     def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
         """Return rows to show: leaks where they are what was asked for, and rows that go."""
-        leaks = np.flatnonzero(duplicates.leaks & (duplicates.outcome != DROP))[:N_LEAKS]
+        asked = self.request.report_only or self.request.only_against
+        leaks = np.flatnonzero(duplicates.leaks)[: N_LEAKS * asked]
         gone = np.flatnonzero(duplicates.outcome == DROP)[:N_EXAMPLES]
         return {LEAK: leaks, FIRST_DROPPED: gone} if len(leaks) else {}
 
@@ -152,10 +167,15 @@ class Dedup:
         other = str(self.against.path) if self.against else ""
         return DecisionWords(duplicates, self.request, members.group, pa.array(kept_key, pa.string()), other)
 
-    def _texts(self, table: Table, duplicates: Duplicates, n: int, paths: Mapping[str, Path]) -> dict[str, bytes]:
-        """The pairs to judge, and the page to do it on."""
-        pairs = audit_pairs(table, self.request, duplicates=duplicates, n=n, seed=self.seed)
-        return pages(table, self.request, pairs, paths[ANSWERS].name)
+    def _texts(self, table: Table, duplicates: Duplicates, paths: Mapping[str, Path]) -> dict[str, bytes]:
+        """The leaks, the pairs to judge, and the page to do it on."""
+        texts = {}
+        if self.against is not None:
+            texts[LEAKS] = leaks_csv(table, self.against, duplicates, self.request)
+        if self.audit is not None:
+            pairs = audit_pairs(table, self.request, duplicates=duplicates, n=self.audit, seed=self.seed)
+            texts |= pages(table, self.request, pairs, paths[ANSWERS].name)
+        return texts
 
     def _result(self, table: Table, duplicates: Duplicates, members: Members, groups: pa.Table) -> DedupResult:
         dropped = duplicates.stars.finder[duplicates.outcome == DROP]
@@ -195,6 +215,7 @@ def dedup(
     cropped: bool = False,
     against: str | Path | None = None,
     report_only: bool = False,
+    only_against: bool = False,
     keep: str = KEEP_DEFAULT,
     protect: str | None = None,
     label: str | None = None,
@@ -231,6 +252,7 @@ def dedup(
         cropped: also the finder ``crop``.
         against: another table: rows that it has already go. Its rows are not compared with one another.
         report_only: rows that ``against`` has stay, and are told.
+        only_against: rows are compared with ``against`` alone: nothing goes for another row of its own table.
         keep: who stays: criteria in order, separated by commas.
         protect: condition on the rows that never go.
         label: column of labels, to list groups that disagree; by default ``label`` where there is one.
@@ -274,6 +296,7 @@ def dedup(
         similarity=similarity,
         kappa=kappa,
         report_only=report_only,
+        only_against=only_against,
         source=source,
         source_options={"root": root, "key": key, "path_column": path_column, "image_column": image_column},
         against_source=against_source,

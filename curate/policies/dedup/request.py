@@ -49,6 +49,7 @@ class DedupRequest:
         similarity: of embeddings, ``cosine`` or ``elk``.
         kappa: column of the kappas for ``elk``, else None.
         report_only: rows that are in the other table stay, and are told.
+        only_against: rows are compared with the other table alone, and not with one another.
         source: what was scored, for finders that read images again, where the table holds no paths.
         source_options: how to read it, by name; see ``WHERE``.
         against_source: likewise for the other table, read with the same options.
@@ -65,6 +66,7 @@ class DedupRequest:
     similarity: str = COSINE
     kappa: str | None = None
     report_only: bool = False
+    only_against: bool = False
     source: str | None = None
     source_options: dict[str, str | None] = field(default_factory=dict)
     against_source: str | None = None

@@ -24,6 +24,7 @@ class DedupResult(Result):
         recall: what each finder finds of all pairs, in words.
         planted: how many planted copies were found, if that was asked.
         groups: path of the table of groups; None in a dry run.
+        leaks: path of the leaks by name, where there is another table.
         audit: pairs for a person to judge, and the page to do it on, if that was asked.
     """
 
@@ -35,10 +36,11 @@ class DedupResult(Result):
     recall: list[str] = field(default_factory=list)
     planted: RecallReport | None = None
     groups: Path | None = None
+    leaks: Path | None = None
     audit: Path | None = None
     audit_page: Path | None = None
 
-    FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "audit", "audit_page")
+    FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit", "audit_page")
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says beside the counts, as plain JSON."""

@@ -1,5 +1,6 @@
 """The decisions of a deduplication: one row for every input row, and why, in words."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,11 +94,8 @@ class DecisionWords:
         for at, key in zip(linked.tolist(), keys, strict=True):
             name = self.duplicates.stars.names[finder[at]]
             place = f" of {self.other}" if self.duplicates.outside[here][at] else ""
-            how = _how(
-                name,
-                float(self.duplicates.stars.similarity[here][at]),
-                in_words(int(self.duplicates.stars.view[here][at]), views),
-            )
+            stars = self.duplicates.stars
+            how = how_alike(name, float(stars.similarity[here][at]), int(stars.view[here][at]), views)
             chain = "; joined by a chain" if margin[at] < 0 else ""
             kept = "" if outcome[at] == DROP else ", but stays"
             too = f"; {self.other} has it too" if leaks[at] and not place else ""
@@ -117,9 +115,17 @@ def rule_text(name: str, threshold: float) -> str:
     return f"{name} {'>=' if finder.higher else '<='} {threshold:g}"
 
 
-def _how(name: str, similarity: float, view: str) -> str:
-    unit = FINDERS[name].unit
-    seen = f", {view}" if view else ""
+def how_alike(name: str, similarity: float, view: int, views: Sequence[str]) -> str:
+    """Return by what two rows are the same, in words.
+
+    Args:
+        name: of the finder.
+        similarity: in its unit.
+        view: which view of the row that stays matched, as ``Links.view`` tells it.
+        views: names of the views that are compared.
+    """
+    unit, looks = FINDERS[name].unit, in_words(view, views)
+    seen = f", {looks}" if looks else ""
     if not unit:
         return f"{name}{seen}"
     return (

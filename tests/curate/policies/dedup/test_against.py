@@ -249,3 +249,77 @@ def test_the_other_table_needs_the_columns_that_are_compared(tables):
     write_table(tables / "bare.parquet", {"sha256": ["a"]})
     with pytest.raises(InputError, match=r"bare.parquet has no column 'signature'"):
         curate.dedup(tables / "new.parquet", against=tables / "bare.parquet", dry_run=True)
+
+
+def test_with_only_against_nothing_goes_for_a_row_of_its_own_table(tables):
+    result, decisions, groups = run(tables, only_against=True)
+    leaks = {i for i in range(10) if i != 4} | {15}
+    assert set(np.flatnonzero(decisions["decision"] == "drop")) == leaks
+    assert groups["other_table"].all()
+    assert result.n_leaks == result.dropped == len(leaks)
+    assert verify(tables / "out.receipt.json").identical
+    told, decisions, _ = run(tables, "told", only_against=True, report_only=True)
+    assert (told.n_leaks, told.kept) == (len(leaks), 30)
+    assert [each["key"] for each in told.examples if each["why"] == "leak"] == [f"k{i}" for i in sorted(leaks)]
+
+
+@pytest.mark.parametrize("asked", [{}, {"report_only": True}, {"only_against": True}])
+def test_every_leak_is_a_line_of_csv_with_its_row_of_the_other_table(tables, asked):
+    result, _, _ = run(tables, **asked)
+    leaks = {i: f"o{i}" for i in range(10) if i != 4} | {15: "o3"}
+    lines = pl.read_csv(result.leaks)
+    assert dict(lines.select("key", "other_key").iter_rows()) == {f"k{i}": key for i, key in leaks.items()}
+    assert set(lines["table"]) == {str(tables / "new.parquet")}
+    assert set(lines["other_table"]) == {str(tables / "old.parquet")}
+    assert set(lines["finder"]) == {"signature"}
+    assert (lines["similarity"] >= 0.95).all()
+    assert lines["how"].str.starts_with("signature (cosine ").all()
+
+
+def test_without_leaks_the_csv_has_a_header_alone_and_text_is_guarded(tmp_path):
+    write_table(tmp_path / "new.parquet", {"key": ["=cmd()", "b"], "sha256": ["x", "y"]})
+    write_table(tmp_path / "old.parquet", {"key": ["ü"], "sha256": ["x"]})
+    write_table(tmp_path / "none.parquet", {"key": ["o"], "sha256": ["z"]})
+    found = curate.dedup(tmp_path / "new.parquet", tmp_path / "a.parquet", "bytes", against=tmp_path / "old.parquet")
+    text = found.leaks.read_bytes().decode("utf-8-sig")
+    assert "\n=cmd" not in text
+    assert ",=cmd" not in text
+    assert "=cmd()" in text
+    assert "ü" in text
+    none = curate.dedup(tmp_path / "new.parquet", tmp_path / "b.parquet", "bytes", against=tmp_path / "none.parquet")
+    assert none.leaks.read_text().splitlines() == ["table,key,other_table,other_key,finder,similarity,how"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"), [({"audit": 5}, "--audit"), ({"graph": "g.parquet", "finder": "embedding"}, "--graph")]
+)
+def test_only_against_refuses_what_is_about_pairs_inside(tables, asked, words):
+    write_table(tables / "mine.parquet", {"embedding": np.eye(30, dtype=np.float32).tolist(), "uri": ["x"] * 30})
+    with pytest.raises(InputError, match=f"{words} is for pairs inside a table"):
+        curate.dedup(
+            tables / "mine.parquet",
+            tables / "o.parquet",
+            **{"finder": "embedding", **asked},
+            against=tables / "old.parquet",
+            only_against=True,
+        )
+    with pytest.raises(InputError, match=r"--only-against .* --against"):
+        curate.dedup(tables / "mine.parquet", dry_run=True, finder="embedding", only_against=True)
+
+
+def test_the_gate_exits_3_where_there_are_leaks_and_everything_is_written(tables):
+    from commandline import run as typed
+
+    asked = ["dedup", tables / "new.parquet", "--only-against", "--fail-on-leaks"]
+    gate = typed(*asked, "--against", tables / "old.parquet", "-o", tables / "g.parquet")
+    assert gate.exit_code == 3
+    assert "leak: k0: the same as o0" in gate.stderr
+    assert "failed: 10 rows are in" in gate.stderr
+    assert (tables / "g.leaks.csv").is_file()
+    assert (tables / "g.receipt.json").is_file()
+    dry = typed(*asked, "--against", tables / "old.parquet", "--dry-run", "--json")
+    assert dry.exit_code == 3
+    assert json.loads(dry.stdout)["n_leaks"] == 10
+    write_table(tables / "other.parquet", {"signature": signed(random_signatures(np.random.default_rng(77), 5))})
+    assert typed(*asked, "--against", tables / "other.parquet", "--dry-run").exit_code == 0
+    assert typed(*asked, "--dry-run").exit_code == 1

@@ -1,0 +1,131 @@
+"""``curate compare``: what differs between two tables, and whether that can be chance."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.compare_words import report
+from curate.commands.report import EXIT_FOUND, emit, say, write_json
+
+if TYPE_CHECKING:
+    from curate.comparison.results import Comparison
+
+
+def run(
+    table: options.Table,
+    other: Annotated[Path, typer.Argument(parser=options.given_path, help="The table to compare it with.")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column to compare, or embedding; again for more. [default: all that both have]", show_default=False
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, options.shared("--label", ", whose numbers are no amounts. [default: label]", metavar="COLUMN")
+    ] = None,
+    sample: Annotated[int, typer.Option(help="Rows of each table, chosen by a hash of their keys.")] = 10_000,
+    repeats: Annotated[int, typer.Option(help="Deals of each permutation test.")] = 999,
+    clusters: Annotated[int, typer.Option(help="Clusters that the rows of both are put into; 0 for none.")] = 20,
+    top: Annotated[int, typer.Option(help="Rows of each table to name, that tell it from the other.")] = 10,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="AUROC",
+            help="Exit 3 if a classifier tells the embeddings apart better than this, and better than chance.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: options.Seed = 0,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(help="Picture of rows and clusters side by side, NAME.png.", show_default=False),
+    ] = None,
+    source: Annotated[str | None, options.shared("--source", ", for --sheet, where the table holds no path")] = None,
+    other_source: Annotated[
+        str | None, typer.Option(help="What was scored for the other table, likewise.", show_default=False)
+    ] = None,
+    root: options.SourceRoot = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare two tables: columns, embeddings, and what one side lacks.
+
+    Example:
+
+    \b
+        curate compare train.parquet production.parquet
+        curate compare scores.parquet kept.parquet --sheet compared.png
+        curate compare train.parquet production.parquet --fail-above 0.6 --json
+
+    Every p value is of a permutation test that knows which rows are in both tables, and is adjusted for how many
+    columns or clusters were asked. Exit 0: compared; 3: different, as --fail-above says; 1: a mistake.
+    """
+    given = dict(locals())
+    from curate.comparison.run import compare
+    from curate.report.picture import check_picture
+    from scoring.atomic import require_folder
+    from scoring.errors import InputError
+
+    if out is not None and out.suffix.lower() != ".json":
+        raise InputError(f"expected a report name that ends in .json, got {out}")
+    if sheet is not None:
+        check_picture(sheet, overwrite=overwrite)
+        require_folder(sheet)
+        _require_images(table, source, other, other_source)
+    if out is not None:
+        _refuse(out, overwrite)
+    found = compare(**options.given_to(compare, given), announce=(lambda text: None) if quiet or json_ else say)
+    if out is not None:
+        write_json(found.to_json(), out, overwrite=overwrite)
+    if sheet is not None:
+        where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
+        _draw(found, sheet, (source, other_source), where, overwrite)
+    if json_:
+        emit(found.to_json())
+    else:
+        report(found)
+    if not quiet:
+        for name, path in (("report", out), ("sheet", sheet)):
+            if path is not None:
+                say(f"{name}: {path}")
+    if found.failed:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _refuse(out: Path, overwrite: bool) -> None:
+    from scoring.atomic import refuse_existing, require_folder
+
+    refuse_existing(out, overwrite=overwrite)
+    require_folder(out)
+
+
+def _require_images(table: Path, source: str | None, other: Path, other_source: str | None) -> None:
+    from curate.tables.images import require_images
+    from curate.tables.table import open_table
+
+    for path, where in ((table, source), (other, other_source)):
+        require_images(open_table(path, require=["key"]), where)
+
+
+def _draw(
+    found: "Comparison",
+    sheet: Path,
+    sources: tuple[str | None, str | None],
+    where: dict[str, str | None],
+    overwrite: bool,
+) -> None:
+    from curate.manifest import SourceOptions
+    from curate.report.compared import comparison_sheet
+    from curate.report.picture import save_picture
+    from curate.tables.table import open_table
+
+    tables = open_table(found.tables[0]), open_table(found.tables[1])
+    picture = comparison_sheet(found, tables, sources, SourceOptions(**where))  # type: ignore[arg-type]
+    save_picture(picture, sheet, overwrite=overwrite)

@@ -1,0 +1,77 @@
+"""Clusters of the rows of two tables together, and how much of each table lies in them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.comparison.results import SIGNIFICANT, ClusterShare, Told
+from curate.comparison.sample import Items, Sample
+from curate.tables.keys import named
+from scoring.metrics.proportions import wilson
+from scoring.metrics.two_sample import Units, share_gaps
+from scoring.search.kmeans import assign, spherical_kmeans
+
+ROWS_A_CLUSTER = 20  # at least, on average
+LACKING = 0.1  # of the other's share
+N_EXAMPLES = 5
+SIDES = ("first", "second")
+
+
+def cluster_shares(
+    samples: tuple[Sample, Sample], items: Items, k: int, *, repeats: int, seed: int
+) -> list[ClusterShare]:
+    """Return the clusters that hold rows, those that one side lacks first, then by the difference of shares.
+
+    Directions are taken from the mean of all items, so that what all share does not decide.
+
+    Args:
+        samples: both, for the numbers of their rows.
+        items: of both.
+        k: clusters; fewer where items are few.
+        repeats: deals of the permutation test.
+        seed: of clusters and deals.
+    """
+    counts = items.counts
+    rows = items.vectors - items.vectors.mean(0, dtype=np.float64).astype(np.float32)
+    k = max(1, min(k, len(rows) // ROWS_A_CLUSTER))
+    middles = spherical_kmeans(rows, k, seed=seed, sample=len(rows))
+    nearest, cosine = (each[:, 0] for each in assign(rows, middles))
+    nearest = np.maximum(nearest, 0)  # a row at the very mean lies nowhere
+    order = np.argsort(nearest, kind="stable")
+    starts = np.flatnonzero(np.append(True, np.diff(nearest[order]) > 0))
+    of = Units(counts.part(order), starts, nearest[order][starts].astype(np.float64))
+    adjusted = share_gaps(of, repeats=repeats, seed=seed).p
+    found = []
+    for number, p in zip(of.values.astype(int).tolist(), adjusted.tolist(), strict=True):
+        inside = nearest == number
+        n = int(counts.a[inside].sum()), int(counts.b[inside].sum())
+        shares = wilson(n[0], int(counts.a.sum())), wilson(n[1], int(counts.b.sum()))
+        small = int(shares[1].value < shares[0].value)
+        lacks = p <= SIGNIFICANT and shares[small].value <= LACKING * shares[1 - small].value
+        score = np.where(inside, cosine, -np.inf)
+        examples = told(samples, items, score, 0, N_EXAMPLES), told(samples, items, score, 1, N_EXAMPLES)
+        found.append(ClusterShare(number, n, *shares, p, SIDES[small] if lacks else "", examples))
+    return sorted(found, key=lambda each: (not each.lacking, -abs(each.first.value - each.second.value)))
+
+
+def told(samples: tuple[Sample, Sample], items: Items, score: NDArray, side: int, n: int) -> tuple[Told, ...]:
+    """Return the rows of one side with the highest finite scores of their items, highest first; each item once.
+
+    Args:
+        samples: of both tables.
+        items: of both.
+        score: of each item, shape (N,); -inf leaves it out.
+        side: 0 for the first table, 1 for the second.
+        n: rows.
+    """
+    sample, offset = samples[side], side * len(samples[0])
+    of_row = items.of_row[offset : offset + len(sample)]
+    rows = np.flatnonzero(of_row >= 0)
+    _, first = np.unique(of_row[rows], return_index=True)
+    rows = rows[first]
+    value = score[of_row[rows]]
+    rows, value = rows[np.isfinite(value)], value[np.isfinite(value)]
+    best = np.argsort(-value, kind="stable")[:n]
+    index = sample.index[rows[best]]
+    keys = named(sample.table, index) if KEY in sample.table.schema.names else [str(row) for row in index.tolist()]
+    return tuple(Told(int(row), key, float(one)) for row, key, one in zip(index, keys, value[best], strict=True))

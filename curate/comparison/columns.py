@@ -1,0 +1,165 @@
+"""How each column of two samples differs: numbers by their distributions, other values by their shares."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING, ERROR, KEY, SIGNATURE, URI
+from curate.comparison.results import NUMBERS, VALUES, ColumnShift, Share
+from curate.comparison.sample import Sample
+from curate.tables.digests import plain
+from curate.tables.needs import PHASH, SHA256, is_number, is_plain
+from scoring.metrics.two_sample import (
+    Units,
+    holm,
+    kolmogorov_smirnov,
+    standardised_difference,
+    total_variation,
+    units,
+)
+
+OF_ONE_ROW = frozenset({KEY, URI, ERROR, SHA256, PHASH, SIGNATURE, EMBEDDING})  # name or picture a row
+MOST_VALUES = 10_000
+N_MOVED = 3
+DEALS_A_COLUMN = 40  # at least, so that one column of many can be told from chance
+ENOUGH = 50  # deals that reach a distance, after which its p is known well enough
+NO_VALUE = "no value"
+
+
+def unlike(first: pa.DataType, second: pa.DataType, *, classes: bool) -> str:
+    """Return why columns of these types are not compared; empty where they are.
+
+    Args:
+        first: type in one table.
+        second: type in the other.
+        classes: whether numbers stand for classes.
+    """
+    kinds = {is_number(kind) or pa.types.is_temporal(kind) for kind in (first, second)}
+    if not all(is_plain(kind) for kind in (first, second)):
+        return f"holds {first if not is_plain(first) else second}"
+    if len(kinds) > 1 and not classes:
+        return f"is {first} in one table and {second} in the other"
+    return ""
+
+
+def names_rows(parts: Sequence[pa.Array]) -> str:
+    """Return why values that tell rows and not kinds of rows are not compared; empty where they are."""
+    for part in parts:
+        n = pc.count_distinct(part).as_py()
+        if 2 * n > len(part):
+            return f"has {n:,} values in {len(part):,} rows, which name rows and not kinds of them"
+    return ""
+
+
+def shifts(
+    samples: Sequence[Sample],
+    names: Sequence[str],
+    content: NDArray[np.int64],
+    label: str | None,
+    *,
+    repeats: int,
+    seed: int,
+) -> tuple[list[ColumnShift], dict[str, str]]:
+    """Return how columns differ, the most significant first, and column -> why it was not compared.
+
+    Args:
+        samples: of both tables.
+        names: columns that both have.
+        content: what each row of both shows.
+        label: column whose numbers stand for classes.
+        repeats: deals of a permutation test, at least.
+        seed: of the deals.
+    """
+    is_b = np.repeat([False, True], [len(each) for each in samples])
+    repeats = max(repeats, DEALS_A_COLUMN * len(names))
+    found, left_out = [], {}
+    for name in names:
+        parts = [plain(each.columns[name].combine_chunks()) for each in samples]
+        why = unlike(parts[0].type, parts[1].type, classes=name == label)
+        if why:
+            left_out[name] = why
+            continue
+        numeric = name != label and all(is_number(p.type) or pa.types.is_temporal(p.type) for p in parts)
+        why = "" if numeric or name == label else names_rows(parts)
+        if why:
+            left_out[name] = why
+            continue
+        compare = _numbers if numeric else _values
+        shift = compare(name, parts, content, is_b, repeats=repeats, seed=seed)
+        if isinstance(shift, str):
+            left_out[name] = shift
+        else:
+            found.append(shift)
+    adjusted = holm(np.array([each.p for each in found]))
+    found = [replace(each, adjusted_p=float(p)) for each, p in zip(found, adjusted, strict=True)]
+    return sorted(found, key=lambda each: (each.adjusted_p, -each.distance, each.name)), left_out
+
+
+def _numbers(
+    name: str, parts: list[pa.Array], content: NDArray[np.int64], is_b: NDArray[np.bool_], *, repeats: int, seed: int
+) -> ColumnShift | str:
+    values = np.concatenate([_floats(part) for part in parts])
+    there = ~np.isnan(values)
+    if not there[is_b].any() or not there[~is_b].any():
+        return "has no value in one of the tables" if there.any() else "has no value in either table"
+    of = units(values[there], content[there], is_b[there])
+    tested = kolmogorov_smirnov(of, repeats=repeats, seed=seed, enough=ENOUGH)
+    p = float(tested.p)
+    if not there.all():  # whether there is a value may differ as well as the values
+        known = total_variation(units(there, content, is_b), repeats=repeats, seed=seed, enough=ENOUGH)
+        p = min(1.0, 2 * min(p, float(known.p)))
+    first, second = values[there & ~is_b], values[there & is_b]
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = float(first.mean()), float(second.mean())
+    standardised = standardised_difference(values[there], is_b[there])
+    return ColumnShift(
+        name, NUMBERS, float(tested.value), p, p, _missing(there, is_b), means=means, standardised=standardised
+    )
+
+
+def _values(
+    name: str, parts: list[pa.Array], content: NDArray[np.int64], is_b: NDArray[np.bool_], *, repeats: int, seed: int
+) -> ColumnShift | str:
+    texts = pa.concat_arrays([part.cast(pa.large_string()) for part in parts])
+    encoded = texts.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    if len(values) > MOST_VALUES:
+        return f"has {len(values):,} values, of at most {MOST_VALUES:,} whose shares are compared"
+    place = {value: at for at, value in enumerate(sorted(values))}  # so that the order of rows decides nothing
+    places = np.array([*(place[value] for value in values), len(values)])
+    codes = places[encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)]
+    of = units(codes, content, is_b)
+    tested = total_variation(of, repeats=repeats, seed=seed, enough=ENOUGH)
+    there = codes < len(values)
+    p = float(tested.p)
+    return ColumnShift(
+        name, VALUES, float(tested.value), p, p, _missing(there, is_b), moved=_moved(of, [*place, NO_VALUE])
+    )
+
+
+def _moved(of: Units, names: list[str]) -> tuple[Share, ...]:
+    """Return the values whose shares differ most."""
+    first, second = of.shares()
+    most = np.argsort(-np.abs(second - first), kind="stable")[:N_MOVED]
+    at = of.values.astype(np.int64)
+    return tuple(
+        Share(names[at[one]], float(first[one]), float(second[one]))
+        for one in most.tolist()
+        if first[one] != second[one]
+    )
+
+
+def _floats(part: pa.Array) -> NDArray[np.float64]:
+    """Return numbers, or times as numbers, with NaN for null."""
+    if pa.types.is_temporal(part.type):
+        small = pa.types.is_date32(part.type) or pa.types.is_time32(part.type)
+        part = part.cast(pa.int32() if small else pa.int64())
+    return np.asarray(pc.cast(part, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+
+
+def _missing(there: NDArray[np.bool_], is_b: NDArray[np.bool_]) -> tuple[float, float]:
+    return float(1 - there[~is_b].mean()), float(1 - there[is_b].mean())

@@ -1,0 +1,178 @@
+"""Compare two scored tables: their columns, their embeddings, and what one has that the other lacks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from curate.columns import EMBEDDING, LABEL, STATUS
+from curate.comparison.clusters import cluster_shares, told
+from curate.comparison.columns import OF_ONE_ROW, shifts
+from curate.comparison.results import SIGNIFICANT, Comparison, EmbeddingShift
+from curate.comparison.sample import Items, Sample, contents, items, sampled
+from curate.tables.needs import SHA256
+from curate.tables.provenance import same_model
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+from scoring.metrics.two_sample import classifier_test, mmd_test
+
+MOST_ROWS = 200_000  # of a sample: the arrays of one stay below some gigabytes
+MOST_REPEATS = 100_000
+MOST_CLUSTERS = 1_000
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """How to compare.
+
+    Attributes:
+        sample: rows of each table that are compared, chosen by a hash of their keys.
+        repeats: deals of each permutation test.
+        clusters: that the rows of both are put into; 0 for none.
+        top: rows of each table that are named for telling it from the other.
+        fail_above: AUROC from which the tables count as different; None for never.
+        seed: of samples, folds, clusters and deals.
+    """
+
+    sample: int = 10_000
+    repeats: int = 999
+    clusters: int = 20
+    top: int = 10
+    fail_above: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low, high, usual in (
+            ("sample", 20, MOST_ROWS, 10_000),
+            ("repeats", 19, MOST_REPEATS, 999),
+            ("clusters", 0, MOST_CLUSTERS, 20),
+            ("top", 0, 1000, 10),
+            ("seed", 0, 2**31 - 1, 0),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InputError(f"--{name} must be between {low:,} and {high:,}, got {value:,}; {usual:,} is usual")
+        if self.fail_above is not None and not 0.5 <= self.fail_above < 1:
+            raise InputError(
+                f"--fail-above takes an AUROC from 0.5 (cannot be told apart) to below 1, got {self.fail_above:g}; "
+                "0.6 is usual"
+            )
+
+
+def compare(
+    table: str | Path,
+    other: str | Path,
+    *,
+    column: str | Sequence[str] | None = None,
+    label: str | None = None,
+    sample: int = 10_000,
+    repeats: int = 999,
+    clusters: int = 20,
+    top: int = 10,
+    fail_above: float | None = None,
+    seed: int = 0,
+    announce: Callable[[str], None] = lambda text: None,
+) -> Comparison:
+    """Compare two tables, such as train against production, or before and after a filter; nothing is written.
+
+    Every keyword but ``announce`` is the option of ``curate compare`` of that name. Memory follows the samples and not
+    the tables.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet``.
+        other: another one.
+        column: one or several columns to compare, ``embedding`` among them or not; by default all that both have but
+            what names a row.
+        label: column whose numbers stand for classes; by default ``label``.
+        sample: rows of each table that are compared.
+        repeats: deals of each permutation test; where columns are many, 40 for each of them.
+        clusters: that the rows of both are put into; 0 for none.
+        top: rows of each table that are named for telling it from the other.
+        fail_above: AUROC of the embeddings above which, if it is more than chance, ``failed`` is true.
+        seed: of samples, folds, clusters and deals.
+        announce: told in words what is about to happen.
+
+    Raises:
+        InputError: for tables, columns or settings that cannot be used, or embeddings of two models.
+    """
+    settings = CompareSettings(sample, repeats, clusters, top, fail_above, seed)
+    tables = open_table(table), open_table(other)
+    if tables[0].path.resolve() == tables[1].path.resolve():
+        raise InputError(f"expected two tables, got {tables[0].path} twice; name another one")
+    wanted = [column] if isinstance(column, str) else column or ()
+    common, only_in = _columns(tables, wanted)
+    for each in tables:
+        each.require([label] if label else [])
+    has_embedding = all(EMBEDDING in each.schema.names for each in tables)
+    if has_embedding and (not wanted or EMBEDDING in wanted):
+        same_model(*tables, instead="name columns to compare, such as --column width")
+    names = [[*common, *_beside(each, common)] for each in tables]
+    first, second = (sampled(each, one, sample, seed=seed) for each, one in zip(tables, names, strict=True))
+    samples = first, second
+    content = contents(samples)
+    announce(f"{len(common)} columns of {len(first):,} and {len(second):,} rows, {repeats:,} deals each")
+    columns, left_out = shifts(samples, common, content, label or LABEL, repeats=repeats, seed=seed)
+    found = Comparison(
+        tables=(str(tables[0].path), str(tables[1].path)),
+        rows=(tables[0].n_rows, tables[1].n_rows),
+        sampled=(len(first), len(second)),
+        columns=columns,
+        only_in=only_in,
+        left_out=left_out,
+        settings=asdict(settings),
+    )
+    unasked = bool(wanted) and EMBEDDING not in wanted
+    of = "--column does not name embedding" if unasked else items(samples, content, seed=seed)
+    _compare_embeddings(found, samples, of, settings, announce)
+    return found
+
+
+def _compare_embeddings(
+    found: Comparison,
+    samples: tuple[Sample, Sample],
+    of: Items | str,
+    settings: CompareSettings,
+    announce: Callable[[str], None],
+) -> None:
+    """Add how the embeddings differ, the rows that tell most, and the clusters."""
+    if isinstance(of, str):
+        if settings.fail_above is not None:
+            raise InputError(f"--fail-above is about embeddings, which cannot be compared: {of}")
+        found.without_embedding = of
+        return
+    asked = {"repeats": settings.repeats, "seed": settings.seed}
+    announce(f"embeddings of {len(of.vectors):,} distinct images, {settings.repeats:,} deals")
+    classified = classifier_test(of.vectors, of.counts, **asked)
+    mmd = mmd_test(of.vectors, of.counts, **asked)
+    found.embedding = EmbeddingShift(
+        rows=(int(of.counts.a.sum()), int(of.counts.b.sum())),
+        shared=int(((of.counts.a > 0) & (of.counts.b > 0)).sum()),
+        auroc=classified.auroc,
+        p=classified.p,
+        mmd=float(mmd.value),
+        mmd_p=float(mmd.p),
+    )
+    limit = settings.fail_above
+    found.failed = limit is not None and classified.auroc.value > limit and classified.p <= SIGNIFICANT
+    both = (of.counts.a > 0) & (of.counts.b > 0)  # an image that both have tells neither
+    like_first, like_second = (np.where(both, -np.inf, sign * classified.scores) for sign in (-1, 1))
+    found.tell = told(samples, of, like_first, 0, settings.top), told(samples, of, like_second, 1, settings.top)
+    if settings.clusters:
+        found.clusters = cluster_shares(samples, of, settings.clusters, **asked)
+
+
+def _columns(tables: tuple[Table, Table], wanted: Sequence[str]) -> tuple[list[str], tuple[list[str], list[str]]]:
+    """Return the columns to compare, and those that only one table has."""
+    names = [each.schema.names for each in tables]
+    if wanted:
+        for each in tables:
+            each.require(wanted)
+        return [name for name in dict.fromkeys(wanted) if name != EMBEDDING], ([], [])
+    common = [name for name in names[0] if name in names[1] and name not in OF_ONE_ROW]
+    only = [[name for name in one if name not in other] for one, other in ((names[0], names[1]), (names[1], names[0]))]
+    return common, (only[0], only[1])
+
+
+def _beside(table: Table, common: Sequence[str]) -> list[str]:
+    return [name for name in (SHA256, STATUS, EMBEDDING) if name in table.schema.names and name not in common]

@@ -1,0 +1,147 @@
+"""Which rows of two tables are compared, and which of them show the same image."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING, KEY, STATUS
+from curate.tables.arrays import is_ok
+from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.needs import SHA256
+from curate.tables.table import Table, embedding_matrix
+from curate.tables.vectors import shortened, vector_hashes
+from scoring.errors import InputError
+from scoring.metrics.two_sample import Counts
+
+FEWEST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of one table.
+
+    Attributes:
+        table: where they come from.
+        index: row numbers in the table, ascending, shape (N,).
+        columns: the columns read, N rows.
+    """
+
+    table: Table
+    index: NDArray[np.int64]
+    columns: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def sampled(table: Table, columns: Sequence[str], n: int, *, seed: int) -> Sample:
+    """Return up to n rows, those whose keys (or numbers, without keys) hash lowest, in the order of the table.
+
+    Memory: a batch, and the columns of n rows.
+
+    Raises:
+        InputError: if the table has fewer than ``FEWEST_ROWS``.
+    """
+    if table.n_rows < FEWEST_ROWS:
+        raise InputError(
+            f"expected at least {FEWEST_ROWS} rows to compare in {table.path}, got {table.n_rows}; give a larger table"
+        )
+    index = np.arange(table.n_rows)
+    if n < table.n_rows:
+        index = np.sort(_lowest(table, n, seed=seed))
+    return Sample(table, index, table.take(index, list(columns)))
+
+
+def _lowest(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
+    named = KEY in table.schema.names
+    best, rows, start = np.zeros(0, np.uint64), np.zeros(0, np.int64), 0
+    for batch in table.batches([KEY] if named else []):
+        numbers = np.arange(start, start + batch.num_rows)
+        keys = key_bytes(batch.column(KEY), table.path, start) if named else [b"%d" % row for row in numbers.tolist()]
+        best, rows = np.concatenate([best, tie_breaks(keys, seed=seed)]), np.concatenate([rows, numbers])
+        least = np.argsort(best, kind="stable")[:n]
+        best, rows, start = best[least], rows[least], start + batch.num_rows
+    return rows
+
+
+def contents(samples: Sequence[Sample]) -> NDArray[np.int64]:
+    """Return a number for what each row of both samples shows, shape (M,): equal for equal images.
+
+    Images are equal whose files are, by ``sha256``, or where a table lacks that whose embeddings are to the bit; a row
+    with neither is like no other.
+    """
+    names = [set(sample.columns.column_names) for sample in samples]
+    n = sum(map(len, samples))
+    if all(SHA256 in one for one in names):
+        texts = pa.chunked_array([plain(one.columns[SHA256].combine_chunks()).cast(pa.string()) for one in samples])
+        encoded = texts.combine_chunks().dictionary_encode()
+        place = pc.rank(encoded.dictionary).to_numpy().astype(np.int64)  # so that the order of rows decides nothing
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = np.where(codes < 0, -1, place[codes]) if len(place) else codes
+    elif all(EMBEDDING in one for one in names):
+        vectors = [embedding_matrix(one.columns[EMBEDDING]) for one in samples]
+        hashes = np.concatenate([vector_hashes(each) for each in vectors])
+        codes = np.unique(hashes, return_inverse=True)[1].astype(np.int64)
+        codes[~np.concatenate([np.isfinite(each).all(1) for each in vectors])] = -1
+    else:
+        codes = np.full(n, -1)
+    alone = codes < 0
+    codes[alone] = codes.max(initial=-1) + 1 + np.arange(alone.sum())
+    return codes
+
+
+@dataclass(frozen=True)
+class Items:
+    """The distinct images of both samples that have an embedding, in an order that knows no side.
+
+    Attributes:
+        vectors: float32, of unit length, shape (N, D).
+        counts: rows of either sample that show each.
+        of_row: item of each row of both samples, shape (M,); -1 for one without an embedding.
+    """
+
+    vectors: NDArray[np.float32]
+    counts: Counts
+    of_row: NDArray[np.int64]
+
+
+def items(samples: Sequence[Sample], content: NDArray[np.int64], *, seed: int) -> Items | str:
+    """Return what the embeddings of two samples show, or why they cannot be compared.
+
+    Raises:
+        InputError: if embeddings are of two lengths.
+    """
+    for sample in samples:
+        if EMBEDDING not in sample.columns.column_names:
+            return f"{sample.table.path} has no embedding column"
+    parts = [embedding_matrix(sample.columns[EMBEDDING]) for sample in samples]
+    widths = [part.shape[1] for part in parts if part.shape[1]]
+    if len(set(widths)) > 1:
+        raise InputError(
+            f"expected embeddings of one length, got {widths[0]} in {samples[0].table.path} and {widths[1]} in "
+            f"{samples[1].table.path}; score both with one model"
+        )
+    found, there = [], []
+    for sample, part in zip(samples, parts, strict=True):
+        scored = np.ones(len(sample), bool)
+        if STATUS in sample.columns.column_names:
+            scored = is_ok(plain(sample.columns[STATUS].combine_chunks()))
+        usable = scored & np.isfinite(part).all(1) & part.any(1)
+        if usable.sum() < FEWEST_ROWS:
+            return f"{sample.table.path} has {usable.sum():,} rows with an embedding, of {FEWEST_ROWS} or more it takes"
+        rows = shortened(part[usable]) if part.itemsize > 4 else part[usable].astype(np.float32)
+        found.append(rows / np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None].astype(np.float32))
+        there.append(usable)
+    usable, vectors = np.concatenate(there), np.concatenate(found)
+    is_b = np.repeat([False, True], [len(each) for each in samples])[usable]
+    _, first, code = np.unique(content[usable], return_index=True, return_inverse=True)
+    place = np.random.default_rng([seed, 3]).permutation(len(first))  # or the first table's would come first
+    code = np.argsort(place)[code]
+    of_row = np.full(len(usable), -1)
+    of_row[usable] = code
+    b = np.bincount(code[is_b], minlength=len(first))
+    return Items(vectors[first[place]], Counts(np.bincount(code, minlength=len(first)) - b, b), of_row)

@@ -1,0 +1,74 @@
+"""What tells two tables apart, as one picture: rows of the first on the left, of the second on the right."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image
+
+from curate.columns import KEY
+from curate.comparison.results import SIGNIFICANT, Comparison, Told
+from curate.manifest import SourceOptions
+from curate.report.sheet import Tile, contact_sheet, refuse_too_many
+from curate.report.tiles import tiles
+from curate.tables.table import Table
+
+HALF = 5  # pictures a row, on either side
+MOST_CLUSTERS = 12
+
+
+def comparison_sheet(
+    found: Comparison,
+    tables: tuple[Table, Table],
+    sources: tuple[str | None, str | None],
+    options: SourceOptions | None = None,
+) -> Image.Image:
+    """Return a contact sheet of the rows that tell most, and of the clusters whose shares differ.
+
+    Args:
+        found: what tells them apart.
+        tables: both, with ``key``.
+        sources: what was scored for either, where images are not at the table's own uris.
+        options: how to read the sources.
+
+    Raises:
+        InputError: if images cannot be had.
+    """
+    pairs = [(("tells", ""), found.tell)]
+    pairs += [
+        ((f"cluster {one.number}: {one.first.value:.1%}", f"{one.second.value:.1%}"), one.examples)
+        for one in found.clusters
+        if one.adjusted_p <= SIGNIFICANT
+    ][:MOST_CLUSTERS]
+    refuse_too_many(sum(len(rows) for _, sides in pairs for rows in sides))
+    drawn = [
+        _tiles(tables[side], [one for _, sides in pairs for one in sides[side]], sources[side], options)
+        for side in (0, 1)
+    ]
+    names = [Path(name).stem for name in found.tables]
+    sections: list[tuple[str, Sequence[Tile]]] = []
+    for number, (words, sides) in enumerate(pairs):
+        for side, rows in enumerate(sides):
+            title = f"most unlike {names[1 - side]}: {names[side]}" if not number else f"{words[side]} of {names[side]}"
+            sections.append((title, [_captioned(drawn[side][one.row], one) for one in rows]))
+    return contact_sheet(_in_step(sections), columns=2 * HALF, fewest=HALF)
+
+
+def _tiles(table: Table, rows: Sequence[Told], source: str | None, options: SourceOptions | None) -> dict[int, Tile]:
+    if not rows:
+        return {}
+    return tiles(table, [one.row for one in rows], KEY, source=source, options=options)
+
+
+def _captioned(tile: Tile, told: Told) -> Tile:
+    return replace(tile, first=f"{told.score:.2f}")
+
+
+def _in_step(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:
+    """Cut sections of a side that are longer than half a line, so that both sides stay beside one another."""
+    cut: list[tuple[str, Sequence[Tile]]] = []
+    for left, right in zip(sections[::2], sections[1::2], strict=True):
+        for start in range(0, max(len(left[1]), len(right[1]), 1), HALF):
+            for title, rows in (left, right):
+                cut.append(("" if start else title, rows[start : start + HALF]))
+    return cut

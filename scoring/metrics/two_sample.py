@@ -1,0 +1,345 @@
+"""Are two samples of one kind? Tests with exact p values, whatever ties there are and however many items are in both.
+
+The unit is an item that differs from all others, with how often each sample holds it, a_i and b_i. The hypothesis is
+that these counts have nothing to do with what the items are: then they may be dealt out among the items anew, and the
+share of deals that score as high as the real one is a p value without any assumption. An item that both samples hold
+keeps both counts together wherever it is dealt, so copies confuse nothing, and a sample may be a part of the other.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics.proportions import wilson
+from scoring.metrics.resampling import Interval
+
+Floats = NDArray[np.float64]
+Deals = NDArray[np.int64]  # shape (R, N): which item's counts each item gets
+ROOM = 4_000_000  # numbers of a deal held at a time
+BLOCK = 1_000  # items whose kernel is held at a time
+MOST_BLOCKS = 20
+SLACK = 1e-9  # sums in another order differ in their last digits
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often each of N items is in either sample.
+
+    Attributes:
+        a: shape (N,), >= 0.
+        b: likewise; no item is in neither.
+    """
+
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.a.shape != self.b.shape or not self.a.sum() or not self.b.sum():
+            raise ValueError("expected counts of the same items, and items in both samples")
+
+    def contrast(self) -> Floats:
+        """Return the share of each item in b less that in a, shape (N,): sums to 0."""
+        return np.asarray(self.b / self.b.sum() - self.a / self.a.sum())
+
+    def part(self, items: NDArray) -> "Counts":
+        """Return the counts of some items."""
+        return Counts(self.a[items], self.b[items])
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A statistic and how it stands among deals.
+
+    Attributes:
+        value: of the real deal; shape () or (K,).
+        p: share of all deals, the real one among them, that score at least as high; of the same shape.
+    """
+
+    value: Floats
+    p: Floats
+
+
+def deals(n: int, *, repeats: int, seed: int) -> Iterator[Deals]:
+    """Yield 1 + ``repeats`` deals of n items in blocks, shape (R, n); the first of all is the real one."""
+    generator = np.random.default_rng([seed, 0])
+    step = max(1, ROOM // max(n, 1))
+    for start in range(0, 1 + repeats, step):
+        block = np.tile(np.arange(n), (min(step, 1 + repeats - start), 1))
+        generator.permuted(block[start == 0 :], axis=1, out=block[start == 0 :])
+        yield block
+
+
+def exact_test(
+    statistic: Callable[[Deals], Floats], n: int, *, repeats: int, seed: int, enough: int | None = None
+) -> Tested:
+    """Return how a statistic stands among deals.
+
+    Args:
+        statistic: deals, shape (R, n) -> values, shape (R,); higher says more of a difference.
+        n: items.
+        repeats: deals besides the real one, >= 1.
+        seed: of the deals.
+        enough: it stops once so many deals have reached the real one, when p is known well enough.
+
+    Source: Phipson & Smyth 2010, "Permutation p-values should never be zero"; stopping: Besag & Clifford 1991.
+    """
+    real, reached, done = np.zeros(0), 0, 0
+    for block in deals(n, repeats=repeats, seed=seed):
+        values = np.asarray(statistic(block), np.float64)
+        real = values[:1] if not done else real
+        reached, done = reached + int(_reach(values, real).sum()), done + len(block)
+        if enough is not None and reached > enough:
+            break
+    return Tested(real[0], np.asarray(reached / done))
+
+
+def _reach(values: Floats, real: Floats) -> NDArray[np.bool_]:
+    return np.asarray(values >= real - SLACK * np.maximum(1e-3, np.abs(real)))
+
+
+@dataclass(frozen=True)
+class Units:
+    """The items of one column, in the order of their values.
+
+    Attributes:
+        counts: of U items; one item is one content with one value.
+        starts: where each of V values begins, shape (V,).
+        values: the values, ascending, shape (V,).
+    """
+
+    counts: Counts
+    starts: NDArray[np.int64]
+    values: Floats
+
+    def shares(self) -> tuple[Floats, Floats]:
+        """Return the share of each value in a and in b, shape (V,) each."""
+        a, b = self.counts.a, self.counts.b
+        return np.add.reduceat(a, self.starts) / a.sum(), np.add.reduceat(b, self.starts) / b.sum()
+
+
+def units(values: NDArray, content: NDArray[np.int64], is_b: NDArray[np.bool_]) -> Units:
+    """Return the distinct items of a column.
+
+    Args:
+        values: of the rows of both samples, shape (M,), without NaN.
+        content: what a row shows, by number, shape (M,): rows of one content and one value are one item.
+        is_b: which sample a row is of, shape (M,).
+    """
+    order = np.lexsort((content, values))
+    v, c, side = values[order], content[order], is_b[order]
+    new_value = np.append(True, v[1:] != v[:-1])
+    first = np.flatnonzero(new_value | np.append(True, c[1:] != c[:-1]))
+    b = np.add.reduceat(side.astype(np.int64), first)
+    a = np.diff(first, append=len(v)) - b
+    return Units(Counts(a, b), np.flatnonzero(new_value[first]), np.asarray(v[new_value], np.float64))
+
+
+def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> Tested:
+    """Test for a difference of distributions: the largest distance of the two distribution functions, in [0, 1].
+
+    Source: Smirnov 1939; exact under ties for it is dealt, not tabled.
+    """
+    contrast = of.counts.contrast()
+
+    def distance(dealt: Deals) -> Floats:
+        return np.asarray(np.abs(np.add.reduceat(contrast[dealt], of.starts, axis=1).cumsum(1)).max(1))
+
+    return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
+
+
+def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> Tested:
+    """Test for a difference of shares: half the sum of their absolute differences, in [0, 1].
+
+    It is the share of rows whose value would have to change.
+    """
+    contrast = of.counts.contrast()
+
+    def distance(dealt: Deals) -> Floats:
+        return np.asarray(np.abs(np.add.reduceat(contrast[dealt], of.starts, axis=1)).sum(1) / 2)
+
+    return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
+
+
+def share_gaps(of: Units, *, repeats: int, seed: int) -> Tested:
+    """Test each value's share by itself: its absolute difference, shape (V,), with p adjusted for all of them.
+
+    A deal reaches a value's gap where its largest gap of any value does, each in units of its own spread over deals.
+
+    Source: Westfall & Young 1993, "Resampling-based multiple testing", single-step maxT.
+    """
+    contrast = of.counts.contrast()
+    blocks = deals(len(contrast), repeats=repeats, seed=seed)
+    gaps = np.concatenate([np.abs(np.add.reduceat(contrast[dealt], of.starts, axis=1)) for dealt in blocks])
+    spread = np.sqrt(np.square(gaps).mean(0))
+    scaled = np.divide(gaps, spread, out=np.zeros_like(gaps), where=spread > SLACK)
+    return Tested(gaps[0], _reach(scaled.max(1)[:, None], scaled[:1]).mean(0))
+
+
+def standardised_difference(values: NDArray, is_b: NDArray[np.bool_]) -> float:
+    """Return the mean of b less that of a, in standard deviations (root of the mean variance); NaN without any spread.
+
+    Source: Cohen 1969, "Statistical power analysis"; as in Austin 2009 for balance of covariates.
+    """
+    a, b = values[~is_b].astype(np.float64), values[is_b].astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite values have no mean
+        spread = np.sqrt((a.var() + b.var()) / 2)
+        return float((b.mean() - a.mean()) / spread) if spread > 0 else float("nan")
+
+
+@dataclass(frozen=True)
+class Classified:
+    """A classifier two-sample test.
+
+    Attributes:
+        auroc: chance that a row of b looks more like b than a row of a does, with an interval.
+        p: share of deals whose own classifiers reach that.
+        scores: of each item, by a classifier that was not fitted on it, in standard deviations; higher is more like
+            b; shape (N,).
+    """
+
+    auroc: Interval
+    p: float
+    scores: Floats
+
+
+def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int, folds: int = 5) -> Classified:
+    """Test whether a linear classifier tells a from b on items that it was not fitted on.
+
+    The classifier is the linear discriminant of the whitened vectors, cross-fitted in folds; the whitening knows no
+    side. AUROC is taken inside folds, and every deal is fitted again, so p is exact. The interval is Wilson's with
+    the items of the smaller sample as trials, since AUROC (1 - AUROC) / min(n_a, n_b) bounds its variance.
+
+    Args:
+        vectors: of N items in an order that knows no side, shape (N, D).
+        counts: how often either sample holds each.
+        repeats: deals.
+        seed: of folds and deals.
+        folds: parts, 2 <= folds <= N.
+
+    Source: Lopez-Paz & Oquab 2017, arXiv:1610.06545; the bound: van Dantzig 1951.
+    """
+    n = len(vectors)
+    white = whitened(vectors)
+    parts = np.array_split(np.random.default_rng([seed, 1]).permutation(n), folds)
+    a, b, contrast = counts.a, counts.b, counts.contrast().astype(np.float32)
+
+    def aurocs(dealt: Deals) -> Floats:
+        pairs = won = np.zeros(len(dealt))
+        for part, score in zip(parts, _held_scores(white, contrast[dealt], parts), strict=True):
+            a_here, b_here = a[dealt[:, part]], b[dealt[:, part]]
+            won = won + _pairs_won(score, a_here, b_here)
+            pairs = pairs + a_here.sum(1) * b_here.sum(1)
+        return np.divide(won, pairs, out=np.full(len(dealt), 0.5), where=pairs > 0)
+
+    found = exact_test(aurocs, n, repeats=repeats, seed=seed)
+    scores = np.zeros(n)
+    for part, score in zip(parts, _held_scores(white, contrast[None], parts), strict=True):
+        scores[part] = score[0]
+    value, fewest = float(found.value), min(int((a > 0).sum()), int((b > 0).sum()))
+    return Classified(wilson(value * fewest, fewest), float(found.p), scores / (scores.std() or 1.0))
+
+
+def whitened(vectors: NDArray) -> NDArray[np.float32]:
+    """Return centred vectors whose covariance, shrunk towards a multiple of one, is one; shape (N, D).
+
+    Source: Ledoit & Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices".
+    """
+    rows = vectors.astype(np.float32)
+    rows -= rows.mean(0, dtype=np.float64).astype(np.float32)
+    n, width = rows.shape
+    covariance = (rows.T @ rows / n).astype(np.float64)
+    size = np.trace(covariance) / width
+    if size <= 1e-12:
+        return np.zeros_like(rows)
+    away = np.square(covariance).sum() / width - size**2  # of the covariance from a multiple of one
+    squares = np.einsum("nd,nd->n", rows, rows, dtype=np.float64)
+    noise = (np.square(squares).mean() - np.square(covariance).sum()) / n / width
+    shrunk = min(1.0, max(noise, 0.0) / away) if away > 1e-12 * size**2 else 1.0
+    values, axes = np.linalg.eigh((1 - shrunk) * covariance + shrunk * size * np.eye(width))
+    return rows @ (axes / np.sqrt(np.maximum(values, 1e-6 * size))).astype(np.float32)
+
+
+def _held_scores(
+    white: NDArray[np.float32], contrast: NDArray[np.float32], parts: list[NDArray[np.int64]]
+) -> Iterator[NDArray[np.float32]]:
+    """Yield for each fold what the discriminants of the others say of its items, shape (R, M)."""
+    sums = [contrast[:, part] @ white[part] for part in parts]
+    total = np.sum(sums, axis=0)
+    for part, own in zip(parts, sums, strict=True):
+        yield (total - own) @ white[part].T
+
+
+def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
+    """Return in how many pairs of a and b the item of b scores higher, ties counting half, shape (R,).
+
+    Args:
+        score: of M items in each of R deals, shape (R, M).
+        a: their counts, shape (R, M).
+        b: likewise.
+    """
+    order = np.argsort(score, axis=1)
+    score, a, b = (
+        np.take_along_axis(score, order, 1),
+        np.take_along_axis(a, order, 1),
+        np.take_along_axis(b, order, 1),
+    )
+    before = a.cumsum(1) - a / 2
+    for row in np.flatnonzero((score[:, 1:] == score[:, :-1]).any(1)).tolist():
+        starts = np.flatnonzero(np.append(True, score[row, 1:] != score[row, :-1]))
+        tied = np.add.reduceat(a[row], starts)
+        before[row] = np.repeat(tied.cumsum() - tied / 2, np.diff(starts, append=len(score[row])))
+    return np.asarray((before * b).sum(1))
+
+
+def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Tested:
+    """Test for any difference of distributions: the squared maximum mean discrepancy, averaged over blocks of items.
+
+    The kernel is exp(-d^2 / (2 s^2)) with s^2 the median squared distance in the first block; it sees also what no
+    line divides. At most ``MOST_BLOCKS`` blocks of ``BLOCK`` items are drawn, and counts are dealt inside a block.
+
+    Args:
+        vectors: of N items, shape (N, D).
+        counts: how often either sample holds each.
+        repeats: deals.
+        seed: of blocks and deals.
+
+    Returns:
+        The statistic less what chance gives in ``value``, about 0 under the hypothesis; its p.
+
+    Source: Gretton et al. 2012 (JMLR 13); blocks: Zaremba et al. 2013, arXiv:1307.1954.
+    """
+    n = len(vectors)
+    order = np.random.default_rng([seed, 2]).permutation(n)
+    blocks = np.array_split(order, max(1, round(n / BLOCK)))[:MOST_BLOCKS]
+    width, total, n_used = 0.0, np.zeros(1 + repeats), 0
+    for number, block in enumerate(blocks):
+        if not counts.a[block].any() or not counts.b[block].any():
+            continue
+        rows = vectors[block].astype(np.float32)
+        squares = np.einsum("nd,nd->n", rows, rows)
+        distance = np.maximum(squares[:, None] + squares[None] - 2 * rows @ rows.T, 0)
+        width = width or float(np.median(distance[np.triu_indices(len(rows), 1)])) or 1.0
+        kernel = np.exp(distance / (-2 * width))
+        contrast = counts.part(block).contrast().astype(np.float32)
+        dealt = np.concatenate([contrast[deal] for deal in deals(len(block), repeats=repeats, seed=seed + 1 + number)])
+        total += np.einsum("rn,rn->r", dealt @ kernel, dealt, dtype=np.float64)
+        n_used += 1
+    total /= max(n_used, 1)
+    return Tested(total[0] - total[1:].mean(), _reach(total, total[:1]).mean())
+
+
+def holm(p: NDArray) -> Floats:
+    """Return p values adjusted so that all below alpha are real at once with chance 1 - alpha, shape (K,).
+
+    Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
+
+    >>> holm(np.array([0.01, 0.04, 0.5])).round(3).tolist()
+    [0.03, 0.08, 0.5]
+    """
+    p = np.asarray(p, np.float64)
+    order = np.argsort(p, kind="stable")
+    out = np.empty(len(p))
+    out[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return out
