@@ -109,8 +109,9 @@ def run(
     typed = dict(locals())
     if (data is None) == (cached is None):
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
+    from curate.training.amount import fitted
     from curate.training.dataset import cached_inputs, image_inputs
-    from curate.training.recipe import recipe_of, with_batch_that_fits
+    from curate.training.recipe import recipe_of
     from scoring.runner import select_device, select_precision
     from trainers.build import build
     from trainers.loop import train
@@ -127,7 +128,7 @@ def run(
         inputs = image_inputs(config, typed, fresh.spec.preprocessing, line)
     else:
         inputs = cached_inputs(config, cache, line)
-    config = with_batch_that_fits(config, inputs.data.n, batch_size, line)
+    config = fitted(config, inputs.data.n, typed, line)
     state = out.with_name(f".{out.name}.state")
     if state.exists():
         line(f"going on from {state}")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from curate.training.amount import fitted
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,8 +146,8 @@ def image_inputs(
     """Return the images that were named, decoded and in memory, and say what was left out.
 
     Raises:
-        InputError: if there are fewer than the batch that was typed, or they lack the labels or losses that the
-            method reads.
+        InputError: if there are fewer than what was typed needs, which is told before any is decoded, or they lack
+            the labels or losses that the method reads.
     """
     from trainers.data import load_training_set, require_batch
     from trainers.methods.table import METHODS
@@ -157,9 +158,10 @@ def image_inputs(
     labels = labels_of(manifest, typed["label"], config.method) if kind.reads_labels(settings) else None
     column = kind.reads_losses(settings)
     losses = None if column is None else losses_of(manifest, column, option="--set loss_column")
-    # a batch that nobody typed shrinks; fewer than 2 images are none to train on, and are told so below
-    if typed["batch_size"] is not None and manifest.n_rows >= 2:
-        require_batch(manifest.n_rows, config.batch_size)
+    if manifest.n_rows >= 2:  # fewer are none to train on, and are told so below
+        likely = fitted(config, manifest.n_rows, typed)
+        require_batch(manifest.n_rows, likely.batch_size)
+        kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
     images = load_training_set(
         manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses
     )

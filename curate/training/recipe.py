@@ -1,6 +1,6 @@
 """What was typed -> the recipe of a training run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -97,23 +97,6 @@ def recipe(method: str, typed: Mapping[str, Any], settings: Mapping[str, object]
     given = {name: value for name, value in typed.items() if value is not None and name not in AUGMENTATION}
     own = with_settings(kind.Settings, settings, name=method, what="method")
     return TrainConfig(method, **{**kind.defaults, **given, "augmentation": views, "settings": own})
-
-
-def with_batch_that_fits(
-    config: "TrainConfig", n: int, typed: int | None, line: Callable[[str], None]
-) -> "TrainConfig":
-    """Return the recipe with one batch of all images, and say so, where there are fewer than in a default batch.
-
-    Args:
-        config: the recipe.
-        n: how many images there are, at least 2.
-        typed: the batch that was asked for, which stays as it is, or None.
-        line: told what changed.
-    """
-    if typed is not None or n >= config.batch_size:
-        return config
-    line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step takes them all (--batch-size)")
-    return replace(config, batch_size=n)
 
 
 def augmentation(default: "Augmentation", typed: Mapping[str, Any]) -> "Augmentation":

@@ -132,6 +132,11 @@ class Method(nn.Module, Generic[S]):
         return cls.needs_pixels
 
     @classmethod
+    def fitted(cls, settings: S, batch_size: int, n: int) -> S:
+        """Return the settings with amounts, such as a queue, lowered to what a batch and n images have room for."""
+        return settings
+
+    @classmethod
     def check_amount(cls, settings: S, batch_size: int, n: int) -> None:
         """Raise ``InputError`` for batches, or a number of images n, that it cannot learn from; most take any."""
 

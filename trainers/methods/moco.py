@@ -1,6 +1,6 @@
 """MoCo v2: an image is to be told from those of earlier batches, by what a slow copy of the network says of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from trainers.methods.method import Batch, Method, Step, Task
-from trainers.methods.momentum import MomentumEncoder, Queue, check_queue
+from trainers.methods.momentum import MomentumEncoder, Queue, check_queue, fitted_queue
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 MOST_GROUPS = 64
@@ -58,12 +58,17 @@ class MoCoSettings(Settings):
     )
 
 
+def fitted_groups(groups: int, batch_size: int) -> int:
+    """Return at most as many groups of keys as leave two images in each, and at least one."""
+    return max(min(groups, batch_size // 2), 1)
+
+
 def check_groups(groups: int, batch_size: int) -> None:
     """Raise ``InputError`` unless every group of keys has two images, as batch normalisation needs."""
     if batch_size < 2 * groups:
         raise InputError(
             f"expected at least 2 images in each of {groups} groups of keys, got a batch of {batch_size}; use --set "
-            f"key_groups={batch_size // 2}"
+            f"key_groups={fitted_groups(groups, batch_size)}"
         )
 
 
@@ -90,6 +95,12 @@ class MoCo(Method[MoCoSettings]):
             precision=task.precision,
         )
         self.queue = Queue(settings.queue, settings.latent_dim)
+
+    @classmethod
+    def fitted(cls, settings: MoCoSettings, batch_size: int, n: int) -> MoCoSettings:
+        """Return a queue and groups that fit."""
+        queue = fitted_queue(settings.queue, batch_size, n)
+        return replace(settings, queue=queue, key_groups=fitted_groups(settings.key_groups, batch_size))
 
     @classmethod
     def check_amount(cls, settings: MoCoSettings, batch_size: int, n: int) -> None:

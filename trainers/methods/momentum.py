@@ -86,6 +86,15 @@ class Queue(nn.Module):
         self.at.add_(len(keys)).remainder_(len(self.keys))
 
 
+def fitted_queue(length: int, batch_size: int, n: int) -> int:
+    """Return the longest queue of at most this length that batches fill evenly, of n images; a batch at least.
+
+    >>> fitted_queue(4096, 256, 3000)
+    2816
+    """
+    return max(min(n, length) // batch_size, 1) * batch_size
+
+
 def check_queue(length: int, batch_size: int, n: int) -> None:
     """Raise ``InputError`` unless batches fill a queue evenly, and it holds no image twice.
 
@@ -94,8 +103,7 @@ def check_queue(length: int, batch_size: int, n: int) -> None:
         batch_size: of the recipe.
         n: how many images there are, at least a batch.
     """
-    fits = max(min(n, length) // batch_size, 1) * batch_size
-    advice = f"use --set queue={fits}, or another --batch-size"
+    advice = f"use --set queue={fitted_queue(length, batch_size, n)}, or another --batch-size"
     if length % batch_size:
         raise InputError(f"the queue must be a multiple of the batch, {batch_size} images, got {length}; {advice}")
     if length > n:

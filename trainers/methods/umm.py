@@ -6,7 +6,7 @@ of earlier batches (moco), or a bank holds what the network said of every image 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -18,8 +18,8 @@ from scoring.errors import InputError
 from scoring.heads import MOST_BRANCHES, GaussiansHeadSpec, HeadSpec
 from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
 from trainers.methods.method import Batch, Method, Step, Task
-from trainers.methods.moco import MOST_GROUPS, check_groups, queue_loss
-from trainers.methods.momentum import MomentumEncoder, Queue, check_queue
+from trainers.methods.moco import MOST_GROUPS, check_groups, fitted_groups, queue_loss
+from trainers.methods.momentum import MomentumEncoder, Queue, check_queue, fitted_queue
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 LEARNERS = ("end-to-end", "moco", "bank")
@@ -159,6 +159,16 @@ class UMM(Method[UMMSettings]):
     def reads_pixels(cls, settings: UMMSettings) -> bool:
         """Return whether a slow copy reads the other view."""
         return settings.learner == "moco"
+
+    @classmethod
+    def fitted(cls, settings: UMMSettings, batch_size: int, n: int) -> UMMSettings:
+        """Return a queue and groups, or draws from the bank, that fit."""
+        if settings.learner == "moco":
+            queue = fitted_queue(settings.queue, batch_size, n)
+            return replace(settings, queue=queue, key_groups=fitted_groups(settings.key_groups, batch_size))
+        if settings.learner == "bank":
+            return replace(settings, queue=max(min(settings.queue, n - batch_size), 1))
+        return settings
 
     @classmethod
     def check_amount(cls, settings: UMMSettings, batch_size: int, n: int) -> None:

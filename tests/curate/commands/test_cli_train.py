@@ -274,3 +274,18 @@ def test_overwrite_replaces_a_checkpoint_only_when_the_new_one_is_whole(trained,
     assert out.read_bytes() == before
     assert run("train", "visimsiam", photos, "-o", out, *TINY, "--overwrite").exit_code == 0
     assert read_header(out)["method"] == "visimsiam"
+
+
+def test_a_queue_that_nobody_typed_is_shortened_and_one_that_was_is_refused_before_any_image_is_decoded(
+    photos, tmp_path, monkeypatch
+):
+    small = ["--set", "hidden_dim=8", "--set", "latent_dim=8", "--epochs", "1", "-o", tmp_path / "m.safetensors"]
+    given = ["train", "moco", photos, "--backbone", "test_resnet", "--size", "32", "--device", "cpu", *small]
+    result = run(*given)
+    assert result.exit_code == 0, result.output
+    assert "queue=16 in place of 4096, for 16 images in batches of 16 (--set queue)" in result.stderr
+    assert "key_groups" not in result.stderr
+    monkeypatch.setattr("trainers.data.load_training_set", None)
+    refused = run(*given, "--overwrite", "--set", "queue=4096")
+    assert refused.exit_code == 1
+    assert "the queue must not be longer than the data" in refused.stderr or "multiple of the batch" in refused.stderr

@@ -11,7 +11,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.training.recipe import AUGMENTATION, SHARED, recipe, with_batch_that_fits
+from curate.training.amount import fitted
+from curate.training.recipe import AUGMENTATION, SHARED, recipe
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
 from trainers.config import TrainConfig
@@ -99,14 +100,42 @@ def test_every_option_of_a_recipe_can_be_typed():
     assert not left
 
 
+def untyped(batch_size=None, set_=None):
+    return {"batch_size": batch_size, "set_": set_}
+
+
 def test_a_default_batch_shrinks_to_the_images_and_says_so_and_a_typed_one_stays():
     said = []
     config = TrainConfig("losspred")
-    assert with_batch_that_fits(config, 16, None, said.append).batch_size == 16
+    assert fitted(config, 16, untyped(), said.append).batch_size == 16
     assert "16 images are fewer than a batch of 512" in said[0]
     for n, typed in ((16, 512), (512, None), (600, None)):
-        assert with_batch_that_fits(config, n, typed, said.append) is config
+        assert fitted(config, n, untyped(typed), said.append) is config
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "batch", "n", "expected"),
+    [
+        ("moco", {}, 256, 3000, {"queue": 2816}),
+        ("moco", {}, 256, 5000, {}),
+        ("moco", {}, 100, 9000, {"queue": 4000}),
+        ("moco", {}, None, 10, {"queue": 10, "key_groups": 5}),
+        ("umm", {}, 128, 200, {}),
+        ("umm", {"learner": "moco"}, 128, 200, {"queue": 128}),
+        ("umm", {"learner": "bank"}, 128, 200, {"queue": 72}),
+    ],
+)
+def test_what_nobody_typed_is_lowered_to_what_batches_and_images_have_room_for(method, settings, batch, n, expected):
+    said, config = [], recipe(method, {"batch_size": batch}, settings)
+    found = fitted(config, n, untyped(batch), said.append)
+    changed = {name: value for name, value in vars(found.settings).items() if value != vars(config.settings)[name]}
+    assert changed == expected
+    METHODS[method].check_amount(found.settings, found.batch_size, n)
+    assert [line.partition("=")[0] for line in said if "(--set" in line] == list(expected)
+    assert fitted(found, n, untyped(batch), said.append) is found
+    stays = fitted(config, n, untyped(batch, ["queue=4096", "key_groups=8"])).settings
+    assert stays == config.settings
 
 
 @dataclass(frozen=True)

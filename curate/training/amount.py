@@ -1,0 +1,37 @@
+"""What nobody typed, lowered to the images that there are."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scoring.settings import parse_settings
+
+if TYPE_CHECKING:
+    from trainers.config import TrainConfig
+
+
+def fitted(
+    config: "TrainConfig", n: int, typed: Mapping[str, Any], line: Callable[[str], None] = lambda text: None
+) -> "TrainConfig":
+    """Return a recipe whose batch, queue and the like suit n images, where they are defaults; say what changed.
+
+    Args:
+        config: the recipe.
+        n: how many images there are, at least 2.
+        typed: ``batch_size``, None where nobody typed one, and ``set_``, NAME=VALUE as typed; these stay as they are.
+        line: told what changed.
+    """
+    from trainers.methods.table import METHODS
+
+    if typed["batch_size"] is None and n < config.batch_size:
+        line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step takes them all (--batch-size)")
+        config = replace(config, batch_size=n)
+    own, suits = config.settings, METHODS[config.method].fitted(config.settings, config.batch_size, n)
+    stay = parse_settings(typed["set_"] or [], example="queue=512")
+    lowered = {name: value for name, value in vars(suits).items() if value != getattr(own, name) and name not in stay}
+    for name, value in lowered.items():
+        line(
+            f"{name}={value} in place of {getattr(own, name)}, for {n:,} images in batches of {config.batch_size:,} "
+            f"(--set {name})"
+        )
+    return replace(config, settings=replace(own, **lowered)) if lowered else config
