@@ -2,20 +2,27 @@
 
     curate train simvae photos.parquet -o simvae.safetensors --size 32 --epochs 40 --lr 1e-3 --set views=2
     python examples/decoded.py simvae.safetensors photos.parquet -o decoded.png
+    python examples/decoded.py simvae.safetensors vae.safetensors held-out.parquet --distance 500
 
 Row by row: pictures; what the decoder makes of their mu; six steps from one mu to another, in pairs; and draws of z
 from the Gaussian of full covariance that is fitted to the mu of the pictures, as in Bizeul et al. 2024, appendix A.7.6,
-but of all classes at once.
+but of all classes at once. Of several models each gets a sheet of its own.
+
+--distance says how far what is drawn is from real pictures: the Fréchet distance, which in the features of Inception
+is FID, here in the embedding of `world`, the model that ships. Give pictures that nothing was trained on: those that
+are drawn again and the reference are different ones. Other real pictures, the same without detail, their mean and noise
+are measured beside. The distance grows with fewer pictures, so compare at one number of them.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from decoded_measures import NETWORK, baselines, distances, embedded
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
@@ -77,6 +84,44 @@ def sheet(model: ScoringModel, pixels: Tensor, seed: int) -> NDArray[np.uint8]:
     return tiled(rows)
 
 
+@torch.inference_mode()
+def drawn(model: ScoringModel, pixels: Tensor, again: Tensor, seed: int) -> dict[str, Tensor]:
+    """Return what a model makes of pictures, and as many of its own, each (N, 3, S, S) in [0, 1].
+
+    Args:
+        model: with a decoder.
+        pixels: uint8, that the Gaussian of draws is fitted to.
+        again: uint8, shape (N, 3, S, S), to be drawn again.
+        seed: of the draws.
+    """
+    decode = head_of(model).decoder
+    points = {"drawn again": means(model, again), "draws": draws(means(model, pixels), len(again), seed)}
+    return {name: torch.cat([decode(block) for block in z.split(250)]) for name, z in points.items()}
+
+
+def distance_lines(models: Mapping[str, ScoringModel], pixels: Tensor, n: int, seed: int) -> list[str]:
+    """Return one line for each baseline, and for what each model draws: its distance to n real pictures.
+
+    Raises:
+        InputError: for pictures of which not twice as many are left, beside those that the Gaussian is fitted to.
+    """
+    known, held = pixels[:FITTED], pixels[FITTED:]
+    if n < 2 or len(held) < 2 * n:
+        raise InputError(
+            f"expected {FITTED} pictures to fit draws to and 2 x {n} held out, 2 or more each, got {len(pixels)} in "
+            "all; lower --distance, or give more"
+        )
+    network, _ = load_model(NETWORK)
+    real, other = held[:n].float() / 255, held[n : 2 * n]
+    reference = embedded(real, network)
+    found = distances(baselines(real, other.float() / 255, seed), reference, network)
+    for name, model in models.items():
+        sets = {f"{name}: {what}": made for what, made in drawn(model, known, other, seed).items()}
+        found |= distances(sets, reference, network)
+    head = [f"| {n} pictures | distance in the embedding of {NETWORK} |", "| --- | --- |"]
+    return [*head, *(f"| {name} | {value:.3f} |" for name, value in found.items())]
+
+
 def tiled(rows: Sequence[Tensor]) -> NDArray[np.uint8]:
     """Return rows of pictures, each (N, 3, S, S) in [0, 1], side by side and enlarged, on white."""
     across = ENLARGED + GAP
@@ -91,21 +136,29 @@ def tiled(rows: Sequence[Tensor]) -> NDArray[np.uint8]:
 def main(typed: Sequence[str] | None = None) -> None:
     """Draw a model's pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, help="a checkpoint of simvae, vae, betavae or crvae")
+    parser.add_argument("model", type=Path, nargs="+", help="checkpoints of simvae, vae, betavae or crvae")
     parser.add_argument("data", type=Path, help="a Parquet file with a column of encoded images")
     parser.add_argument("-o", "--out", type=Path, default=Path("decoded.png"))
     parser.add_argument("--column", default="image")
+    parser.add_argument("--distance", type=int, default=0, metavar="N", help="measure it on N pictures")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(typed)
     try:
-        model, _ = load_model(given.model)
-        head_of(model)
-        stored = pq.read_table(given.data, columns=[given.column]).column(given.column).slice(0, FITTED).to_pylist()
+        models = {path.stem: load_model(path)[0].eval() for path in given.model}
+        reading = {(head_of(model), model.spec.preprocessing)[1] for model in models.values()}
+        if len(models) < len(given.model) or len(reading) > 1:
+            raise InputError("expected models of different names that read pictures alike; give others, or one by one")
+        table = pq.read_table(given.data, columns=[given.column])
+        stored = table.column(given.column).slice(0, FITTED + 2 * given.distance).to_pylist()
         readers = [lambda image=image: image for image in stored]
-        images = load_training_set(readers, None, n=len(readers), preprocessing=model.spec.preprocessing, workers=1)
+        pixels = load_training_set(readers, None, n=len(readers), preprocessing=reading.pop(), workers=1).pixels
+        for name, model in models.items():
+            out = given.out if len(models) == 1 else given.out.with_stem(f"{given.out.stem}-{name}")
+            Image.fromarray(sheet(model, pixels[:FITTED], given.seed)).save(out)
+        if given.distance:
+            print("\n".join(distance_lines(models, pixels, given.distance, given.seed)))
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
-    Image.fromarray(sheet(model, images.pixels, given.seed)).save(given.out)
 
 
 if __name__ == "__main__":

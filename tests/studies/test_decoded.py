@@ -1,4 +1,4 @@
-"""The sheet of what a decoder draws: its points, its size, and a model that cannot draw."""
+"""What a decoder draws: its points, its sheet, how far it is from real pictures, and a model that cannot draw."""
 
 import io
 import sys
@@ -10,12 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from scipy.linalg import sqrtm
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import decoded
+import decoded_measures
 
-from scoring.checkpoint import save_checkpoint
+from scoring.checkpoint import load_model, save_checkpoint
 from scoring.heads import PosteriorHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
@@ -38,22 +40,104 @@ def test_draws_have_the_mean_and_covariance_of_mu():
     assert np.allclose(np.cov(drawn.T), np.cov(mu.numpy().T), atol=0.05)
 
 
-def test_a_sheet_shows_pictures_first_and_a_model_without_a_decoder_is_refused(tmp_path, tiny_checkpoint):
+@pytest.fixture
+def model():
+    """A model with random weights that decodes pictures of 16 pixels."""
     torch.manual_seed(0)
     heads = {"simvae": PosteriorHeadSpec(4, 16, 8)}
-    model = ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=16, resize=16), embedding="simvae"))
+    return ScoringModel(ModelSpec("resnet10t", {}, heads, Preprocessing(size=16, resize=16), embedding="simvae"))
+
+
+@pytest.fixture
+def files(tmp_path, model):
+    """Its checkpoint under two names, and 60 grey pictures, from dark to light."""
     card = {"method": "simvae", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
-    save_checkpoint(tmp_path / "m.safetensors", model, card)
+    for name in ("m", "n"):
+        save_checkpoint(tmp_path / f"{name}.safetensors", model, card)
     images = []
-    for value in range(20):
+    for value in range(60):
         stored = io.BytesIO()
-        Image.fromarray(np.full((16, 16, 3), 10 * value, np.uint8)).save(stored, "PNG")
+        Image.fromarray(np.full((16, 16, 3), 4 * value, np.uint8)).save(stored, "PNG")
         images.append(stored.getvalue())
     pq.write_table(pa.table({"image": images}), tmp_path / "p.parquet")
-    decoded.main([str(tmp_path / "m.safetensors"), str(tmp_path / "p.parquet"), "-o", str(tmp_path / "d.png")])
-    with Image.open(tmp_path / "d.png") as file:
+    return tmp_path
+
+
+def test_a_sheet_shows_pictures_first_and_a_model_without_a_decoder_is_refused(files, tiny_checkpoint):
+    decoded.main([str(files / "m.safetensors"), str(files / "p.parquet"), "-o", str(files / "d.png")])
+    with Image.open(files / "d.png") as file:
         sheet = np.asarray(file)
     assert sheet.shape == (6 * 66 - 2, 12 * 66 - 2, 3)
-    assert sheet[30, 66 * np.arange(12) + 30, 0].tolist() == [10 * value for value in range(12)]
+    assert sheet[30, 66 * np.arange(12) + 30, 0].tolist() == [4 * value for value in range(12)]
     with pytest.raises(SystemExit, match="expected a model that decodes"):
-        decoded.main([str(tiny_checkpoint), str(tmp_path / "p.parquet"), "-o", str(tmp_path / "e.png")])
+        decoded.main([str(tiny_checkpoint), str(files / "p.parquet"), "-o", str(files / "e.png")])
+
+
+def sample(n, width, seed):
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, width)) @ generator.normal(size=(width, width)) + generator.normal(size=width)
+
+
+@pytest.mark.parametrize(("n", "m", "width"), [(50, 70, 6), (70, 50, 6), (7, 6, 6), (5, 8, 12), (2, 2, 3), (2, 90, 9)])
+def test_the_frechet_distance_is_its_formula_with_a_root_of_the_product(n, m, width):
+    x, y = sample(n, width, 0), sample(m, width, 1)
+    one, other = np.cov(x.T), np.cov(y.T)
+    # of semidefinite matrices without full rank the root of the product is taken as that of C^(1/2) C' C^(1/2)
+    values, vectors = np.linalg.eigh(one)
+    root = vectors @ np.diag(np.sqrt(values.clip(0))) @ vectors.T
+    inner = np.sqrt(np.linalg.eigvalsh(root @ other @ root).clip(0)).sum()
+    expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(one + other) - 2 * inner
+    assert decoded_measures.frechet_distance(x, y) == pytest.approx(expected, rel=1e-6)
+    if min(n, m) > width:
+        inner = np.trace(sqrtm(one @ other)).real
+        expected = np.square(x.mean(0) - y.mean(0)).sum() + np.trace(one + other) - 2 * inner
+        assert decoded_measures.frechet_distance(x, y) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_frechet_distance_of_diagonal_gaussians_is_that_of_means_and_standard_deviations():
+    signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * np.sqrt(3 / 4)  # of variance 1, uncorrelated
+    x, y = signs * [2.0, 0.5] + [1.0, 0.0], signs * [0.3, 3.0] + [0.0, 5.0]
+    expected = 1 + 25 + (2 - 0.3) ** 2 + (0.5 - 3) ** 2
+    assert decoded_measures.frechet_distance(x, y) == pytest.approx(expected, rel=1e-12)
+    assert decoded_measures.frechet_distance(x, x) == pytest.approx(0, abs=1e-12)
+    one_place = np.ones((5, 2))
+    assert decoded_measures.frechet_distance(x, one_place) == pytest.approx(0 + 1 + 4 + 0.25, rel=1e-12)
+
+
+@pytest.mark.parametrize(("x", "y"), [((4, 2), (4, 3)), ((1, 2), (4, 2)), ((4,), (4,))])
+def test_a_frechet_distance_of_other_shapes_is_refused(x, y):
+    with pytest.raises(ValueError, match=r"expected shapes \(N, D\) and \(M, D\)"):
+        decoded_measures.frechet_distance(np.zeros(x), np.zeros(y))
+
+
+def test_pictures_are_read_by_the_network_as_files_are(tiny_checkpoint):
+    network, _ = load_model(tiny_checkpoint)
+    pixels = torch.randint(0, 256, (5, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    with torch.no_grad():
+        expected = network.eval()(pixels).embedding
+    assert np.allclose(decoded_measures.embedded(pixels.float() / 255, network), expected, atol=1e-6)
+
+
+def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_checkpoint, monkeypatch, capsys):
+    monkeypatch.setattr(decoded, "FITTED", 20)
+    monkeypatch.setattr(decoded, "NETWORK", tiny_checkpoint)
+    typed = [str(files / "m.safetensors"), str(files / "n.safetensors"), str(files / "p.parquet")]
+    decoded.main([*typed, "--distance", "20", "-o", str(files / "d.png")])
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, _ in cells[2:]] == [
+        "other real pictures",
+        "the same at a quarter of the side",
+        "the mean of all, each time",
+        "noise of their mean and spread",
+        *("m: drawn again", "m: draws", "n: drawn again", "n: draws"),
+    ]
+    found = {name: float(value) for name, value in cells[2:]}
+    assert found["m: draws"] == found["n: draws"] > 0
+    grey = (4 * torch.arange(60) / 255).view(-1, 1, 1, 1).expand(-1, 3, 16, 16)  # 20 are for the draws, then 20 and 20
+    real, other = (decoded_measures.embedded(some, load_model(tiny_checkpoint)[0]) for some in grey[20:].split(20))
+    slow = decoded_measures.frechet_distance(other, real)
+    assert found["other real pictures"] == pytest.approx(slow, abs=6e-4) != 0
+    assert (files / "d-m.png").exists()
+    assert (files / "d-n.png").exists()
+    with pytest.raises(SystemExit, match=r"and 2 x 21 held out, 2 or more each, got 60 in all"):
+        decoded.main([*typed, "--distance", "21", "-o", str(files / "d.png")])
