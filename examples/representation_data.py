@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import torch
 from torch import Tensor
 
 from scoring.images import Preprocessing
@@ -21,18 +23,23 @@ class Source:
         test: the same; empty where the test pictures are some of the others, drawn once, and held out for all seeds.
         size: side in pixels.
         style: the column of how a picture is drawn, whatever is on it; empty where nobody says.
+        split: the column that is "test" for the test pictures, where they are in one file with the others.
     """
 
     train: tuple[str, ...]
     test: tuple[str, ...]
     size: int
     style: str = ""
+    split: str = ""
 
 
 DATASETS = {  # to add one, add a line
     "cifar10": Source(("cifar10_train.parquet",), ("cifar10_test.parquet",), 32),
     "tiny": Source(("tinyimagenet_train_a.parquet", "tinyimagenet_train_b.parquet"), ("tinyimagenet_val.parquet",), 64),
     "pacs": Source(("pacs_160.parquet",), (), 64, "domain"),
+    "caltech": Source(("caltech_subset.parquet",), (), 64),
+    "rsscn7": Source(("rsscn7_160.parquet",), (), 64),
+    "grocery": Source(("grocery_160.parquet",), (), 64, split="split"),  # a crate may have been photographed twice
 }
 
 
@@ -63,27 +70,45 @@ def load_pictures(folder: Path, name: str, *, pool: int, test: int, size: int | 
         folder: holds its files.
         name: one of ``DATASETS``.
         pool: how many, from the first on, the seeds draw from.
-        test: how many are held out, from the first on.
+        test: how many are held out, from the first on; of a set that holds its test pictures in the same file, and does
+            not say which, a third at most.
         size: side in pixels; by default that of the pictures.
     """
     source = DATASETS[name]
     reading = Preprocessing(size=size or source.size, resize=size or source.size)
-    known = _table(folder, source.train, source.style)
-    held = _table(folder, source.test, source.style) if source.test else known
-    known = known.slice(0 if source.test else test, pool)
-    train, answers = _read(known, reading), _read(held.slice(0, test), reading)
+    known = _table(folder, source.train, source)
+    if source.test:
+        held = _table(folder, source.test, source).slice(0, test)
+    elif source.split:
+        is_test = pc.equal(known.column(source.split), "test")
+        known, held = known.filter(pc.invert(is_test)), known.filter(is_test).slice(0, test)
+    else:
+        test = min(test, known.num_rows // 3)
+        known, held = known.slice(test), known.slice(0, test)
+    known = known.slice(0, pool)
+    pictures = Pictures(*_by_the_same_classes(_read(known, reading), _read(held, reading)))
     if not source.style:
-        return Pictures(train, answers)
-    styles, _ = number_labels([*known.column(source.style).to_pylist(), *held.column(source.style).to_pylist()[:test]])
-    return Pictures(train, answers, (styles[: train.n], styles[train.n :]))
+        return pictures
+    styles, _ = number_labels([*known.column(source.style).to_pylist(), *held.column(source.style).to_pylist()])
+    return replace(pictures, styles=(styles[: known.num_rows], styles[known.num_rows :]))
 
 
-def _table(folder: Path, files: tuple[str, ...], style: str) -> pa.Table:
-    columns = ["image", "label", *([style] if style else [])]
+def _table(folder: Path, files: tuple[str, ...], source: Source) -> pa.Table:
+    columns = ["image", "label", *(name for name in (source.style, source.split) if name)]
     table = pa.concat_tables([pq.read_table(folder / file, columns=columns) for file in files])
-    if len(files) > 1 or style:  # of each file, or style, as many, whatever their order
+    if len(files) > 1 or not source.test:  # of each file, class and style as many, whatever their order
         table = table.take(np.random.default_rng(0).permutation(table.num_rows))
     return table
+
+
+def _by_the_same_classes(*parts: TrainingSet) -> tuple[TrainingSet, ...]:
+    """Return sets whose labels count by the classes of all of them: one of few pictures may lack some."""
+    classes = sorted({name for part in parts for name in part.classes})
+    found = []
+    for part in parts:
+        number = torch.tensor([classes.index(name) for name in part.classes])
+        found.append(replace(part, classes=classes, labels=None if part.labels is None else number[part.labels]))
+    return tuple(found)
 
 
 def _read(table: pa.Table, reading: Preprocessing) -> TrainingSet:

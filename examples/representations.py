@@ -2,6 +2,7 @@
 
     python examples/representations.py DATA --methods simsiam visimsiam
     python examples/representations.py DATA --methods "visimsiam lr=0.2 schedule=cosine" infonce --set gray=0
+    python examples/representations.py DATA --methods simsiam visimsiam --transfer pacs tiny --labels 0.01 0.1
     python examples/representations.py DATA --methods simsiam visimsiam --print
 
 DATA holds the files that `representation_data.py` names. A variant is a method and what differs from its own recipe:
@@ -12,6 +13,9 @@ Every seed draws its pictures and its weights. A variant trains on them by the p
 unless it is a supervised method; probes then learn from the labels of the same pictures, and answer for test pictures.
 `random` are the weights that all variants of a seed began with; `random METHOD ...` those of a method's own model, for
 one whose representation is the mu of a head.
+
+--transfer probes the trunk on other sets as well, --labels probes it, and trains it on, with a share of the labels of
+its own: appendices G and H of VI-SimSiam's paper (`representation_transfer.py`).
 
 What a CPU needs: a batch of at most 128, the rate of SGD lowered in proportion; no low-resolution views; a space of
 at most 256 dimensions, hidden layers of at most 512, a queue of at most 2,048; of methods that decode 4 views, and 32
@@ -26,21 +30,19 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from representation_data import DATASETS, Pictures, load_pictures
-from representation_measures import certainty, main_columns, measure
-from study_results import Ledger, half_width, percent
+from representation_measures import measure
+from representation_tables import RANDOM, correlations, curves, early, elsewhere, table
+from representation_transfer import few_labels, transfer
+from study_results import Ledger, percent
 
 from curate.training.recipe import AUGMENTATION, SHARED, recipe
 from scoring.errors import InputError
 from scoring.lookup import lookup
-from scoring.metrics import spearman
 from scoring.settings import parse_settings
 from trainers.build import build, set_mode
 from trainers.config import TrainConfig
@@ -49,7 +51,6 @@ from trainers.methods.augmentation import Augmentation
 from trainers.methods.method import Method
 from trainers.methods.table import METHODS
 
-RANDOM = "random"
 POOL = 20_000  # pictures that the seeds draw from
 AT_MOST = {
     "batch_size": 128,
@@ -113,7 +114,14 @@ def _option(name: str, text: str) -> Any:
         raise InputError(f"expected {kind.__name__} for {name}, got {text!r}; give one") from None
 
 
-def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: int, ledger: Ledger) -> dict[str, Any]:
+def run_one(
+    variant: str,
+    pictures: Pictures,
+    others: Mapping[str, Pictures],
+    study: argparse.Namespace,
+    seed: int,
+    ledger: Ledger,
+) -> dict[str, Any]:
     """Train a variant with one seed and measure it, at the end and, kept on their own, after the epochs of ``--at``."""
     is_random = variant.split()[0] == RANDOM
     config = config_of(trained(variant), study.set, study, seed)
@@ -124,8 +132,14 @@ def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: i
     def measured() -> dict[str, Any]:
         return measure(model, drawn.train, drawn.test, device=device, seed=seed, styles=drawn.styles)
 
+    def finished() -> dict[str, Any]:
+        found = measured()
+        found["measures"] |= transfer(model, others, device)
+        found["measures"] |= few_labels(model, drawn, study.labels, seed=seed, device=device)
+        return found
+
     if is_random:
-        return {**measured(), "columns": {}, "seconds": 0.0}
+        return {**finished(), "columns": {}, "seconds": 0.0}
     ends = {epoch * (drawn.train.n // config.batch_size): epoch for epoch in study.at}
     usual = method.after_step
 
@@ -142,7 +156,7 @@ def run_one(variant: str, pictures: Pictures, study: argparse.Namespace, seed: i
     state = ledger.path(variant, seed).with_suffix(".state")
     _, losses = train(config, drawn.train, state=state, device=device, start=(model, method))
     seconds = time.perf_counter() - start - measuring
-    found = measured()
+    found = finished()
     state.unlink(missing_ok=True)
     return {**found, "recipe": config.to_json(), "losses": losses, "seconds": seconds}
 
@@ -157,90 +171,6 @@ def trained(variant: str) -> str:
     return variant if method != RANDOM else rest[0] if rest else "supervised"
 
 
-def early(variant: str, epoch: int) -> str:
-    """Return the name under which a variant is kept as it was after an epoch."""
-    return f"{variant} after {epoch}"
-
-
-def table(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    """Return one line a variant and column: accuracies and AUROCs in percent, mean ± half the 95 % interval."""
-    probes = {
-        "linear": "linear",
-        "mlp": "MLP",
-        "knn": "kNN",
-        "gmm": "GMM",
-        "inner": "linear, features",
-        "inner knn": "kNN, features",
-        "style": "style",
-    }
-    measured = [
-        probe for probe in probes if any(probe in one["measures"] for results in found.values() for one in results)
-    ]
-    head = [*(probes[probe] for probe in measured), "column", "R-AUROC", "AUROC linear", "AUROC kNN", "s"]
-    lines = ["| method | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
-    for name, results in found.items():
-        accuracies = [cell(results, measure) for measure in measured]
-        columns = main_columns(list(results[0]["columns"])) or [""]
-        seconds = f"{np.mean([one['seconds'] for one in results]):.0f}"
-        for at, column in enumerate(columns):
-            worth = [cell(results, f"{column} {what}") for what in ("R-AUROC", "AUROC linear", "AUROC knn")]
-            before = [name, *accuracies] if at == 0 else [""] * (1 + len(measured))
-            lines.append("| " + " | ".join([*before, column, *worth, seconds if at == 0 else ""]) + " |")
-    return lines
-
-
-def cell(results: Sequence[Mapping[str, Any]], name: str) -> str:
-    """Return the mean of a measure over seeds with half its interval; empty where it was not measured."""
-    if name not in results[0]["measures"]:
-        return ""
-    values = np.array([one["measures"][name] for one in results])
-    return percent(float(values.mean()), float(half_width(values)))
-
-
-def curves(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
-    """Return the accuracy of a linear probe after some epochs of one run, for each variant."""
-    lines = ["| linear after epoch | " + " | ".join(map(str, [*study.at, study.epochs])) + " |"]
-    lines += ["| --- |" + " --- |" * (len(study.at) + 1)]
-    for name in study.methods:
-        kept = [found.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
-        if name.split()[0] != RANDOM and kept[-1]:
-            cells = [cell(results, "linear") if results else "" for results in kept]
-            lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def correlations(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    """Return how every two columns go together, as certainties; means over seeds, each with its own two models.
-
-    Of ranks, and of values as they are (Pearson's), which an infinite one leaves without a number.
-    """
-    named = [
-        (f"{name}: {column}", [certainty(column, one["columns"][column]) for one in results])
-        for name, results in found.items()
-        for column in main_columns(list(results[0]["columns"]))
-    ]
-    if len(named) < 2:
-        return []
-    lines = ["| certainty by | and by | rank correlation | correlation |", "| --- | --- | --- | --- |"]
-    for (one, left), (other, right) in combinations(named, 2):
-        cells = []
-        for measured in (spearman, pearson):
-            values = np.array([measured(a, b) for a, b in zip(left, right, strict=True)])
-            half = float(half_width(values))
-            cells.append(f"{values.mean():.3f}" + ("" if np.isnan(half) else f" ±{half:.3f}"))
-        lines.append(f"| {one} | {other} | {cells[0]} | {cells[1]} |")
-    return lines
-
-
-def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return the correlation of two columns; NaN where a value is not finite, or all are alike."""
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        return float("nan")
-    a, b = x - x.mean(), y - y.mean()
-    scale = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b / scale) if scale > 0 else float("nan")
-
-
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     """Return what was typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -252,6 +182,8 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--test", type=int, default=2000, help="held out")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--at", type=int, nargs="+", default=[], help="epochs after which to measure as well")
+    parser.add_argument("--transfer", nargs="+", default=[], choices=list(DATASETS), help="other sets to probe on")
+    parser.add_argument("--labels", type=float, nargs="+", default=[], help="shares of the labels to learn from")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--backbone", default="resnet10t", help="timm's name; random weights")
     parser.add_argument("--size", type=int, help="side in pixels; that of the pictures by default")
@@ -260,6 +192,8 @@ def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="all results of these variants, as one JSON file")
     parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
     study = parser.parse_args(typed)
+    if not all(0 < share <= 1 for share in study.labels):
+        parser.error("--labels takes shares above 0 and at most 1, such as 0.01 for 1 %")
     study.size = study.size or DATASETS[study.dataset].size
     study.methods = list(dict.fromkeys([RANDOM, *study.methods]))
     return study
@@ -270,7 +204,8 @@ def main(typed: Sequence[str] | None = None) -> None:
     study = parse_arguments(typed)
     seeds = range(study.seeds)
     names = ("dataset", "images", "test", "epochs", "backbone", "size", "set")
-    ledger = Ledger(study.work, {name: getattr(study, name) for name in names})
+    extra = [name for name in ("transfer", "labels") if getattr(study, name)]
+    ledger = Ledger(study.work, {name: getattr(study, name) for name in (*names, *extra)})
     try:
         for variant in study.methods[1:]:  # a slip of the finger is told before an hour of training
             build(config_of(trained(variant), study.set, study, 0), 2)
@@ -287,7 +222,8 @@ def main(typed: Sequence[str] | None = None) -> None:
         f"\n{study.images} pictures of {study.dataset}, {study.size} pixels, {study.epochs} epochs, {study.backbone}; "
         f"{study.test} test pictures; {study.seeds} seeds, ± half of the 95 % interval, in percent\n"
     )
-    for lines in (table(found), curves(known, study) if study.at else [], correlations(found)):
+    asked = (study.at, curves(known, study)), (extra, elsewhere(found, study))
+    for lines in (table(found), *(lines for given, lines in asked if given), correlations(found)):
         if lines:
             print("\n".join(lines) + "\n")
 
@@ -295,9 +231,13 @@ def main(typed: Sequence[str] | None = None) -> None:
 def run_all(study: argparse.Namespace, ledger: Ledger, seeds: Sequence[int]) -> None:
     """Run what is not there yet, seed by seed."""
     pictures = load_pictures(study.data, study.dataset, pool=POOL, test=study.test, size=study.size)
+    others = {
+        name: load_pictures(study.data, name, pool=study.images, test=study.test, size=study.size)
+        for name in study.transfer
+    }
     for seed in seeds:
         for variant in study.methods:
-            one = ledger.of(variant, seed, lambda v=variant, s=seed: run_one(v, pictures, study, s, ledger))
+            one = ledger.of(variant, seed, lambda v=variant, s=seed: run_one(v, pictures, others, study, s, ledger))
             print(
                 f"seed {seed} {variant}: linear {percent(one['measures']['linear'])}, {one['seconds']:.0f} s",
                 flush=True,

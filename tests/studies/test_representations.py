@@ -17,6 +17,8 @@ from sklearn.neighbors import KNeighborsClassifier
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 import representation_measures as measures
+import representation_tables as tables
+import representation_transfer as transfer
 import representations as study
 from representation_data import load_pictures
 
@@ -108,6 +110,66 @@ def test_a_slip_is_told_in_a_line_before_anything_is_trained(data, tmp_path, var
     assert not list((tmp_path / "work").iterdir())
 
 
+def test_transfer_and_few_labels_are_measured_beside_random_weights(data, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(transfer, "TUNED_VIEWS", 64)
+    out = tmp_path / "results.json"
+    more = ["--transfer", "cifar10", "--labels", "0.25", "1", "--out", str(out)]
+    study.main(typed(data, tmp_path / "work", "simsiam", "visimsiam", more=more))
+    found = json.loads(out.read_text())
+    for results in found.values():
+        for one in results:
+            said = one["measures"]
+            assert {"cifar10 linear", "cifar10 knn", "25% linear", "25% tuned", "100% linear", "100% tuned"} < set(said)
+            assert said["100% linear"] == said["linear"]  # of all labels, that of the study itself
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = (line for line in lines if "25% tuned" in line)
+    under = lines[lines.index(head) + 2 :][:4]
+    named = [line.split("|")[1].strip() for line in under]
+    assert named == ["random", "simsiam", "visimsiam", "visimsiam less simsiam"]
+    ours, theirs = (np.array([one["measures"]["25% tuned"] for one in found[name]]) for name in named[2:0:-1])
+    gaps = ours - theirs
+    assert f"{100 * np.mean(gaps):+.1f} ±{100 * 12.706 * np.std(gaps, ddof=1) / 2**0.5:.1f}" in under[3]
+    with pytest.raises(SystemExit):
+        study.main(typed(data, tmp_path / "work", "simsiam", more=["--labels", "10"]))
+
+
+def test_tuning_learns_from_the_labels_and_leaves_the_model_as_it_was(data, monkeypatch):
+    monkeypatch.setattr(transfer, "TUNED_VIEWS", 400)
+    pictures = load_pictures(data, "cifar10", pool=40, test=20, size=16)
+    torch.manual_seed(0)
+    model = ScoringModel(ModelSpec("test_resnet", {}, {}, Preprocessing(size=16, resize=16))).eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    few = transfer.few_labels(model, pictures, [0.1, 0.5], seed=0, device=torch.device("cpu"))
+    assert few["50% tuned"] == 1  # red and blue
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert few == transfer.few_labels(model, pictures, [0.1, 0.5], seed=0, device=torch.device("cpu"))
+
+
+def test_the_labels_of_a_share_are_of_every_class_and_those_of_a_smaller_share_are_among_them():
+    labels = np.repeat([0, 1, 2], [100, 40, 3])
+    rows = transfer.labelled(labels, 0.1, seed=3)
+    assert np.bincount(labels[rows]).tolist() == [10, 4, 1]
+    assert set(transfer.labelled(labels, 0.01, seed=3)) < set(rows)
+    assert transfer.labelled(labels, 1, seed=3).tolist() == list(range(143))
+    assert set(transfer.labelled(labels, 0.1, seed=4)) != set(rows)
+
+
+def test_held_out_pictures_are_those_of_the_split_and_count_by_the_classes_of_all(tmp_path):
+    stored = io.BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(stored, "PNG")
+    label = np.repeat(np.arange(5), 6)
+    split = np.where(np.arange(30) % 3 == 0, "test", np.where(np.arange(30) % 3 == 1, "train", "val"))
+    split[label == 2] = "train"  # a class that is not in the test pictures
+    held = pa.table({"image": [stored.getvalue()] * 30, "label": label, "split": split})
+    pq.write_table(held, tmp_path / "grocery_160.parquet")
+    found = load_pictures(tmp_path, "grocery", pool=100, test=100, size=8)
+    assert found.train.classes == found.test.classes == [f"{one:04d}" for one in range(5)]
+    for images, is_test in ((found.train, False), (found.test, True)):
+        assert sorted(images.labels.tolist()) == sorted(label[(split == "test") == is_test].tolist())
+    pq.write_table(held.drop_columns("split"), tmp_path / "rsscn7_160.parquet")
+    assert load_pictures(tmp_path, "rsscn7", pool=100, test=100, size=8).test.n == 10
+
+
 def blobs(n, seed):
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(n) % 3
@@ -145,13 +207,13 @@ def test_columns_are_compared_as_certainties():
         ],
         "dino": [{"columns": {"unc_dino": one.tolist()}} for one in entropy],
     }
-    _, _, line = study.correlations(found)
+    _, _, line = tables.correlations(found)
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[:2] == ["visimsiam: kappa_visimsiam", "dino: unc_dino"]
     for cell, slow in zip(cells[2:], (stats.spearmanr, stats.pearsonr), strict=True):
         values = [slow(a, -b).statistic for a, b in zip(kappa, entropy, strict=True)]
         assert cell == f"{np.mean(values):.3f} ±{4.303 * np.std(values, ddof=1) / 3**0.5:.3f}"
-    assert np.isnan(study.pearson(np.array([1.0, np.inf]), np.array([1.0, 2.0])))
+    assert np.isnan(tables.pearson(np.array([1.0, np.inf]), np.array([1.0, 2.0])))
 
 
 def test_worth_has_the_direction_of_the_column_and_refuses_what_has_no_rank():

@@ -1,0 +1,123 @@
+"""The tables that the study of methods prints."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from representation_measures import certainty, main_columns
+from representation_transfer import percentage
+from study_results import half_width, percent
+
+from scoring.metrics import spearman
+
+RANDOM = "random"
+
+
+def early(variant: str, epoch: int) -> str:
+    """Return the name under which a variant is kept as it was after an epoch."""
+    return f"{variant} after {epoch}"
+
+
+def table(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """Return one line a variant and column: accuracies and AUROCs in percent, mean ± half the 95 % interval."""
+    probes = {
+        "linear": "linear",
+        "mlp": "MLP",
+        "knn": "kNN",
+        "gmm": "GMM",
+        "inner": "linear, features",
+        "inner knn": "kNN, features",
+        "style": "style",
+    }
+    measured = [
+        probe for probe in probes if any(probe in one["measures"] for results in found.values() for one in results)
+    ]
+    head = [*(probes[probe] for probe in measured), "column", "R-AUROC", "AUROC linear", "AUROC kNN", "s"]
+    lines = ["| method | " + " | ".join(head) + " |", "| --- |" + " --- |" * len(head)]
+    for name, results in found.items():
+        accuracies = [cell(results, measure) for measure in measured]
+        columns = main_columns(list(results[0]["columns"])) or [""]
+        seconds = f"{np.mean([one['seconds'] for one in results]):.0f}"
+        for at, column in enumerate(columns):
+            worth = [cell(results, f"{column} {what}") for what in ("R-AUROC", "AUROC linear", "AUROC knn")]
+            before = [name, *accuracies] if at == 0 else [""] * (1 + len(measured))
+            lines.append("| " + " | ".join([*before, column, *worth, seconds if at == 0 else ""]) + " |")
+    return lines
+
+
+def elsewhere(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
+    """Return one line a variant: accuracies on other sets and with few labels; and how each differs from the first.
+
+    The first is the first that was trained; a difference is one seed by seed, with half its interval.
+    """
+    names = [f"{name} {what}" for name in study.transfer for what in ("linear", "knn")]
+    names += [f"{percentage(share)} {what}" for share in study.labels for what in ("linear", "tuned")]
+    lines = ["| method | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
+    for method, results in found.items():
+        lines.append(f"| {method} | " + " | ".join(cell(results, name) for name in names) + " |")
+    trained = [name for name in found if name.split()[0] != RANDOM]
+    for method in trained[1:]:
+        cells = []
+        for name in names:
+            gap = [
+                one["measures"][name] - other["measures"][name]
+                for one, other in zip(found[method], found[trained[0]], strict=True)
+            ]
+            cells.append(percent(float(np.mean(gap)), float(half_width(np.array(gap))), signed=True))
+        lines.append(f"| {method} less {trained[0]} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def cell(results: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Return the mean of a measure over seeds with half its interval; empty where it was not measured."""
+    if name not in results[0]["measures"]:
+        return ""
+    values = np.array([one["measures"][name] for one in results])
+    return percent(float(values.mean()), float(half_width(values)))
+
+
+def curves(found: Mapping[str, list[dict[str, Any]]], study: argparse.Namespace) -> list[str]:
+    """Return the accuracy of a linear probe after some epochs of one run, for each variant."""
+    lines = ["| linear after epoch | " + " | ".join(map(str, [*study.at, study.epochs])) + " |"]
+    lines += ["| --- |" + " --- |" * (len(study.at) + 1)]
+    for name in study.methods:
+        kept = [found.get(kept) for kept in (*(early(name, epoch) for epoch in study.at), name)]
+        if name.split()[0] != RANDOM and kept[-1]:
+            cells = [cell(results, "linear") if results else "" for results in kept]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def correlations(found: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """Return how every two columns go together, as certainties; means over seeds, each with its own two models.
+
+    Of ranks, and of values as they are (Pearson's), which an infinite one leaves without a number.
+    """
+    named = [
+        (f"{name}: {column}", [certainty(column, one["columns"][column]) for one in results])
+        for name, results in found.items()
+        for column in main_columns(list(results[0]["columns"]))
+    ]
+    if len(named) < 2:
+        return []
+    lines = ["| certainty by | and by | rank correlation | correlation |", "| --- | --- | --- | --- |"]
+    for (one, left), (other, right) in combinations(named, 2):
+        cells = []
+        for measured in (spearman, pearson):
+            values = np.array([measured(a, b) for a, b in zip(left, right, strict=True)])
+            half = float(half_width(values))
+            cells.append(f"{values.mean():.3f}" + ("" if np.isnan(half) else f" ±{half:.3f}"))
+        lines.append(f"| {one} | {other} | {cells[0]} | {cells[1]} |")
+    return lines
+
+
+def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return the correlation of two columns; NaN where a value is not finite, or all are alike."""
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return float("nan")
+    a, b = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b / scale) if scale > 0 else float("nan")
