@@ -122,7 +122,12 @@ def run(
     cache, start = _start(cached, backbone, size)
     config = recipe_of(typed, start, cache, precision=select_precision(precision, where))
     _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
-    fresh, _ = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
+    fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
+    if cache is None and asks.n_small and asks.small_size > config.size:
+        line(
+            f"the low-resolution views, of {asks.small_size} pixels, are larger than the others, of {config.size}, and "
+            f"cost more: --set small_size={max(1, config.size // 2)}, or --set n_small=0"
+        )
     _say_heads(config, start, fresh, line)
     if cache is None:
         inputs = image_inputs(config, typed, fresh.spec.preprocessing, line)

@@ -276,6 +276,25 @@ def test_overwrite_replaces_a_checkpoint_only_when_the_new_one_is_whole(trained,
     assert read_header(out)["method"] == "visimsiam"
 
 
+def test_low_resolution_views_that_are_larger_than_the_others_are_said(tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "one.png")  # too few to train on: what is said comes before
+    given = [
+        "train",
+        "simsiam",
+        tmp_path,
+        "-o",
+        tmp_path / "m.safetensors",
+        "--backbone",
+        "test_resnet",
+        "--size",
+        "32",
+    ]
+    words = "low-resolution views, of 96 pixels, are larger than the others, of 32, and cost more: --set small_size=16"
+    for settings, is_said in ((["n_small=6"], True), (["n_small=0"], False), (["small_size=32"], False)):
+        result = run(*given, "--device", "cpu", *(word for one in settings for word in ("--set", one)))
+        assert (words in result.stderr, result.exit_code) == (is_said, 1), result.stderr
+
+
 def test_a_queue_that_nobody_typed_is_shortened_and_one_that_was_is_refused_before_any_image_is_decoded(
     photos, tmp_path, monkeypatch
 ):
