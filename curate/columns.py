@@ -15,7 +15,23 @@ ERROR = "error"
 LABEL = "label"  # of the classes, unless the user names another
 SIGNATURE = "signature"
 EMBEDDING = "embedding"
+QUALITY = "quality_"  # what names of picture quality begin with
 OK = "ok"  # the status of a row whose image was scored
+
+# Measures of ``scoring.images.quality.Quality``, which imports more than names need.
+QUALITY_COLUMNS: dict[str, Column] = {
+    "quality_brightness": Column("mean grey: 0 black, 1 white", "1", "brighter"),
+    "quality_shadow": Column("5 % of the pixels are no brighter: 0 black, 1 white", "1", "brighter"),
+    "quality_highlight": Column("95 % of the pixels are no brighter: 0 black, 1 white", "1", "brighter"),
+    "quality_contrast": Column("standard deviation of the grey, 0 to 0.5", "1", "more contrast"),
+    "quality_entropy": Column("of the histogram of greys, 0 to 8", "bits", "more information"),
+    "quality_sharpness": Column("finest detail against coarser, at a short side of 128 pixels", "1", "sharper"),
+    "quality_noise": Column("standard deviation of the noise of colour", "grey levels", "noisier"),
+    "quality_colourfulness": Column("0 grey, 15 slightly, 45 quite, 80 highly colourful", "1", "more colourful"),
+    "quality_border": Column("share of the area in plain bars or a frame", "1", "more border"),
+    "quality_blocking": Column("steps across JPEG's grid against those between; 1 without", "1", "more blocking"),
+    "quality_jpeg": Column("quality setting by the file's quantisation, 1 to 100", "1", "less compressed"),
+}
 
 COLUMNS: dict[str, Column] = {
     KEY: Column("the user's own key, else the path relative to the scanned root; unique"),
@@ -29,6 +45,7 @@ COLUMNS: dict[str, Column] = {
     SIGNATURE: Column("255 numbers whose cosine says how alike two whole pictures are"),
     STATUS: Column("'ok', or the kind of failure"),
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
+    **QUALITY_COLUMNS,
     EMBEDDING: Column("representation of unit length"),
     **{name: HEAP_COLUMNS[name] for name in (OUTLIER, FITTED, LOCAL)},
 }

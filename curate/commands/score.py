@@ -48,6 +48,10 @@ def run(
     fit: Annotated[
         bool, typer.Option("--fit/--no-fit", help="End with scores fitted to the heap: unc_fitted and what it is of.")
     ] = True,
+    quality: Annotated[
+        bool,
+        typer.Option(" /--no-quality", help="Leave out picture quality: the columns quality_*.", show_default=False),
+    ] = True,
     embedding: Annotated[bool, typer.Option("--embedding/--no-embedding", help="Store embeddings.")] = True,
     key: options.Key = None,
     path_column: options.PathColumn = None,
@@ -111,6 +115,7 @@ def run(
                 max_pixels=max_pixels,
                 allow_truncated=allow_truncated,
                 fit=fit,
+                quality=quality,
                 scorers=tuple(dict.fromkeys(scorer or [])),
             ),
             workers=workers,

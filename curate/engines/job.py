@@ -22,6 +22,7 @@ from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
 from scoring.heap.model import HeapFit
 from scoring.heap.stored import read_fit
 from scoring.images import DecodedImage
+from scoring.images.quality import KIND as QUALITY_KIND
 from scoring.images.signature import KIND as SIGNATURE_KIND
 from scoring.model import require_needs
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
@@ -73,6 +74,7 @@ class Opened:
             "signature": SIGNATURE_KIND,
             **asked,
             **({"fit": True} if self.fits else {}),
+            **({"quality": QUALITY_KIND} if settings.quality else {}),
             "curate": __version__,
             "torch": torch.__version__,
             "pillow": PIL.__version__,

@@ -81,6 +81,7 @@ class ScoreKeywords(TypedDict, total=False):
     allow_truncated: bool
     scorers: tuple[str, ...]
     fit: bool
+    quality: bool
 
 
 def score(

@@ -24,6 +24,7 @@ class ScoreSettings:
         allow_truncated: score what there is of a truncated image, with a warning in its row.
         scorers: names of scores that need no training, besides those of the model's heads.
         fit: end with a score that is fitted to the heap; where embeddings are stored, and the table is one file.
+        quality: measure the picture quality of every image, in columns ``quality_*``.
     """
 
     device: str = "auto"
@@ -35,6 +36,7 @@ class ScoreSettings:
     allow_truncated: bool = False
     scorers: tuple[str, ...] = ()
     fit: bool = True
+    quality: bool = True
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "shard_rows", "max_pixels"):

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, KEY, OK, SIGNATURE
+from curate.columns import EMBEDDING, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
 from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
 from curate.tables.signatures import signature_array
@@ -115,6 +115,7 @@ class Decoded:
                 max_pixels=self._settings.max_pixels,
                 allow_truncated=self._settings.allow_truncated,
                 sha256=digest,
+                with_quality=self._settings.quality,
             ),
         )
 
@@ -153,7 +154,7 @@ class OnePerContent:
 
 def unreadable(status: str, error: str) -> DecodedImage:
     """Return the row of an image whose bytes could not be had."""
-    return DecodedImage(None, None, None, None, None, None, None, None, None, status, error)  # type: ignore[arg-type]
+    return DecodedImage(None, None, None, None, None, None, None, None, None, None, status, error)  # type: ignore[arg-type]
 
 
 def start_shard(
@@ -237,6 +238,11 @@ def _assemble(
         "status": column("status", pa.string()),
         "error": column("error", pa.string()),
     }
+    if settings.quality:
+        arrays |= {
+            name: pa.array([getattr(image.quality, name.removeprefix(QUALITY), None) for image in found], pa.float32())
+            for name in QUALITY_COLUMNS
+        }
     width = runner.model.embedding_width
     matrix = np.concatenate([one.embedding for one in scored]) if scored else np.zeros((1, width), np.float32)
     if settings.dtype is not None:

@@ -5,6 +5,7 @@ from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
 from scoring.images.phash import hamming, perceptual_hash
 from scoring.images.pixels import pixel_digest
 from scoring.images.preprocessing import Preprocessing
+from scoring.images.quality import Quality
 from scoring.images.signature import ORIENTATIONS, reorient, signature
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "DecodeError",
     "DecodedImage",
     "Preprocessing",
+    "Quality",
     "decode",
     "decode_rgb",
     "hamming",

@@ -31,6 +31,8 @@ from scoring.images.pillow import (
     read_pixels,
 )
 from scoring.images.preprocessing import Preprocessing
+from scoring.images.quality import SIDE as QUALITY_SIDE
+from scoring.images.quality import Quality, measure
 from scoring.images.signature import signature
 from scoring.images.sniff import DECODED, sniff
 
@@ -49,6 +51,7 @@ class _Header:
     orientation: int
     n_frames: int | None
     picture: ImageFile.ImageFile | None  # opened by Pillow, or None on JPEG's fast road
+    jpeg_quality: int | None = None
 
 
 def decode(
@@ -58,6 +61,7 @@ def decode(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_truncated: bool = False,
     sha256: str | None = None,
+    with_quality: bool = False,
 ) -> DecodedImage:
     """Decode, orient, resize and crop one image; any bytes give an outcome, none an exception.
 
@@ -69,6 +73,7 @@ def decode(
         max_pixels: a picture of more (width x height, from its header) is ``too_large`` and not decoded.
         allow_truncated: a JPEG, PNG, GIF or BMP that ends early is ``ok`` with a warning; what is missing is empty.
         sha256: of the bytes, where the caller knows it already.
+        with_quality: measure ``quality`` too.
 
     Returns:
         the outcome; ``pixels`` has shape (size, size, 3).
@@ -87,12 +92,13 @@ def decode(
             header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
             small = _small_picture(raster)
+            measures = _measures(raster, picture, small, preprocessing, header) if with_quality else None
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
         return _outcome(data, name, header, digest, failure=failure)
     except MemoryError:
         return _outcome(data, name, header, digest, failure=DecodeError("too_large", "it does not fit in memory"))
-    return _outcome(data, name, header, digest, pixels=pixels, small=small, warning=warning)
+    return _outcome(data, name, header, digest, pixels=pixels, small=small, quality=measures, warning=warning)
 
 
 def decode_rgb(
@@ -144,20 +150,22 @@ def _read_header(data: bytes, name: str | None, max_pixels: int) -> _Header:
         raise DecodeError("not_an_image", f"expected an image, got bytes that begin {data[:8]!r}")
     if name not in DECODED:
         raise DecodeError("unsupported", f"expected {', '.join(DECODED)}, got {name}; convert it first")
+    setting = None
     if name == "jpeg":
         jpeg = read_jpeg_header(data)
+        setting = jpeg.quality if jpeg else None
         if jpeg is not None:
             check_size(jpeg.width, jpeg.height, max_pixels)
             if jpeg.is_progressive:
                 check_scans(data, jpeg.width, jpeg.height)
             if not jpeg.has_metadata:
-                return _Header(name, jpeg.width, jpeg.height, 1, 1, None)
+                return _Header(name, jpeg.width, jpeg.height, 1, 1, None, jpeg.quality)
     picture = open_picture(data, name, max_pixels)
     width, height = picture.size
     if name == "jpeg":
         check_scans(data, width, height)
     orientation = orientation_of(picture, data, name)
-    return _Header(name, width, height, orientation, count_frames(picture, data, name), picture)
+    return _Header(name, width, height, orientation, count_frames(picture, data, name), picture, setting)
 
 
 def _read_raster(
@@ -193,6 +201,15 @@ def _small_picture(raster: Raster) -> Pixels:
     return orient(resize(raster.pixels, SIDE, SIDE, "bilinear"), raster.orientation)
 
 
+def _measures(raster: Raster, resized: Pixels, small: Pixels, preprocessing: Preprocessing, header: _Header) -> Quality:
+    """Measure a picture; where the model's own resize is the one that quality is defined by, it is not made twice."""
+    is_reduced = (
+        (preprocessing.resize, preprocessing.interpolation) == (QUALITY_SIDE, "bicubic")
+        and min(raster.width, raster.height) >= QUALITY_SIDE
+    )  # fmt: skip
+    return measure(raster, small, reduced=resized if is_reduced else None, jpeg=header.jpeg_quality)
+
+
 def _outcome(
     data: bytes,
     name: str | None,
@@ -202,6 +219,7 @@ def _outcome(
     failure: DecodeError | None = None,
     pixels: Pixels | None = None,
     small: Pixels | None = None,
+    quality: Quality | None = None,
     warning: str | None = None,
 ) -> DecodedImage:
     width, height = (failure.width, failure.height) if failure else (None, None)
@@ -219,6 +237,7 @@ def _outcome(
         sha256=sha256,
         phash=None if small is None else perceptual_hash(small),
         signature=None if small is None else signature(small),
+        quality=quality,
         n_frames=header.n_frames if header else None,
         status=failure.status if failure else "ok",
         error=error,

@@ -1,6 +1,7 @@
 """The fast road for JPEG: libjpeg-turbo, shrinking by 2, 4 or 8 while it decodes."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import simplejpeg
 
@@ -10,6 +11,13 @@ from scoring.images.outcome import DecodeError
 MOST_SEGMENTS = 4096  # before the picture begins
 MOST_SCAN_PIXELS = 2_000_000_000  # scans x pixels; an ordinary progressive file has about 10 scans
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
+# Quantisation of luminance at quality 50 (ITU-R T.81, annex K, table K.1), in any order: only its sum is compared.
+_LUMINANCE = (
+    *(16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29),
+    *(51, 87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121),
+    *(120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
+)
+_TABLE = 64  # numbers of a quantisation table
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 _SCALED_COLOURS = ("YCbCr", "RGB", "Gray")  # the rest, CMYK and YCCK, is Pillow's
@@ -24,12 +32,14 @@ class JpegHeader:
         height: likewise.
         is_progressive: several scans refine one picture.
         has_metadata: there is EXIF, XMP or a list of further pictures, so orientation and frames need reading.
+        quality: libjpeg's setting, 1 to 100, whose luminance table is nearest to the file's; None without a table.
     """
 
     width: int
     height: int
     is_progressive: bool
     has_metadata: bool
+    quality: int | None = None
 
 
 def read_jpeg_header(data: bytes) -> JpegHeader | None:
@@ -37,7 +47,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
 
     Source: ITU-T T.81, annex B.
     """
-    at, has_metadata, frame = 2, False, None
+    at, has_metadata, frame, quality = 2, False, None, None
     for _ in range(MOST_SEGMENTS):
         while data[at : at + 2] == b"\xff\xff":  # fill bytes
             at += 1
@@ -53,11 +63,45 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
         if marker in _FRAMES and at + 9 <= len(data):
             size = int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
             frame = (size[1], size[0], marker in _PROGRESSIVE)
+        if marker == 0xDB and quality is None:
+            quality = quality_setting(data[at + 4 : at + 2 + length])
         has_metadata |= marker == 0xE1 or (marker == 0xE2 and data[at + 4 : at + 8] == b"MPF\x00")
         at += 2 + length
     if frame is None:
         return None
-    return JpegHeader(*frame, has_metadata)
+    return JpegHeader(*frame, has_metadata, quality)
+
+
+def quality_setting(segment: bytes) -> int | None:
+    """Return libjpeg's quality, 1 to 100, that gives the luminance table of a segment, or is nearest to it by its sum.
+
+    Args:
+        segment: the payload of a DQT segment; the luminance table is number 0.
+
+    Returns:
+        None where it holds no such table.
+    """
+    at = 0
+    while at < len(segment):
+        size, number = 1 + (segment[at] >> 4), segment[at] & 15
+        table = segment[at + 1 : at + 1 + _TABLE * size]
+        if len(table) < _TABLE * size:
+            return None
+        if number == 0:
+            total = sum(table) if size == 1 else 256 * sum(table[::2]) + sum(table[1::2])
+            return min(range(1, 101), key=lambda quality: abs(_sums()[quality] - total))
+        at += 1 + _TABLE * size
+    return None
+
+
+@cache
+def _sums() -> list[int]:
+    """Return the sum of libjpeg's luminance table at each quality; 0 stands for none.
+
+    Source: libjpeg's jcparam.c, `jpeg_quality_scaling` and `jpeg_add_quant_table` with 8-bit tables forced.
+    """
+    scales = [0, *(5000 // quality if quality < 50 else 200 - 2 * quality for quality in range(1, 101))]
+    return [sum(min(255, max(1, (value * scale + 50) // 100)) for value in _LUMINANCE) for scale in scales]
 
 
 def check_scans(data: bytes, width: int, height: int) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
+from scoring.images.quality import Quality
 
 STATUSES: dict[str, str] = {
     "ok": "decoded; `error` may hold a warning",
@@ -57,6 +58,7 @@ class DecodedImage:
         phash: 64-bit perceptual hash of the whole picture, unsigned; None unless ``status`` is ``ok``.
         signature: of the whole picture, int8, shape (255,): see ``signature.py``; zeros for a picture without
             structure; None unless ``status`` is ``ok``.
+        quality: measures of the whole picture; None unless ``status`` is ``ok`` and they were asked for.
         n_frames: pictures in the file (only the first is decoded); None where they were not counted.
         status: a key of ``STATUSES``.
         error: one sentence on a failure; on an ``ok`` image a warning or None.
@@ -70,6 +72,7 @@ class DecodedImage:
     sha256: str
     phash: int | None
     signature: NDArray[np.int8] | None
+    quality: Quality | None
     n_frames: int | None
     status: str
     error: str | None

@@ -1,5 +1,6 @@
 """The scoring engine on real files: what it writes, row by row."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from curate.tables.table import embedding_matrix, open_table
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import decode
+from scoring.images.quality import MEASURES
 
 
 def test_every_file_is_a_row_and_failures_say_why(folder, whole):
@@ -35,13 +37,21 @@ def test_every_file_is_a_row_and_failures_say_why(folder, whole):
         assert row["uri"] == str(folder / row["key"])
 
 
+def test_without_quality_the_table_has_the_other_columns_alone(folder, whole, tiny_checkpoint, tmp_path):
+    settings = replace(SMALL, quality=False)
+    score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=settings)
+    names, plain = open_table(whole).schema.names, open_table(tmp_path / "s.parquet").schema.names
+    assert plain == [name for name in names if not name.startswith("quality_")]
+    assert len(names) - len(plain) == len(MEASURES)
+
+
 @torch.inference_mode()
 def test_scores_are_those_of_the_model_on_the_decoded_image(folder, whole, tiny_checkpoint):
     model, card = load_model(tiny_checkpoint)
     table = open_table(whole)
     rows = [row for row in table.read().to_pylist() if row["status"] == "ok"]
     for row in rows[::5]:
-        image = decode((folder / row["key"]).read_bytes(), model.spec.preprocessing)
+        image = decode((folder / row["key"]).read_bytes(), model.spec.preprocessing, with_quality=True)
         outputs = model(torch.from_numpy(image.pixels).permute(2, 0, 1)[None])
         assert row["kappa_visimsiam"] == pytest.approx(outputs.columns["kappa_visimsiam"].item(), rel=1e-3)
         assert row["unc_visimsiam"] == pytest.approx(1 / row["kappa_visimsiam"], rel=1e-6)
@@ -49,6 +59,9 @@ def test_scores_are_those_of_the_model_on_the_decoded_image(folder, whole, tiny_
         assert (row["width"], row["height"]) == (image.width, image.height)
         assert row["sha256"] == image.sha256
         assert row["phash"] == image.phash
+        for name in MEASURES:
+            value = getattr(image.quality, name)
+            assert row[f"quality_{name}"] == (None if value is None else pytest.approx(value, rel=1e-6))
     assert len({row["kappa_visimsiam"] for row in rows}) > 20
     assert table.metadata["model"]["digest"] == card["digest"]
     norms = np.linalg.norm(embedding_matrix(table.read(["embedding"]).column(0)).astype(np.float64), axis=1)

@@ -119,6 +119,7 @@ def test_a_finished_run_is_not_repeated(folder, whole, tiny_checkpoint):
         ({"dtype": None}, "embedding dtype: float16 there, none here"),
         ({"precision": "bf16"}, "precision: fp32 there, bf16 here"),
         ({"max_pixels": 10}, "max-pixels"),
+        ({"quality": False}, "quality: 128 px there, none here"),
     ],
 )
 def test_other_settings_on_the_same_output_are_refused_by_name(folder, whole, tiny_checkpoint, changes, name):

@@ -1,0 +1,254 @@
+"""Picture quality: cheap statistics of the decoded pixels, each a plain number with a unit.
+
+| what is measured | of which pixels |
+| --- | --- |
+| brightness, shadow, highlight, contrast, entropy, sharpness, noise, border | the picture at a short side of 128 |
+| colourfulness | the 32 x 32 picture that the perceptual hash is made of |
+| blocking | the middle at full size, untouched by any resize; None where the decoder shrank the picture |
+| jpeg | none: the quantisation table of the file |
+
+At a short side of 128 means: antialiased, bicubic; a smaller picture as it is; of one that is more than 8 times as
+long as wide, the middle. So the numbers compare across sizes, and say what is left for a model to see.
+"""
+
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from scoring.images.geometry import Pixels, Raster, cut_middle, resize, resized_size
+
+SIDE = 128  # pixels: the short side at which quality is measured
+KIND = f"{SIDE} px"  # measures of one kind can be compared with one another, and no others
+_BLOCK = 8  # pixels: the side of JPEG's blocks
+_CROP = 160  # pixels: the side of the middle in which blocking is measured
+_TILE = 8  # pixels: of the tiles in which noise is measured
+_LEAST_SIDE = 16  # pixels: a smaller picture has no sharpness and no noise
+_LEAST_DETAIL = 1.0  # grey levels squared: a picture with less at every scale is neither sharp nor blurred
+_ROUNDING = 20 * (1 + 0.447) / 12  # grey levels squared, of a Laplacian: what rounding RGB and then grey leaves
+_FLAT = 6  # grey levels: the range within a bar of one colour
+_STRAIGHT = 0.5  # share of a bar's inner edge along which the picture differs from it
+
+Grey = NDArray[np.uint8] | NDArray[np.int16]  # (H, W)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Measures of one picture; None where its pixels do not tell.
+
+    Attributes:
+        brightness: mean grey, 0 (black) to 1 (white).
+        shadow: 5 % of the pixels are no brighter, 0 to 1; high where nothing is dark.
+        highlight: 95 % of the pixels are no brighter, 0 to 1; low where nothing is bright.
+        contrast: standard deviation of the grey, 0 to 0.5.
+        entropy: of the histogram of 256 greys, bits, 0 to 8.
+        sharpness: detail at the finest scale against that at twice or four times the scale, 0 to 2; blur lowers it,
+            contrast does not matter. None where there is no detail, or a side is below 16 pixels.
+        noise: standard deviation of the noise of colour in the smoothest quarter, grey levels; grain that is equal in
+            red and green does not count, for it cannot be told from texture. None below 16 pixels.
+        colourfulness: 0 for grey; about 15 slightly, 45 quite, 80 highly colourful.
+        border: share of the area in plain bars or a frame with straight inner edges, 0 to 1.
+        blocking: grey steps across the lines of JPEG's grid of 8 pixels against those between; about 1 without, 2 and
+            more where heavy compression shows. None where the decoder shrank the picture, or below 24 pixels.
+        jpeg: setting of libjpeg's quality, 1 to 100, that the file's quantisation is nearest to; None if it is none.
+    """
+
+    brightness: float
+    shadow: float
+    highlight: float
+    contrast: float
+    entropy: float
+    sharpness: float | None
+    noise: float | None
+    colourfulness: float
+    border: float
+    blocking: float | None
+    jpeg: int | None
+
+
+MEASURES = tuple(field.name for field in fields(Quality))
+
+
+def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None, jpeg: int | None = None) -> Quality:
+    """Measure a picture.
+
+    Args:
+        raster: the decoded picture.
+        thumbnail: it at 32 x 32 pixels.
+        reduced: what ``reduce`` gives, where it is there already.
+        jpeg: as in ``Quality``.
+    """
+    pixels = reduce(raster) if reduced is None else reduced
+    picture = Image.fromarray(pixels).convert("L")  # 0.299 R + 0.587 G + 0.114 B, rounded
+    histogram = np.array(picture.histogram())
+    brightness, contrast = moments(histogram)
+    grey = np.asarray(picture)
+    return Quality(
+        brightness=brightness,
+        shadow=percentile(histogram, 0.05),
+        highlight=percentile(histogram, 0.95),
+        contrast=contrast,
+        entropy=entropy(histogram),
+        sharpness=sharpness(grey),
+        noise=noise(pixels),
+        colourfulness=colourfulness(thumbnail),
+        border=border(grey),
+        blocking=blocking(raster),
+        jpeg=jpeg,
+    )
+
+
+def reduce(raster: Raster) -> Pixels:
+    """Return a picture at the size at which it is measured: a short side of 128 pixels, or less where it has less."""
+    middle = cut_middle(raster)
+    side = min(SIDE, middle.width, middle.height)
+    return resize(middle.pixels, *resized_size(middle.width, middle.height, side), "bicubic")
+
+
+def moments(histogram: NDArray[np.int64]) -> tuple[float, float]:
+    """Return mean and standard deviation of the grey, in units of white."""
+    mean, square = ((_POWERS @ histogram) / histogram.sum()).tolist()
+    return mean, math.sqrt(max(0.0, square - mean**2))
+
+
+def percentile(histogram: NDArray[np.int64], share: float) -> float:
+    """Return the lowest grey that at least this share of the pixels does not exceed, in units of white."""
+    below = np.cumsum(histogram)
+    return float(np.searchsorted(below, share * below[-1])) / 255
+
+
+def entropy(histogram: NDArray[np.int64]) -> float:
+    """Return the Shannon entropy of a histogram in bits.
+
+    >>> entropy(np.array([5, 5, 0]))
+    1.0
+    """
+    shares = histogram[histogram > 0] / histogram.sum()
+    return abs(float(shares @ np.log2(shares)))
+
+
+def sharpness(grey: Grey) -> float | None:
+    """Return the root of the Laplacian's energy at full scale over the larger of those at 1/2 and 1/4 of it.
+
+    Scenes have about as much detail at one scale as at the next (Field 1987); blur takes the finest first. What
+    rounding to whole grey levels adds is taken off.
+    """
+    if min(grey.shape) < _LEAST_SIDE:
+        return None
+    half = _halved(grey)
+    quarter = _halved(half)  # sums of 16 pixels
+    fine = _energy(grey, 4) - _ROUNDING
+    coarse = max(_energy(half, 2) / 16 - _ROUNDING / 4, _energy(quarter, 1) / 256 - _ROUNDING / 16)
+    return float(np.sqrt(max(fine, 0.0) / coarse)) if coarse >= _LEAST_DETAIL else None
+
+
+def noise(pixels: Pixels) -> float | None:
+    """Return the standard deviation of noise in one channel, from red - green, in the quarter of tiles with the least.
+
+    Natural texture changes red and green together, noise of a sensor each for itself. Of every fourth row of tiles.
+
+    Source: Immerkaer 1996, "Fast noise variance estimation", eq. 5; of a difference of channels and by tiles here.
+    """
+    height, width = pixels.shape[:2]
+    if min(height, width) < _LEAST_SIDE:
+        return None
+    step = 4 * _TILE
+    n = (height - 2 - _TILE) // step + 1  # rows of tiles, each with a pixel more on either side
+    rows = np.concatenate([np.arange(i * step, i * step + _TILE + 2) for i in range(n)])
+    taken = pixels[rows]
+    colour = np.subtract(taken[..., 0], taken[..., 1], dtype=np.int16).reshape(n, _TILE + 2, width)
+    across = colour[:, :, 2:] + colour[:, :, :-2] - 2 * colour[:, :, 1:-1]
+    response = np.abs(across[:, 2:] + across[:, :-2] - 2 * across[:, 1:-1])
+    m = (width - 2) // _TILE
+    tiles = response.sum(1, dtype=np.int32)[:, : m * _TILE].reshape(n * m, _TILE).sum(1)
+    tiles.sort()
+    return float(tiles[len(tiles) // 4]) / _TILE**2 * _IMMERKAER / np.sqrt(2)
+
+
+def colourfulness(pixels: Pixels) -> float:
+    """Return how colourful a picture is.
+
+    Source: Hasler and Suesstrunk 2003, "Measuring colourfulness in natural images", the third metric.
+    """
+    opponent = pixels.reshape(-1, 3).astype(np.float32) @ _OPPONENT  # (N, 2)
+    mean = opponent.sum(0) / len(opponent)
+    spread = np.vdot(opponent, opponent) / len(opponent) - mean @ mean
+    return math.sqrt(max(0.0, float(spread))) + 0.3 * math.hypot(*mean.tolist())
+
+
+def border(grey: Grey) -> float:
+    """Return the share of the area that lies in plain bars at the sides, above and below, with straight edges.
+
+    A bar is rows of one colour from the edge of the picture on; its inner edge is straight where the picture differs
+    from it along at least half of the edge. A thing before a plain wall leaves no straight edge.
+    """
+    height, width = grey.shape
+    top, bottom = _bar(grey), _bar(grey[::-1])
+    rest = grey[top : height - bottom].T
+    left, right = _bar(rest), _bar(rest[::-1])
+    return max(0.0, 1 - (height - top - bottom) * (width - left - right) / (height * width))
+
+
+def blocking(raster: Raster) -> float | None:
+    """Return the grey step across the lines of the grid of 8 over the largest of the seven between them, each plus 1.
+
+    Of green, in the middle 160 x 160 pixels, from a line of the grid on; a step between two columns is the mean over
+    every fourth row, and of all lines at one place of the grid the median counts, which a frame cannot move.
+    """
+    pixels = raster.pixels
+    if pixels.shape[:2] != (raster.height, raster.width) or min(pixels.shape[:2]) < 3 * _BLOCK:
+        return None
+    top, left = (max(0, (side - _CROP) // 2) // _BLOCK * _BLOCK for side in pixels.shape[:2])
+    green = pixels[top : top + _CROP, left : left + _CROP, 1]
+    steps = _steps(green[::4]) + _steps(green[:, ::4].T)
+    return float((steps[-1] + 1) / (steps[:-1].max() + 1))
+
+
+_POWERS = (np.arange(256) / 255) ** np.array([[1], [2]])
+_OPPONENT = np.array([[1, 0.5], [-1, 0.5], [0, -1]], np.float32)  # red - green, yellow - blue
+_IMMERKAER = float(np.sqrt(np.pi / 2) / 6)
+
+
+def _energy(grey: Grey, step: int) -> float:
+    """Return the mean square of the Laplacian of every ``step``-th row; of sums of 16 pixels, 16 bits hold it."""
+    last = len(grey) - 1
+    centre = grey[1:last:step]
+    response = np.multiply(centre[:, 1:-1], 4, dtype=np.int16)
+    response -= grey[0 : last - 1 : step, 1:-1]
+    response -= grey[2 : last + 1 : step, 1:-1]
+    response -= centre[:, :-2]
+    response -= centre[:, 2:]
+    flat = response.ravel().astype(np.float32)
+    return float(flat @ flat) / flat.size
+
+
+def _halved(grey: Grey) -> Grey:
+    """Return sums of 2 x 2 pixels."""
+    height, width = grey.shape[0] // 2 * 2, grey.shape[1] // 2 * 2
+    rows = np.add(grey[0:height:2, :width], grey[1:height:2, :width], dtype=np.int16)
+    return rows[:, ::2] + rows[:, 1::2]
+
+
+def _bar(grey: Grey) -> int:
+    """Return how many rows from the first on are of one colour, if the picture behind begins at a straight edge."""
+    if not grey.size:
+        return 0
+    first = grey[0]
+    if abs(int(first[0]) - int(first[len(first) // 2])) > _FLAT or first.max() - first.min() > _FLAT:
+        return 0  # the first test, for most pictures, is the cheaper one
+    colour = int(first[0])
+    differs = (grey < colour - _FLAT) | (grey > colour + _FLAT)
+    in_row = differs.any(1)
+    depth = int(in_row.argmax())  # 0 too where no row differs
+    beyond = differs[depth : depth + 2]  # two, for the resize mixes one with the bar
+    return depth if depth and beyond.any(0).mean() >= _STRAIGHT else 0
+
+
+def _steps(green: Grey) -> NDArray[np.float64]:
+    """Return the step between columns 8 k + i and the next, for i = 0 to 7; shape (8,)."""
+    step = np.abs(np.subtract(green[:, 1:], green[:, :-1], dtype=np.int16))
+    by_column = step.sum(0, dtype=np.int32) / len(green)
+    whole = by_column[: len(by_column) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
+    return np.sort(whole, axis=0)[len(whole) // 2]
