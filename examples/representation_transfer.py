@@ -21,7 +21,7 @@ from trainers.build import build
 from trainers.data import TrainingSet
 from trainers.loop import train
 
-TUNED_BATCH, TUNED_VIEWS = 64, 8000  # of fine-tuning: pictures a step at most, and how many it sees in all
+TUNED_BATCH, TUNED_VIEWS = 64, 5000  # of fine-tuning: pictures a step at most, and how many it sees in all
 RATE = 0.2 / 512  # of fine-tuning, a picture of a step: that of the package's own recipe for labels
 
 
