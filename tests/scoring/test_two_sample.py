@@ -5,12 +5,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
-from sklearn.covariance import ledoit_wolf
+from sklearn.covariance import shrunk_covariance
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from scoring import metrics
 from scoring.metrics.two_sample import (
+    SHRUNK,
     Counts,
     _pairs_won,
     classifier_test,
@@ -85,10 +86,10 @@ def test_pairs_are_won_as_auroc_says_with_ties_counting_half():
     assert won == pytest.approx(slow)
 
 
-def test_vectors_are_whitened_by_the_covariance_of_ledoit_and_wolf():
+def test_vectors_are_whitened_by_their_shrunk_covariance():
     rows = np.random.default_rng(1).normal(size=(40, 12)) @ np.random.default_rng(2).normal(size=(12, 12)) + 5
     centred = rows - rows.mean(0)
-    products = centred @ np.linalg.inv(ledoit_wolf(rows)[0]) @ centred.T
+    products = centred @ np.linalg.inv(shrunk_covariance(np.cov(rows.T, ddof=0), SHRUNK)) @ centred.T
     white = whitened(rows)
     assert white @ white.T == pytest.approx(products, rel=2e-3, abs=2e-3)
 
