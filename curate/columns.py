@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from scoring.column import Column
+from scoring.heap.columns import CLASS, FITTED, LOCAL, OF_CLASSES, OUTLIER
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
-from scoring.heap.columns import FITTED, LOCAL, OUTLIER
 from scoring.scorers import METHOD, score_columns
 
 KEY = "key"
@@ -48,6 +48,7 @@ COLUMNS: dict[str, Column] = {
     **QUALITY_COLUMNS,
     EMBEDDING: Column("representation of unit length"),
     **{name: HEAP_COLUMNS[name] for name in (OUTLIER, FITTED, LOCAL)},
+    CLASS: OF_CLASSES,
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.evaluate_words import evaluation_notes
+from curate.commands.evaluate_words import evaluation_notes, evaluation_verdict
 from curate.commands.report import columns_that_fit, emit, say, show, show_table, write_json
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def run(
 
 def _json(found: "Evaluation") -> dict[str, Any]:
     """Everything as plain JSON, facts and what is said of them."""
-    return {**found.to_json(), "notes": evaluation_notes(found)}
+    return {**found.to_json(), "notes": evaluation_notes(found), "verdict": evaluation_verdict(found)}
 
 
 def _report(found: "Evaluation") -> None:
@@ -114,6 +114,8 @@ def _report(found: "Evaluation") -> None:
                 show(line)
     for note in evaluation_notes(found):
         show(f"note: {note}")
+    for line in evaluation_verdict(found):
+        show(f"verdict: {line}")
 
 
 def _show_section(section: "list[Measure]", columns: list[str]) -> None:

@@ -43,6 +43,16 @@ def run(
     where: Annotated[
         Texts, typer.Option(metavar="CONDITION", help="Keep rows that meet a condition on any columns.")
     ] = None,
+    like: Annotated[
+        Texts,
+        typer.Option(
+            metavar="EXAMPLE",
+            help="Keep rows like a KEY or an IMAGE file; EXAMPLE=0.7 from that cosine on; again for more.",
+        ),
+    ] = None,
+    unlike: Annotated[
+        Texts, typer.Option(metavar="EXAMPLE", help="Drop rows like a KEY or an IMAGE file, likewise.")
+    ] = None,
     column: Annotated[
         Texts,
         options.shared(
@@ -54,6 +64,9 @@ def run(
     per: Annotated[
         Texts,
         options.shared("--per", ": --keep-top and --drop-bottom after it judge in each", metavar="NAME"),
+    ] = None,
+    model: Annotated[
+        str | None, options.shared("--model", ": that of the table, for an IMAGE, if it does not ship")
     ] = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
@@ -68,6 +81,7 @@ def run(
         curate filter scores.parquet --keep-top 80% -o kept.parquet
         curate filter scores.parquet --where 'width >= 200' --keep-top 500 --per label -o kept.parquet
         curate filter scores.parquet --max 0.5 --dry-run
+        curate filter scores.parquet --unlike logo.png --unlike photos/0017.jpg=0.9 -o kept.parquet
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a
@@ -79,7 +93,7 @@ def run(
     from curate.policies.filter.request import rules_in_order
     from curate.tables.table import open_table
 
-    rules = rules_in_order(typed(ctx), open_table(table, require=["key"]))
+    rules = rules_in_order(typed(ctx), open_table(table, require=["key"]), model=model)
     result = filter(table, out, rules, dry_run=dry_run, overwrite=overwrite)
     if json_:
         emit({**result.to_json(), "notes": filter_notes(result)})

@@ -5,10 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from curate.columns import KEY
 from curate.counted import counted
 from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.base import base_of, check_same
+from curate.fitting.entropy import class_entropy
 from curate.fitting.labels import Given, classes_in, given_labels, labels_in
 from curate.fitting.result import FitResult, Share
 from curate.fitting.shares import of_classes, of_clusters, tells
@@ -20,7 +24,7 @@ from scoring.atomic import refuse_existing, require_folder
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
 from scoring.heap.clusters import labels_of
-from scoring.heap.columns import AMBIGUOUS, LOCAL
+from scoring.heap.columns import AMBIGUOUS, CLASS, LOCAL
 from scoring.heap.fit import fit_heap
 from scoring.heap.learn import telling
 from scoring.heap.model import HeapFit, Said
@@ -57,8 +61,8 @@ def fit(
 ) -> FitResult:
     """Fit a score to the heap that a table holds; write a model that gives it, the table with its columns, or both.
 
-    The columns are those of ``scoring.heap.columns``; other commands go by ``unc_fitted``, and keep amounts
-    by ``unc_local``. The same rows give the same fit, whatever their order.
+    The columns are those of ``scoring.heap.columns``, ``unc_class`` only with labels to learn from; other commands go
+    by ``unc_fitted``, and keep amounts by ``unc_local``. The same rows give the same fit, whatever their order.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
@@ -88,7 +92,7 @@ def fit(
     done = _applied(opened, fitted, report) if fitted is not None else _fitted(opened, label, labelled, seed, report)
     about = _about(done, opened, seed)
     if places[1] is not None:
-        columns = done.heap.in_table(done.said.columns)
+        columns = done.heap.in_table({**done.said.columns, **_of_classes(done, seed)})
         sha256 = write_applied(places[1], opened, columns, about, overwrite=overwrite)
         about["applied"] = {"file": places[1].name, "sha256": sha256}
     if places[0] is not None and base is not None:
@@ -199,6 +203,12 @@ def _shares(done: Fitted) -> tuple[str, list[Share]]:
     middle = done.fit.centres[max(sizes)]
     units = centred(done.heap.embeddings, done.fit.mean).units
     return "cluster", of_clusters(score, labels_of(units, {max(sizes): middle})[:, 0])
+
+
+def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Return the column of class entropy, where there are labels to learn from."""
+    found = None if done.given.labels is None else class_entropy(done.heap, done.given.labels, seed=seed)
+    return {} if found is None else {CLASS: found}
 
 
 def _worth(done: Fitted, seed: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from scoring.column import Column
 
 NEIGHBOUR, AMBIGUOUS = "unc_neighbour", "unc_ambiguous"
 OUTLIER, FITTED, LOCAL = "unc_outlier", "unc_fitted", "unc_local"
+CLASS = "unc_class"  # where there are labels to learn from
 LESS = "less certain"
 COLUMNS: Mapping[str, Column] = {
     NEIGHBOUR: Column("1 - cosine to the nearest other image that is no copy, less the heap's mean", "1", LESS),
@@ -14,3 +15,4 @@ COLUMNS: Mapping[str, Column] = {
     FITTED: Column("fitted to the heap: junk highest, below it what the heap cannot tell", "1", LESS),
     LOCAL: Column("how many of its nearest are clearer by unc_fitted; junk highest", "1", LESS),
 }
+OF_CLASSES = Column("entropy of the classes that a linear classifier of the labels expects, out of fold", "nats", LESS)

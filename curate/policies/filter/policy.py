@@ -93,8 +93,11 @@ def filter(
     min: float | None = None,
     max: float | None = None,
     where: str | None = None,
+    like: str | Sequence[str] | None = None,
+    unlike: str | Sequence[str] | None = None,
     column: str | None = None,
     per: str | None = None,
+    model: str | Path | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
 ) -> Result:
@@ -107,15 +110,18 @@ def filter(
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
         rules: applied in this order, each to the rows that the earlier ones left. Instead of rules, name
             single ones by the keywords below, as the options of ``curate filter``; they apply in the order where,
-            min, max, drop_bottom, keep_top.
+            like, unlike, min, max, drop_bottom, keep_top.
         keep_top: 0.8, "80%" or 5000 (rows).
         drop_bottom: as ``keep_top``.
         min: lowest value that stays, in the column's unit.
         max: highest value that stays.
         where: condition such as ``'label == "cat" and width >= 200'``.
+        like: one or several examples, ``KEY``, ``IMAGE`` or either with ``=COSINE`` (0.8): what is like any stays.
+        unlike: likewise: what is like any goes.
         column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
             score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
+        model: that scored the table, if it does not ship, for examples that are images.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
 
@@ -127,9 +133,11 @@ def filter(
     """
     opened = open_table(table, require=[KEY])
     if rules is None:
-        named = {"column": column, "per": per, "where": where, "min": min, "max": max}
+        named = {"column": column, "per": per, "where": where, "like": like, "unlike": unlike, "min": min, "max": max}
         named |= {"drop_bottom": drop_bottom, "keep_top": keep_top}
-        rules = rules_in_order([(name, value) for name, value in named.items() if value is not None], opened)
+        rules = rules_in_order(
+            [(name, value) for name, value in named.items() if value is not None], opened, model=model
+        )
     return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 

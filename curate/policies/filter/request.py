@@ -2,26 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+from curate.policies.filter.alike import Like, Unlike, parse_examples
 from curate.policies.filter.rules import RULES, Rule
 from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 
+EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
 COLUMN, PER = "column", "per"
 GROUPED = ""  # of a rule that judges each row by itself
 
 
-def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table) -> list[Rule]:
+def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str | Path | None = None) -> list[Rule]:
     """Return the rules that a command line, or the keywords of Python, ask for.
 
     ``column`` and ``per`` count for the rules after them. The only one of its kind that stands after every
-    rule it could be for counts for all of them.
+    rule it could be for counts for all of them. All examples of ``like`` are one rule, at the place of the first of
+    them: a row that is like any stays; so are those of ``unlike``.
 
     Args:
         typed: (``column``, ``per`` or a rule's name, value) in the order typed; ``_`` may stand for ``-``.
-        table: where the default column comes from.
+        table: where the default column and the keys of examples come from.
+        model: that scored the table, if it does not ship, for examples that are images.
 
     Raises:
         InputError: for a value that cannot be read, or a ``--column`` or ``--per`` without a rule after it.
@@ -33,6 +38,10 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table) -> list[Rule]
     for name, value in zip(names, values, strict=True):
         if name in given:
             given[name] = value
+        elif name in EXAMPLES:
+            examples = _listed(values, names, name)
+            if not any(isinstance(rule, EXAMPLES[name]) for rule in rules):
+                rules.append(EXAMPLES[name](parse_examples(examples, table, f"--{name}", model)))
         elif name in RULES:
             options = {option: given[option] for option in given if _takes(name, option)}
             if COLUMN in options:
@@ -40,6 +49,12 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table) -> list[Rule]
                 options[COLUMN] = given[COLUMN] or default(table)
             rules.append(RULES[name](value, **options))
     return rules
+
+
+def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[str]:
+    """Return all values of an option, of which each is one text or several."""
+    given = [value for value, of in zip(values, names, strict=True) if of == name]
+    return [text for value in given for text in ([value] if isinstance(value, str) else value)]
 
 
 def _takes(rule: str, option: str) -> bool:

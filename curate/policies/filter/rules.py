@@ -12,29 +12,15 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from curate.columns import is_less_certain
+from curate.policies.filter.alike import Like, Unlike, named_examples
+from curate.policies.filter.ruling import Ruling
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount
-from curate.tables.needs import Needs
+from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
-
-
-@dataclass(frozen=True)
-class Ruling:
-    """What one rule says about rows it was asked about.
-
-    Attributes:
-        keep: shape (M,) bool.
-        judged: shape (M,) bool; a row that was not is undecided.
-        cuts: shape (G,) float64, the lowest value that stays (by group, else G = 1; NaN where nothing stays);
-            None for a rule without a threshold.
-    """
-
-    keep: np.ndarray
-    judged: np.ndarray
-    cuts: np.ndarray | None
 
 
 class Rule(Protocol):
@@ -150,9 +136,9 @@ class KeepTop:
         return _judge_rank(self, table_rows, rows, lambda n: amount.of(n, up=True))
 
 
-RULES: dict[str, type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum] | type[Where]] = {
-    kind.name: kind for kind in (KeepTop, DropBottom, Minimum, Maximum, Where)
-}
+Kind = type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum] | type[Where] | type[Like] | type[Unlike]
+KINDS: tuple[Kind, ...] = (KeepTop, DropBottom, Minimum, Maximum, Where, Like, Unlike)
+RULES: dict[str, Kind] = {kind.name: kind for kind in KINDS}
 
 
 def typed(rule: Rule) -> str:
@@ -161,6 +147,8 @@ def typed(rule: Rule) -> str:
     >>> typed(KeepTop("80%", "kappa_visimsiam", per="label"))
     '--keep-top 80% --per label'
     """
+    if isinstance(rule, Like | Unlike):
+        return f"--{rule.name} {named_examples(rule.examples)}"
     value = next(iter(asdict(rule).values()))  # type: ignore[call-overload]
     return f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
 
@@ -204,6 +192,7 @@ def needs_of(rules: Sequence[Rule]) -> Needs:
     return Needs(
         exact=tuple(rule.column for rule in rules if rule.column is not None),
         groups=tuple(rule.per for rule in rules if rule.per is not None),
+        representations=EMBEDDINGS if any(isinstance(rule, Like | Unlike) for rule in rules) else frozenset(),
         conditions=tuple(("--where", rule.condition) for rule in rules if isinstance(rule, Where)),
         advice="use --where for other columns, --column for another score",
     )

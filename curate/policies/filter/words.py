@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
+from curate.policies.filter.alike import Like, Unlike, reasons
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.rows import Rows
@@ -84,6 +85,12 @@ class DecisionWords:
         rule = self.rules[index]
         unjudged = outcome[here] == UNDECIDED
         judged, dropped = here[~unjudged], outcome[here[~unjudged]] == DROP
+        if isinstance(rule, Like | Unlike):
+            reason[here[unjudged]] = "there is no embedding to compare with the examples"
+            reason[judged], compared = reasons(rule, self.table_rows, start + judged)
+            for column, of_examples in zip(numbers, compared, strict=True):
+                column[judged] = of_examples
+            return
         if rule.column is None:
             reason[here[unjudged]] = f"a column of the condition has no value (null or NaN): {_condition(rule)}"
             reason[judged] = np.where(dropped, f"does not meet {_condition(rule)}", f"meets {_condition(rule)}")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.commands.evaluate_words import evaluation_notes
+from curate.commands.evaluate_words import evaluation_notes, evaluation_verdict
 from curate.commands.report import columns_that_fit
 from curate.engines.score import score
 from curate.evaluation.run import evaluate
@@ -92,3 +92,45 @@ def test_columns_go_into_as_few_tables_as_keep_them_whole(monkeypatch):
     monkeypatch.setenv("COLUMNS", "19")
     assert columns_that_fit(["ab", "abcdef"], wide) == [[0, 1], [2], [3], [4]]
     assert columns_that_fit(["measure"], []) == []
+
+
+def judged(tmp_path, **columns):
+    """A table on which the nearest row and a classifier are wrong of a third, and what evaluate makes of it."""
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(200, 3)) * 0.4
+    rows[np.arange(200), np.arange(200) % 2] += 1
+    hard = np.arange(200) % 3 == 0
+    rows[hard] = rows[hard][:, [1, 0, 2]]
+    made = {name: values(hard, generator) for name, values in columns.items()}
+    return evaluate(make(tmp_path / "s.parquet", rows, **made), label="label", repeats=200, folds=3)
+
+
+def sure(hard, generator):
+    return generator.normal(size=len(hard)) - 3 * hard
+
+
+def noise(hard, generator):
+    return np.random.default_rng(1).normal(size=len(hard))
+
+
+def test_the_verdict_names_the_column_to_use_and_those_no_better_than_chance(tmp_path):
+    lines = evaluation_verdict(judged(tmp_path, kappa_good=sure, kappa_noise=noise, unc_wrong=sure))
+    assert "no better than chance on your labels: kappa_noise (" in lines[0]
+    assert lines[1].startswith("worse than chance on your labels")
+    assert lines[1].endswith(": unc_wrong")
+    assert lines[2].startswith("use kappa_good: AUROC, linear right 0.8")
+    assert len(lines) == 3
+    shown = CliRunner().invoke(app, ["evaluate", str(tmp_path / "s.parquet"), "--label", "label", "--repeats", "50"])
+    assert "\nverdict: use kappa_good: " in shown.stdout
+    assert shown.stdout.splitlines()[-1].startswith("verdict: ")
+
+
+def test_where_no_score_is_better_than_chance_the_verdict_says_what_to_do(tmp_path):
+    lines = evaluation_verdict(judged(tmp_path, kappa_noise=noise))
+    assert "no better than chance on your labels: kappa_noise" in lines[0]
+    assert "curate fit --label" in lines[1]
+
+
+def test_without_labels_there_is_no_verdict(tmp_path):
+    path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40), votes=[[1, 2]] * 40)
+    assert evaluation_verdict(evaluate(path, votes="votes", **QUICK)) == []

@@ -17,6 +17,7 @@ from curate.fitting.verify import verify_fit
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
+from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
 from scoring.heap.stored import read_fit
@@ -180,3 +181,29 @@ def test_a_folder_of_rounds_to_which_too_little_came_back_is_refused(tmp_path):
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="12")
     with pytest.raises(InputError, match=r"at least 50 labelled images.* got 0"):
         fit(tmp_path / "t.parquet", apply=tmp_path / "a.parquet", labelled=tmp_path / "r")
+
+
+def test_the_entropy_of_classes_is_a_column_by_classifiers_that_did_not_see_the_row(tmp_path, digest):
+    from sklearn.linear_model import LogisticRegression
+
+    rows, kind = kinds(n=N, spread=0.7)
+    some = [one if i % 2 else None for i, one in enumerate(kind)]
+    path = write(tmp_path / "scores.parquet", rows, digest, labels=some)
+    fit(path, apply=tmp_path / "a.parquet", label="label")
+    applied = open_table(tmp_path / "a.parquet").read(["unc_class", "embedding"])
+    found = applied["unc_class"].to_numpy()
+    stored = np.stack(applied["embedding"].to_numpy()).astype(np.float64)
+    stored /= np.linalg.norm(stored, axis=1, keepdims=True)
+    odd, even = np.arange(N) % 2 == 1, np.arange(N) % 2 == 0
+    centred = stored - stored[odd].mean(0)
+    centred /= np.sqrt((centred[odd] ** 2).sum(1).mean())
+    chances = LogisticRegression(max_iter=1000).fit(centred[odd], np.array(kind)[odd]).predict_proba(centred)
+    entropy = -(chances * np.log(chances)).sum(1)
+    assert found[even] == pytest.approx(entropy[even], abs=0.01)
+    assert np.corrcoef(found[odd], entropy[odd])[0, 1] > 0.5
+    assert found[odd].mean() > entropy[odd].mean()  # of folds that did not have the row: less sure than of one's own
+
+
+def test_without_labels_to_learn_from_there_is_no_entropy_of_classes(table, tmp_path):
+    fit(table, apply=tmp_path / "a.parquet")
+    assert "unc_class" not in open_table(tmp_path / "a.parquet").schema.names

@@ -1,0 +1,213 @@
+"""Rules by example: keep or drop the rows whose embedding is like that of some rows or images."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING
+from curate.policies.filter.ruling import Ruling
+from curate.tables.digests import tie_breaks
+from curate.tables.keys import rows_with_keys
+from curate.tables.rows import Rows
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+COSINE = 0.8  # 0.3 % of the pairs of PACS reach it, most of them of one class (docs/filter.md)
+BLOCK = 65_536  # rows at a time
+MOST_EXAMPLES = 1_000
+N_TYPED = 3  # examples that a rule names when it is told
+
+
+@dataclass(frozen=True)
+class Example:
+    """What rows are compared with.
+
+    Attributes:
+        name: key of a row, or path of an image.
+        cosine: from which a row is like it, in (0, 1].
+        vector: of an image, its embedding as base64 of float32; empty for a row, whose own is taken.
+    """
+
+    name: str
+    cosine: float = COSINE
+    vector: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cosine <= 1:
+            raise InputError(f"an example takes a cosine above 0 and up to 1, got {self.name}={self.cosine:g}")
+
+
+@dataclass(frozen=True)
+class Like:
+    """Keep rows that are like one of the examples, by the cosine of their embeddings."""
+
+    examples: tuple[Example, ...]
+    column: str | None = field(default=None, init=False)
+    per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "like"
+
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        near, _, judged = nearest(self.examples, table_rows, rows)
+        return Ruling((near >= 0) & judged, judged, None)
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """Drop rows that are like one of the examples, by the cosine of their embeddings."""
+
+    examples: tuple[Example, ...]
+    column: str | None = field(default=None, init=False)
+    per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "unlike"
+
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        near, _, judged = nearest(self.examples, table_rows, rows)
+        return Ruling((near < 0) & judged, judged, None)
+
+
+def nearest(
+    examples: Sequence[Example], table_rows: Rows, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return how far each row is beyond the cosine of the example that it exceeds most, and which that is.
+
+    Args:
+        examples: E of them.
+        table_rows: with embeddings and hashes of keys.
+        rows: M indices.
+
+    Returns:
+        Cosine less the example's own, shape (M,); place of the example, shape (M,); whether a row has an embedding.
+
+    Raises:
+        InputError: for an example that has no embedding, or one of another length.
+    """
+    if table_rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    wanted = np.stack([_vector(one, table_rows) for one in examples])  # (E, D)
+    bounds = np.array([one.cosine for one in examples])
+    beyond, which = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+    for start in range(0, len(rows), BLOCK):
+        here = slice(start, start + BLOCK)
+        cosine = _units(table_rows.embedding[rows[here]]) @ wanted.T - bounds
+        which[here] = cosine.argmax(1)
+        beyond[here] = np.take_along_axis(cosine, which[here, None], 1)[:, 0].round(6)  # equal rows are like each other
+    return beyond, which, table_rows.embedding_problem[rows] == 0
+
+
+def reasons(rule: Like | Unlike, table_rows: Rows, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.float64]]:
+    """Return in words why rows (M indices) stay or go, and score, threshold and margin of each, shape (3, M)."""
+    beyond, which, _ = nearest(rule.examples, table_rows, rows)
+    bounds = np.array([one.cosine for one in rule.examples])[which]
+    names = [rule.examples[at].name for at in which.tolist()]
+    words = [
+        f"{'like' if over >= 0 else 'unlike every example; nearest'} {name} (cosine {bound + over:.4f}, "
+        f"{'at least' if over >= 0 else 'below'} {bound:g})"
+        for name, over, bound in zip(names, beyond.tolist(), bounds.tolist(), strict=True)
+    ]
+    sign = 1 if isinstance(rule, Like) else -1
+    return words, np.stack([bounds + beyond, bounds, sign * beyond])
+
+
+def named_examples(examples: Sequence[Example]) -> str:
+    """Return examples as typed, the first few of many."""
+    more = f" and {len(examples) - N_TYPED:,} more" if len(examples) > N_TYPED else ""
+    return ", ".join(f"{one.name}={one.cosine:g}" for one in examples[:N_TYPED]) + more
+
+
+def parse_examples(
+    texts: Sequence[str], table: Table, flag: str, model: str | Path | None = None
+) -> tuple[Example, ...]:
+    """Return examples from ``KEY``, ``IMAGE``, ``KEY=COSINE`` or ``IMAGE=COSINE``, images embedded.
+
+    Args:
+        texts: as typed; a text that is a key or a file as it stands has no cosine of its own.
+        table: whose keys are meant, and whose model embeds images.
+        flag: of the option, for messages.
+        model: that scored the table, if it does not ship.
+
+    Raises:
+        InputError: for one that is neither a key nor a readable image, or a cosine out of range.
+    """
+    table.require([EMBEDDING])
+    if len(texts) > MOST_EXAMPLES:
+        raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(texts):,}; give fewer")
+    keys = rows_with_keys(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
+    images: list[Path] = []
+    found: list[Example] = []
+    for text in texts:
+        name, cosine = (text, COSINE) if text in keys or Path(text).is_file() else _split(text, flag)
+        if name not in keys and not Path(name).is_file():
+            raise InputError(
+                f"{flag} takes the key of a row or the path of an image, with =COSINE where it is not {COSINE:g}; "
+                f"{table.path} has no key {name!r}, and there is no such file"
+            )
+        images += [] if name in keys else [Path(name)]
+        found.append(Example(name, cosine))
+    vectors = _embedded(images, table, model) if images else {}
+    return tuple(Example(one.name, one.cosine, vectors.get(one.name, "")) for one in found)
+
+
+def _split(text: str, flag: str) -> tuple[str, float]:
+    name, sign, number = text.rpartition("=")
+    if not sign:
+        return text, COSINE
+    try:
+        return name, float(number)
+    except ValueError:
+        return text, COSINE
+
+
+def _embedded(images: Sequence[Path], table: Table, model: str | Path | None) -> dict[str, str]:
+    """Return the embedding of each image by the table's model, as base64."""
+    from curate.policies.dedup.quality.planted import scorer_of
+    from scoring.images import decode
+
+    runner, settings = scorer_of(table, model=model)
+    found = {}
+    for path in images:
+        try:
+            image = decode(path.read_bytes(), runner.model.spec.preprocessing, max_pixels=settings.max_pixels)
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}; name another example") from None
+        if image.pixels is None:
+            raise InputError(f"{path} is no image that can be read ({image.status}); name another example")
+        embedding = runner.submit(image.pixels[None]).result().embedding[0]
+        found[str(path)] = base64.b64encode(embedding.astype("<f4").tobytes()).decode()
+    return found
+
+
+def _vector(example: Example, table_rows: Rows) -> NDArray[np.float32]:
+    """Return the unit vector of an example."""
+    if table_rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    if example.vector:
+        try:
+            vector = np.frombuffer(base64.b64decode(example.vector, validate=True), "<f4")
+        except ValueError:
+            raise InputError(
+                f"expected the embedding of {example.name} in the receipt, got others; take a copy"
+            ) from None
+    else:
+        place = np.flatnonzero(table_rows.hashes == tie_breaks([example.name.encode()])[0])
+        if not len(place) or table_rows.embedding_problem[place[0]]:
+            raise InputError(f"the example {example.name!r} has no embedding in the table; name another row")
+        vector = table_rows.embedding[place[0]]
+    if len(vector) != table_rows.embedding.shape[1] or not np.isfinite(vector).all() or not np.any(vector):
+        raise InputError(
+            f"expected embeddings of {table_rows.embedding.shape[1]:,} numbers, got {len(vector):,} of {example.name}; "
+            "embed it with the model that scored the table"
+        )
+    return _units(vector[None])[0]
+
+
+def _units(vectors: NDArray) -> NDArray[np.float32]:
+    rows = vectors.astype(np.float32)
+    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None]
+    return np.asarray(rows / np.where(length > 0, length, 1).astype(np.float32))

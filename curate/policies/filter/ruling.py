@@ -1,0 +1,21 @@
+"""What a rule of a filter says about rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What one rule says about rows it was asked about.
+
+    Attributes:
+        keep: shape (M,) bool.
+        judged: shape (M,) bool; a row that was not is undecided.
+        cuts: shape (G,) float64, the lowest value that stays (by group, else G = 1; NaN where nothing stays);
+            None for a rule without a threshold.
+    """
+
+    keep: np.ndarray
+    judged: np.ndarray
+    cuts: np.ndarray | None
