@@ -1,9 +1,8 @@
 """Score a heap of images, keep the subset worth training on.
 
-``score``, ``fit``, ``filter``, ``dedup``, ``select``, ``evaluate``, ``compare`` and
-``verify`` are the commands of these names, with
-the same options as keywords; a mistake of the user's is an ``InputError``. They are loaded when first used, so that
-``import curate`` costs nothing.
+``score``, ``fit``, ``filter``, ``dedup``, ``select``, ``balance``, ``split``, ``evaluate``, ``compare`` and ``verify``
+are the commands of these names, with the same options as keywords; a mistake of the user's is an ``InputError``. They
+are loaded when first used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -16,9 +15,11 @@ if TYPE_CHECKING:
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
     from curate.fitting.fit import fit
+    from curate.policies.balance.policy import balance
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
     from curate.policies.select.policy import select
+    from curate.policies.split.policy import split
     from curate.policies.verify import verify
     from scoring.errors import InputError
 
@@ -29,13 +30,27 @@ _MODULES = {
     "filter": "curate.policies.filter.policy",
     "dedup": "curate.policies.dedup.policy",
     "select": "curate.policies.select.policy",
+    "balance": "curate.policies.balance.policy",
+    "split": "curate.policies.split.policy",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
     "verify": "curate.policies.verify",
     "InputError": "scoring.errors",
 }
 # Not ``filter``: a star import would replace Python's own.
-__all__ = ["InputError", "__version__", "compare", "dedup", "evaluate", "fit", "score", "select", "verify"]
+__all__ = [
+    "InputError",
+    "__version__",
+    "balance",
+    "compare",
+    "dedup",
+    "evaluate",
+    "fit",
+    "score",
+    "select",
+    "split",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ import typer
 
 from curate.commands import (
     audit,
+    balance,
     cache,
     compare,
     convert,
@@ -27,6 +28,7 @@ from curate.commands import (
     score,
     select,
     sheet,
+    split,
     train,
     verify,
 )
@@ -113,6 +115,8 @@ app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_hel
 app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
 app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))
 app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
+app.command("balance", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(balance.run))
+app.command("split", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(split.run))
 app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
 app.command("run", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(run_command.run))
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))

@@ -27,7 +27,9 @@ def run(
     ] = None,
     sample: Annotated[int, typer.Option(help="Rows of each table, chosen by a hash of their keys.")] = 10_000,
     repeats: Annotated[int, typer.Option(help="Deals of each permutation test.")] = 999,
-    clusters: Annotated[int, typer.Option(help="Clusters that the rows of both are put into; 0 for none.")] = 20,
+    clusters: Annotated[
+        int, options.shared("--clusters", " the rows of both are put into; 0 for none", show_default=True)
+    ] = 20,
     top: Annotated[int, typer.Option(help="Rows of each table to name, that tell it from the other.")] = 10,
     fail_above: Annotated[
         float | None,

@@ -14,6 +14,7 @@ MEANS: dict[str, str] = {
     "--against": "Another scored table",
     "--batch-size": "Images that go through the model at once",
     "--budget": "How many rows",
+    "--clusters": "How many clusters",
     "--column": "Score column",
     "--device": "auto, cpu, cuda or cuda:1",
     "--discount": "Low quality lowers a row's rank or weight",
@@ -50,6 +51,7 @@ MEANS: dict[str, str] = {
     "--source": "What was scored",
     "--strategy": "What picks",
     "--table": "Where the table is now, if it was moved",
+    "--test": "Share to measure on",
     "--workers": "Decoding threads; by default one a core",
 }
 SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}

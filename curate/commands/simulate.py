@@ -23,7 +23,7 @@ def run(
         list[str] | None, options.shared("--strategy", ", beside random; may be repeated. [default: auto]")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each strategy.")] = 5,
-    test: Annotated[float, typer.Option(metavar="SHARE", help="Share of the images to measure on.")] = 0.2,
+    test: Annotated[float, options.shared("--test", ", of the images", metavar="SHARE", show_default=True)] = 0.2,
     noisy_label: Annotated[
         str | None,
         typer.Option(help="Column with what annotators say; accuracy is still against --label.", show_default=False),

@@ -46,6 +46,8 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
     "filter": Kind(),
     "dedup": Kind(),
     "select": Kind(),
+    "balance": Kind(),
+    "split": Kind(),
     "sheet": Kind(suffix=".png", makes_table=False),
     "export": Kind(suffix=None, makes_table=False),
 }

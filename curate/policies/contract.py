@@ -48,6 +48,8 @@ WHERE: dict[
     FILTER: "curate.policies.filter.policy:Filter",
     "dedup": "curate.policies.dedup.policy:Dedup",
     "select": "curate.policies.select.policy:Select",
+    "balance": "curate.policies.balance.policy:Balance",
+    "split": "curate.policies.split.policy:Split",
 }
 POLICIES: Mapping[str, type[Policy[Result]]] = Lazy(WHERE)
 

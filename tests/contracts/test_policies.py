@@ -14,6 +14,8 @@ import pytest
 
 from curate.commands.verify_words import lines_of
 from curate.policies.apply import apply
+from curate.policies.balance.policy import Balance
+from curate.policies.balance.request import BalanceRequest
 from curate.policies.contract import POLICIES, WHERE
 from curate.policies.decided import Decided
 from curate.policies.dedup.policy import Dedup
@@ -25,6 +27,8 @@ from curate.policies.outputs import Files
 from curate.policies.result import Result
 from curate.policies.select.policy import Select
 from curate.policies.select.request import SelectRequest
+from curate.policies.split.policy import Split
+from curate.policies.split.request import SplitRequest
 from curate.policies.verify import verify
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -81,6 +85,8 @@ ASKED = {
     "filter": Filter((Where("width >= 13"), KeepTop("50%", "kappa_a", "label"))),
     "dedup": Dedup(DedupRequest({"bytes": 1.0}, protect="width == 20", label="label")),
     "select": Select(SelectRequest("score", "7", score="unc_b", labelled_where="width < 12")),
+    "balance": Balance(BalanceRequest("label", rows="50%", within="certain", column="unc_b")),
+    "split": Split(SplitRequest({"train": "70%", "rest": "0.3"}, ("label",), thresholds={"bytes": 1.0})),
     OWN: EveryNth(3),
 }
 

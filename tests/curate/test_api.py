@@ -10,7 +10,7 @@ import typer
 import curate
 from curate.cli import app
 
-FUNCTIONS = ("score", "fit", "filter", "dedup", "select", "evaluate", "compare", "verify")
+FUNCTIONS = ("score", "fit", "filter", "dedup", "select", "balance", "split", "evaluate", "compare", "verify")
 ONLY_TYPED = {
     "json",
     "quiet",
@@ -67,13 +67,17 @@ def test_a_mistake_of_the_users_can_be_caught_by_its_name(tmp_path):
         curate.filter(tmp_path / "none.parquet", keep_top=1, dry_run=True)
 
 
-@pytest.mark.parametrize("name", ["fit", "filter", "dedup", "select", "evaluate", "compare", "verify"])
+@pytest.mark.parametrize(
+    "name", ["fit", "filter", "dedup", "select", "balance", "split", "evaluate", "compare", "verify"]
+)
 def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'labeld'"):
         getattr(curate, name)(*["scores.parquet"] * (1 + (name == "compare")), labeld="x")
 
 
-@pytest.mark.parametrize("name", ["fit", "filter", "dedup", "select", "evaluate", "compare", "verify"])
+@pytest.mark.parametrize(
+    "name", ["fit", "filter", "dedup", "select", "balance", "split", "evaluate", "compare", "verify"]
+)
 def test_options_have_the_same_names_and_defaults_in_both(name):
     command = typer.main.get_command(app).commands[name]
     typed = {param.opts[0].lstrip("-").replace("-", "_"): param.default for param in command.params}

@@ -26,6 +26,16 @@ CALLS = {
         ["s.parquet", "-b", "1", "--dry-run"],
         ["none.parquet", "-b", "1"],
     ),
+    "balance": (
+        "curate.policies.balance.policy.open_table",
+        ["s.parquet", "--per", "label", "--dry-run"],
+        ["none.parquet", "--per", "label"],
+    ),
+    "split": (
+        "curate.policies.split.policy.open_table",
+        ["s.parquet", "--train", "80%", "--test", "20%", "--dry-run"],
+        ["none.parquet", "--train", "80%", "--test", "20%"],
+    ),
     "round": ("curate.rounds.status.status", ["status", "r"], ["status", "none"]),
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),

@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.counted import counted
+from curate.policies.compare_arranged import Expected
 from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import Ready, prepare
 from curate.policies.select.request import SelectRequest
@@ -81,6 +82,11 @@ class Picked:
             columns[name] = pa.array(values.astype(np.float64))
             meanings[name] = f"{part} of the pick, as the strategy sees it"
         return pa.table(columns), meanings
+
+    def expected(self) -> Expected:
+        """Return what the batch has to be, to compare it with."""
+        hashes = self.rows.hashes[self.ready.table_row[self.chosen.rows]]
+        return Expected(self.pick_columns()[0], hashes, self.picks, ordered=True, file="batch")
 
 
 def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> Picked:

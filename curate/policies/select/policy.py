@@ -10,11 +10,11 @@ import numpy as np
 
 from curate.columns import KEY
 from curate.policies.apply import apply
+from curate.policies.arranged import Ranked
+from curate.policies.compare_arranged import compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.outputs import Files
 from curate.policies.result import Result
-from curate.policies.select.batch import Ranked
-from curate.policies.select.compare import compare_batch
 from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import refuse_unused_score, settings_of
@@ -106,7 +106,7 @@ class Select:
             meanings=MEANINGS,
             result=self._result(table, picked),
             arranged=Ranked(table.schema, picked.picks, *picked.pick_columns()),
-            compare=partial(compare_batch, table, picked),
+            compare=partial(compare_arranged, table, picked.expected()),
         )
 
     def _result(self, table: Table, picked: Picked) -> SelectResult:

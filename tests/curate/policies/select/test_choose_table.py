@@ -223,7 +223,7 @@ def test_the_last_batch_as_labelled_is_never_picked_again(scores, tmp_path):
 
 
 def test_more_rows_than_a_chunk_come_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("curate.policies.select.batch.CHUNK_ROWS", 7)
+    monkeypatch.setattr("curate.policies.arranged.CHUNK_ROWS", 7)
     monkeypatch.setattr("curate.policies.outputs.STREAM_ROWS", 11)
     source = table(tmp_path / "s.parquet", 60)
     result = curate.select(source, tmp_path / "b.parquet", "score", 50, score="max:aesthetic")

@@ -1,0 +1,101 @@
+"""``curate split``: parse, split, report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.dedup import Finder, Threshold
+from curate.commands.order import typed
+from curate.commands.report import emit, printers, say_files
+from curate.counted import counted
+
+if TYPE_CHECKING:
+    from curate.policies.split.policy import SplitResult
+
+Share = str | None
+Texts = list[str] | None
+N_STRATA = 20  # that a dry run shows
+
+
+def run(
+    ctx: typer.Context,
+    table: options.Table,
+    out: Annotated[
+        Path | None, options.shared("--out", ": the table with a column split, such as split.parquet")
+    ] = None,
+    train: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side train: 80% or 0.8.")] = None,
+    val: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side val.")] = None,
+    test: Annotated[Share, options.shared("--test", ": the side test", metavar="SHARE")] = None,
+    side: Annotated[Texts, typer.Option(metavar="NAME=SHARE", help="A side of another name; again for more.")] = None,
+    per: Annotated[
+        Texts, options.shared("--per", ": the shares hold in each; again for combinations", metavar="COLUMN")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Rows with the same value stay on one side.", show_default=False),
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Hold the shares to within a row, without --per too.")] = False,
+    finder: Finder = None,
+    threshold: Threshold = None,
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates/--no-duplicates", help="Whether copies are looked for.")
+    ] = True,
+    seed: options.Seed = 0,
+    dry_run: options.DryRun = False,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Split a table into train, val and test that no copy crosses.
+
+    Example:
+
+    \b
+        curate split scores.parquet --train 80% --val 10% --test 10% -o split.parquet
+        curate split scores.parquet --train 80% --test 20% --per label --group patient -o split.parquet
+        curate split scores.parquet --side fit=90% --side dev=10% --no-duplicates --dry-run
+        curate filter split.parquet --where 'split == "train"' -o train.parquet
+
+    The hash of its key decides where a row goes: it keeps its side when others come or go, and the shares hold as
+    chance has it. With --per or --exact they hold to within a row, and rows near a cut may move when the table grows.
+    Rows that are copies, or the same in --group, stay together. Writes split.parquet (the table with a column
+    split), split.decisions.parquet (every row, and why) and split.receipt.json, which `curate verify` checks.
+    """
+    from curate.policies.dedup.request import finders_in_order
+    from curate.policies.split.policy import split
+
+    given = dict(locals())
+    finders = finders_in_order(typed(ctx))
+    result = split(**{**options.given_to(split, given), "finder": finders})
+    if json_:
+        emit(result.to_json())
+    elif dry_run or not quiet:
+        _report(result, dry_run)
+
+
+def _report(result: "SplitResult", dry_run: bool) -> None:
+    line, table = printers(asked=dry_run)
+    for note in result.notes:
+        line(note)
+    rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, "")]
+    rows += [
+        (name, n, f"{n / max(1, result.kept):.2%}, asked {result.shares[name] * 100:.4g}%")
+        for name, n in result.sides.items()
+    ]
+    rows += [("failed", n, status) for status, n in result.failed_by.items()]
+    table(rows, right=1)
+    if result.n_groups:
+        line(f"{counted(result.n_groups, 'group')} kept together, the largest of {counted(result.largest, 'row')}")
+    if result.leaks is not None:
+        line(
+            f"copies: {counted(result.n_copies, 'group')}; rows with a copy on another side: {result.leaks:,} "
+            f"(by their keys alone it would be {result.would_leak:,})"
+        )
+    if dry_run and result.strata:
+        shown = list(result.strata.items())[:N_STRATA]
+        table([(name, *counts) for name, counts in shown], header=("stratum", *result.sides))
+        if len(result.strata) > N_STRATA:
+            line(f"and {len(result.strata) - N_STRATA:,} more")
+    say_files(result, dry_run=dry_run)

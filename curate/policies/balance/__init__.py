@@ -1,0 +1,1 @@
+"""Rows of each cell, a class or a cluster, towards a distribution."""

@@ -1,0 +1,91 @@
+"""How many rows each cell gives: whole numbers towards shares, of what there is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What C cells give.
+
+    Attributes:
+        given: rows of each, shape (C,), never more than it has.
+        wanted: rows of each that the shares ask for of so many rows in all, shape (C,).
+        limit: the cell that has the fewest rows for its share.
+        most: rows in all at which no share asks for more than there is.
+    """
+
+    given: Counts
+    wanted: Counts
+    limit: int
+    most: int
+
+    @property
+    def short(self) -> Counts:
+        """Rows that each cell lacks, shape (C,)."""
+        return np.maximum(self.wanted - self.given, 0)
+
+    @property
+    def apart(self) -> float:
+        """Half the sum of the differences of shares given and wanted, 0 where they are the same, 1 at most."""
+        total = max(1, int(self.given.sum()))
+        return float(np.abs(self.given - self.wanted).sum() / 2 / total)
+
+
+def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
+    """Return how many rows each cell gives, so that they come as near to the shares as whole numbers can.
+
+    Where a cell has fewer rows than its share asks for, it gives all, and the others give more, in proportion to their
+    shares.
+
+    Args:
+        sizes: rows of each cell, shape (C,).
+        shares: of each, shape (C,), 0 or more; they sum to 1 and those above 0 have rows.
+        total: rows in all, at most those of cells with a share; None for as many as the shares allow.
+    """
+    asked = shares > 0
+    room = np.full(len(sizes), np.inf)
+    room[asked] = sizes[asked] / shares[asked]
+    limit = int(room.argmin())
+    most = int(np.floor(room[limit] * (1 + 1e-12)))
+    while most and (apportioned(shares * most, most) > sizes).any():
+        most -= 1  # a share such as a third is not exact in floats
+    total = most if total is None else total
+    wanted = apportioned(shares * total, total)
+    return Amounts(apportioned(_filled(sizes, shares, room, total), total), wanted, limit, most)
+
+
+def apportioned(quotas: Floats, total: int) -> Counts:
+    """Return whole numbers that sum to ``total``: each quota rounded down, and one more for the largest remainders.
+
+    Equal remainders go to the earlier cell.
+
+    Args:
+        quotas: shape (C,), 0 or more; they sum to ``total`` up to rounding.
+        total: rows in all.
+
+    >>> apportioned(np.array([1.5, 1.25, 0.25]), 3).tolist()
+    [2, 1, 0]
+    """
+    whole = np.floor(quotas + 1e-9).astype(np.int64)
+    missing = total - int(whole.sum())
+    order = np.argsort(-np.round(quotas - whole, 9), kind="stable")
+    whole[order[:missing]] += 1
+    return whole
+
+
+def _filled(sizes: Counts, shares: Floats, room: Floats, total: int) -> Floats:
+    """Return min(size, level * share) of each cell, with the level at which they sum to ``total``."""
+    order = np.argsort(room, kind="stable")
+    full = np.cumsum(sizes[order]) - sizes[order]  # rows of the cells before, which give all they have
+    open_share = shares.sum() - (np.cumsum(shares[order]) - shares[order])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        level = (total - full) / open_share
+    first = int(np.argmax(level <= room[order] * (1 + 1e-12)))
+    filled: Floats = np.minimum(sizes, level[first] * shares)
+    return filled

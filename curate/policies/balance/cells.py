@@ -1,0 +1,71 @@
+"""Which cell each row is in, and who goes first in a cell."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.selectors.typicality import Typicality
+from curate.tables.rows import Codes
+from scoring.errors import InputError
+
+CERTAIN, TYPICAL, RANDOM = "certain", "typical", "random"
+WITHIN = {
+    CERTAIN: "the most certain by a score",
+    TYPICAL: "those with the nearest neighbours in their cell",
+    RANDOM: "drawn by the hash of the key",
+}
+CLUSTERS = "clusters"
+USUAL_CLUSTERS = 100
+ROUNDS = 25  # iterations of k-means, at most
+PER_CENTROID = 256  # rows that train one centroid, at most
+SAMPLE = 262_144  # rows that train all of them
+
+
+def clustered(vectors: NDArray[np.floating], k: int | None, seed: int) -> Codes:
+    """Return the cluster of each row by spherical k-means; clusters that no row is in have no name.
+
+    Args:
+        vectors: unit rows, shape (M, D).
+        k: clusters; None for 100, or for a tenth of the rows where those are fewer.
+        seed: of the rows that it starts from.
+
+    Raises:
+        InputError: for more clusters than rows, or none.
+    """
+    from scoring.search.kmeans import assign, spherical_kmeans
+
+    n = len(vectors)
+    k = max(1, min(USUAL_CLUSTERS, n // 10)) if k is None else k
+    if not 1 <= k <= n:
+        raise InputError(f"--clusters must be between 1 and the {n:,} rows with an embedding, got {k:,}")
+    sample = min(PER_CENTROID * k, max(SAMPLE, k), n)
+    index, _ = assign(vectors, spherical_kmeans(vectors, k, seed=seed, iterations=ROUNDS, sample=sample))
+    used, codes = np.unique(index[:, 0], return_inverse=True)
+    width = len(str(k - 1))
+    return Codes(codes.astype(np.int32), [f"{number:0{width}}" for number in used.tolist()])
+
+
+def typical(vectors: NDArray[np.floating], codes: NDArray[np.int32], seed: int) -> NDArray[np.float64]:
+    """Return how densely each row lies among those of its cell, shape (M,); higher lies denser."""
+    measure = Typicality(vectors, codes, seed)
+    found = np.empty(len(codes))
+    order = np.argsort(codes, kind="stable").astype(np.int32)
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        if len(rows):
+            found[rows] = measure(rows)
+    return found
+
+
+def places(
+    codes: NDArray[np.int32], score: NDArray[np.float64] | None, hashes: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """Return how many rows of its cell go before each row, shape (M,): higher scores, of equals the lower hash.
+
+    Args:
+        codes: cell of each row, shape (M,).
+        score: higher goes first, shape (M,); None for the hash alone.
+        hashes: shape (M,).
+    """
+    order = np.lexsort((hashes, codes) if score is None else (hashes, -score, codes))
+    place = np.empty(len(codes), np.int64)
+    place[order] = np.arange(len(codes)) - np.searchsorted(codes[order], codes[order])
+    return place

@@ -1,0 +1,199 @@
+"""Balance a table: rows of each class or cluster, towards uniform, a power of the sizes, or given shares."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY, LABEL
+from curate.policies.apply import apply
+from curate.policies.balance.cells import CERTAIN, CLUSTERS, RANDOM, TYPICAL, clustered, places, typical
+from curate.policies.balance.plan import planned
+from curate.policies.balance.request import BalanceRequest
+from curate.policies.balance.result import BalanceResult, result_of
+from curate.policies.balance.target import To, target_of
+from curate.policies.balance.words import MEANINGS, SCHEMA, BalanceWords
+from curate.policies.decided import Decided
+from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
+from curate.policies.outputs import Files
+from curate.tables.digests import redrawn
+from curate.tables.rows import Codes, Rows, read_rows
+from curate.tables.signals import Signal, default_column
+from curate.tables.table import Table, open_table
+from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
+from scoring.errors import InputError
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Rows of each cell of a table, towards a distribution; a ``Policy``."""
+
+    request: BalanceRequest
+    files: ClassVar[Files] = Files()
+
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, object]]) -> Self:
+        """Return the balance that a receipt holds; InputError if it holds something else."""
+        return cls(BalanceRequest.from_json(rules[0]))
+
+    def decide(self, table: Table, *, write: bool) -> Decided[BalanceResult]:
+        """Decide every row of a table; InputError for a column, key, share or amount that cannot be used."""
+        request, signal = self.request, self.request.signal(table)
+        rows = read_rows(table, request.needs(table), by_hash=True)  # so that k-means starts from the same rows
+        by_clusters = request.by_clusters(table)
+        lacks, reasons = _lacking(request, rows, signal, by_clusters=by_clusters)
+        inside = np.flatnonzero(rows.ok & (lacks < 0))
+        if not len(inside):
+            told = {reason: int((rows.ok & (lacks == number)).sum()) for number, reason in enumerate(reasons)}
+            raise InputError(_none_left(table, len(rows), told))
+        cells = _cells(request, rows, inside, by_clusters=by_clusters)
+        sizes = np.bincount(cells.codes, minlength=len(cells.names))
+        plan = planned(request, cells.names, sizes)
+        score = _score(request, rows, inside, cells, signal)
+        first = None if score is None else score if signal is None else signal.sign * score
+        place = places(cells.codes, first, redrawn(rows.hashes[inside], request.seed))
+        stays = place < plan.given[cells.codes]
+        cuts = np.full(len(sizes), np.nan)
+        last = place == plan.given[cells.codes] - 1
+        if score is not None:
+            cuts[cells.codes[last]] = score[last]
+        in_table = rows.place[inside]
+        back = np.argsort(rows.place)
+        outcome = np.where(rows.ok, UNDECIDED, FAILED).astype(np.uint8)[back]
+        outcome[in_table] = np.where(stays, KEEP, DROP)
+        words = BalanceWords(
+            outcome=outcome,
+            cell=_spread(cells.codes, in_table, len(rows), -1),
+            place=_spread(place, in_table, len(rows), 0),
+            score=_spread(np.full(len(inside), np.nan) if score is None else score, in_table, len(rows), np.nan),
+            lacks=lacks[back],
+            names=cells.names,
+            sizes=sizes,
+            given=plan.given,
+            cuts=cuts,
+            reasons=reasons,
+            what="cluster" if by_clusters else request.per,
+            within=request.within,
+        )
+        return Decided(
+            table=table,
+            policy=[request.to_json()],
+            outcome=outcome,
+            hashes=rows.hashes[back],
+            digest=rows.digest,
+            words=words.rows,
+            schema=SCHEMA,
+            meanings=MEANINGS,
+            result=result_of(request, words, plan),
+        )
+
+
+def _lacking(
+    request: BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
+) -> tuple[NDArray[np.int8], tuple[str, ...]]:
+    """Return what each row lacks, shape (N,), a place in the reasons; -1 for nothing; and the reasons."""
+    lacks = np.full(len(rows), -1, np.int8)
+    reasons: list[str] = []
+
+    def add(without: NDArray[np.bool_], reason: str) -> None:
+        lacks[without & (lacks < 0)] = len(reasons)
+        reasons.append(reason)
+
+    if rows.embedding is not None:
+        for number, what in enumerate(EMBEDDING_PROBLEMS, 1):
+            add(rows.embedding_problem == number, f"has {what}")
+    if not by_clusters:
+        add(rows.names[request.per].codes < 0, f"{request.per} has no value")
+    if signal is not None:
+        add(~np.isfinite(rows.numbers[signal.column]), f"{signal.column} has no value (null, NaN or infinite)")
+    return lacks, tuple(reasons)
+
+
+def _none_left(table: Table, n: int, lacking: Mapping[str, int]) -> str:
+    why = ", ".join(f"{count:,} whose row {reason}" for reason, count in lacking.items() if count)
+    return f"expected rows to balance in {table.path}, got none{f' of {n:,}: {why}' if why else ' that was scored'}"
+
+
+def _cells(request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by_clusters: bool) -> Codes:
+    """Return the cell of each row that can be judged, of cells that have such a row."""
+    if by_clusters:
+        return clustered(_vectors(rows, inside), request.clusters, request.seed)
+    column = rows.names[request.per]
+    used, codes = np.unique(column.codes[inside], return_inverse=True)
+    return Codes(codes.astype(np.int32), [column.names[code] for code in used.tolist()])
+
+
+def _score(
+    request: BalanceRequest, rows: Rows, inside: NDArray[np.int64], cells: Codes, signal: Signal | None
+) -> NDArray[np.float64] | None:
+    """Return what the place of a row in its cell goes by, shape (M,); None for the hash of its key alone."""
+    if request.within == TYPICAL:
+        return typical(_vectors(rows, inside), cells.codes, request.seed)
+    return rows.numbers[signal.column][inside] if signal is not None else None
+
+
+def _vectors(rows: Rows, inside: NDArray[np.int64]) -> NDArray[np.floating]:
+    if rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    return rows_of(rows.embedding, inside)
+
+
+def _spread(values: NDArray[Any], at: NDArray[np.int64], n: int, empty: float) -> NDArray[Any]:
+    """Return an array of n rows with some values in their places, and the same in all others."""
+    whole = np.full(n, empty, values.dtype)
+    whole[at] = values
+    return whole
+
+
+def balance(
+    table: str | Path,
+    out: str | Path | None = None,
+    *,
+    per: str = LABEL,
+    to: To = None,
+    alpha: float | None = None,
+    rows: str | int | float | None = None,
+    within: str = RANDOM,
+    column: str | None = None,
+    clusters: int | None = None,
+    nearest: bool = False,
+    seed: int = 0,
+    dry_run: bool = False,
+    overwrite: bool = False,
+) -> BalanceResult:
+    """Keep rows of each cell so that the cells have their shares; write subset, decisions and receipt.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
+        out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
+        per: column whose values are the cells, or ``"clusters"`` for those of k-means on the embeddings.
+        to: ``"uniform"`` (the default), ``"square-root"``, a CSV or JSON file of classes and shares, texts like
+            ``"cat=30%"``, or a mapping of class -> share.
+        alpha: in place of ``to``: shares go by this power of the size of a cell, from 0, uniform, to 1, as it is.
+        rows: how many in all, ``1000`` or ``"20%"``; None for as many as there are with every share met.
+        within: who goes first in a cell: ``"random"`` (by the hash of the key), ``"certain"`` or ``"typical"``.
+        column: score column for ``certain``; by default the table's own.
+        clusters: how many, for k-means; by default 100, or a tenth of the rows where those are fewer.
+        nearest: come as near as rows allow to shares that are named and cannot be met, rather than refuse.
+        seed: of k-means and of what is drawn.
+        dry_run: count only; write nothing.
+        overwrite: replace outputs that exist.
+
+    Returns:
+        counts, notes and paths.
+
+    Raises:
+        InputError: for a table, option or output that cannot be used; nothing is written then.
+    """
+    power, shares = target_of(to, alpha)
+    opened = open_table(table, require=[KEY])
+    if per != CLUSTERS:
+        opened.require([per])
+    if within == CERTAIN and column is None:
+        column = default_column(opened)
+    amount = None if rows is None else str(rows)
+    request = BalanceRequest(per, power, shares, amount, within, column, clusters, nearest, seed)
+    return apply(Balance(request), opened, out, dry_run=dry_run, overwrite=overwrite)

@@ -1,0 +1,109 @@
+"""What somebody asks of a balance, checked against the table; also what the receipt records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from curate.columns import EMBEDDING
+from curate.policies.balance.cells import CERTAIN, CLUSTERS, RANDOM, TYPICAL, WITHIN
+from curate.tables.amount import Amount
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.signals import Signal, default_column, signal
+from curate.tables.table import Table
+from curate.tables.typed_json import from_json
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+RULE = "balance"
+
+
+@dataclass(frozen=True)
+class BalanceRequest:
+    """A balance, as asked.
+
+    Attributes:
+        per: column whose values are the cells; ``clusters`` for those of k-means, where no column has that name.
+        alpha: power of the size of a cell that its share goes by: 0 uniform, 1 as it is.
+        shares: class -> share, in place of the power; empty for none.
+        rows: how many in all, a count or a share of those in cells; None for as many as the shares allow.
+        within: a key of ``WITHIN``: who goes first in a cell.
+        column: score column for ``certain``, as typed; or None.
+        clusters: how many, for k-means; or None for the usual number.
+        nearest: whether shares that are named may be missed where rows are too few.
+        seed: of k-means and of what is drawn.
+    """
+
+    per: str
+    alpha: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+    rows: str | None = None
+    within: str = RANDOM
+    column: str | None = None
+    clusters: int | None = None
+    nearest: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        lookup(WITHIN, self.within, kind="order within a cell")
+        if self.rows is not None:
+            Amount.parse(self.rows, "--rows")
+        if self.column and self.within != CERTAIN:
+            raise InputError(f"--column {self.column} is for --within {CERTAIN}, got {self.within}; leave it out")
+        if self.clusters is not None and self.per != CLUSTERS:
+            raise InputError(f"--clusters {self.clusters} is for --per {CLUSTERS}, got --per {self.per}; leave it out")
+        if self.nearest and not self.shares:
+            raise InputError(
+                "--nearest is for shares of classes that are named by --to; others are met as nearly as can be"
+            )
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed must be between 0 and 2^63 - 1, got {self.seed}; choose another")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one rule of a policy."""
+        return {"rule": RULE, **{each.name: getattr(self, each.name) for each in fields(self)}}
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> "BalanceRequest":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: if it is something else.
+        """
+        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
+
+    def by_clusters(self, table: Table) -> bool:
+        """Return whether the cells are clusters of k-means: where they are counted, or no column has that name."""
+        return self.per == CLUSTERS and (self.clusters is not None or CLUSTERS not in table.schema.names)
+
+    def by_embedding(self, table: Table) -> bool:
+        """Return whether embeddings are looked at."""
+        return self.within == TYPICAL or self.by_clusters(table)
+
+    def signal(self, table: Table) -> Signal | None:
+        """Return the score column and its direction; None where no score is asked for.
+
+        Raises:
+            InputError: for a column that is missing or of no known direction, or where there is no score.
+        """
+        if self.within != CERTAIN:
+            return None
+        return signal(self.column or default_column(table), table, certain_first=True, flag="--column")
+
+    def needs(self, table: Table) -> Needs:
+        """Return what has to be read of the table.
+
+        Raises:
+            InputError: for a column that is not there.
+        """
+        by_clusters, score = self.by_clusters(table), self.signal(table)
+        if self.by_embedding(table) and EMBEDDING not in table.schema.names:
+            asked = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
+            raise InputError(
+                f"{asked} goes by embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
+                "embeddings, or take another"
+            )
+        return Needs(
+            names=() if by_clusters else (self.per,),
+            numbers=(score.column,) if score else (),
+            representations=EMBEDDINGS if self.by_embedding(table) else frozenset(),
+        )

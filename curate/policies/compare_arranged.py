@@ -1,0 +1,137 @@
+"""A subset with columns of its own, derived again, compared with the one that was written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.policies.arranged import passed_through
+from curate.policies.decided import Differ, Problem
+from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
+from curate.tables.digests import RowDigest, key_bytes, tie_breaks
+from curate.tables.table import Table
+
+CLOSE = 1e-5  # numbers of another machine may differ by their last bits
+N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that differ
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a subset adds to its K rows.
+
+    Attributes:
+        columns: what it says of each, K rows.
+        hashes: of their keys, shape (K,) uint64.
+        rows: of the table, shape (K,) int64.
+        ordered: whether the order of the rows counts.
+        file: what it is called in words: ``subset`` or ``batch``.
+    """
+
+    columns: pa.Table
+    hashes: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+    ordered: bool
+    file: str = "subset"
+
+
+def compare_arranged(source: Table, expected: Expected, subset: Table, differ: Differ, problem: Problem) -> None:
+    """Compare a subset with what is derived again: what it says of each row, and the table's own columns.
+
+    Args:
+        source: the input, its rows in any order.
+        expected: as derived again.
+        subset: as written.
+        differ: told of each row that differs.
+        problem: told of what differs and is no row.
+    """
+    columns = expected.columns
+    own = passed_through(source.schema, columns.schema.names)
+    if [(field.name, field.type) for field in subset.schema] != [(f.name, f.type) for f in (*own, *columns.schema)]:
+        problem(Finding(OTHER_COLUMNS, expected.file))
+        return
+    noted = subset.read([KEY, *columns.schema.names])
+    keys = key_bytes(noted.column(KEY).combine_chunks())
+    rows = _found(tie_breaks(keys), expected.hashes)
+    if expected.ordered:
+        for at in np.flatnonzero((rows >= 0) & (rows != np.arange(len(rows)))).tolist():
+            differ(Difference(RANK, _name(keys[at]), int(rows[at]) + 1, at + 1))
+    for name in columns.schema.names:
+        for at in unlike(columns.column(name), noted.column(name), rows).tolist():
+            differ(Difference(VALUE, _name(keys[at]), column=name, file=expected.file))
+    _compare_own(source, expected, subset, [field.name for field in own], differ)
+
+
+def _found(wanted: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the place of each wanted hash among the known ones, shape (M,); -1 where it is not."""
+    if not len(known):
+        return np.full(len(wanted), -1)
+    order = np.argsort(known, kind="stable")
+    at = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
+    return np.where(known[at] == wanted, at, -1)
+
+
+def _name(key: bytes) -> str:
+    return key.decode("utf-8", "replace")
+
+
+def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows of a subset whose value is not that of their row now; numbers may differ by rounding.
+
+    Args:
+        now: a column as derived.
+        then: the same, as written, shape (M,).
+        rows: the row of ``now`` of each of ``then``, shape (M,); -1 where there is none, which is not looked at.
+    """
+    found = np.flatnonzero(rows >= 0)
+    mine, theirs = now.take(pa.array(rows[found])), then.take(pa.array(found))
+    if pa.types.is_floating(now.type):
+        same = np.isclose(mine.to_numpy(), theirs.to_numpy(), rtol=CLOSE, atol=CLOSE, equal_nan=True)
+    else:
+        same = np.array([a == b for a, b in zip(mine.to_pylist(), theirs.to_pylist(), strict=True)], bool)
+    return found[~same]
+
+
+def _compare_own(source: Table, expected: Expected, subset: Table, names: Sequence[str], differ: Differ) -> None:
+    """Compare the table's own columns by their digest over all rows; only where that differs, row by row."""
+    renamed = dict(zip(names, source.schema.names, strict=True))
+    schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
+    lists = [field.name for field in schema if _numbers(field.type)]
+    now, then = RowDigest(schema, whole=lists), RowDigest(schema, whole=lists)
+    kept = np.zeros(source.n_rows, bool)
+    kept[expected.rows] = True
+    start = 0
+    for piece in source.batches():
+        mine = piece.filter(pa.array(kept[start : start + piece.num_rows])).rename_columns(list(names))
+        start += piece.num_rows
+        if mine.num_rows:
+            now.update(key_bytes(mine.column(KEY)), mine)
+    for piece in subset.batches(names):
+        then.update(key_bytes(piece.column(KEY)), piece)
+    if now.hexdigest() != then.hexdigest():
+        _name_rows(source, expected.file, subset, names, differ)
+
+
+def _numbers(kind: pa.DataType) -> bool:
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], differ: Differ) -> None:
+    wanted = next(subset.batches(names, rows=N_LOOKED_AT), None)
+    if wanted is None:
+        return  # no row is left: each that is missing is named as such
+    by_key = {key: at for at, key in enumerate(key_bytes(wanted.column(KEY)))}
+    named = 0
+    for piece in source.batches():
+        keys = key_bytes(piece.column(source.schema.names[list(names).index(KEY)]))
+        for row, at in ((row, by_key[key]) for row, key in enumerate(keys) if key in by_key):
+            for number, name in enumerate(names):
+                new, old = piece.column(number)[row].as_py(), wanted.column(number)[at].as_py()
+                if new != old and repr(new) != repr(old):
+                    differ(Difference(VALUE, _name(keys[row]), column=name, file=file))
+                    named += 1
+    if not named and wanted.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is told as such
+        differ(Difference(LATER_VALUE, "", wanted.num_rows, file=file))

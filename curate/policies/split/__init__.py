@@ -1,0 +1,1 @@
+"""Train, validation and test: sides that no group of rows, and no copy, crosses."""

@@ -1,0 +1,186 @@
+"""Split a table into sides, such as train, validation and test, that no group of rows and no copy crosses."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.counted import counted
+from curate.policies.apply import apply
+from curate.policies.arranged import Ranked
+from curate.policies.compare_arranged import Expected, compare_arranged
+from curate.policies.decided import Decided
+from curate.policies.outcomes import FAILED, KEEP
+from curate.policies.outputs import Files
+from curate.policies.split.assign import by_hash, commonest, in_strata
+from curate.policies.split.groups import Together, copies, together
+from curate.policies.split.request import SplitRequest, thresholds_in
+from curate.policies.split.result import SplitResult, result_of
+from curate.policies.split.sides import shares_of, sides_of
+from curate.policies.split.words import MEANINGS, SCHEMA, SPLIT, SplitWords
+from curate.tables.digests import redrawn, tie_breaks
+from curate.tables.rows import Codes, Rows, read_rows
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+COPIES = "copies"
+NO_VALUE = "(no value)"
+MEANING = "side of the split"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split of a table; a ``Policy``.
+
+    Attributes:
+        request: what is asked.
+        notes: what is known before the table is read.
+    """
+
+    request: SplitRequest
+    notes: tuple[str, ...] = ()
+    files: ClassVar[Files] = Files()
+
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the split that a receipt holds; InputError if it holds something else."""
+        return cls(SplitRequest.from_json(rules[0]))
+
+    def decide(self, table: Table, *, write: bool) -> Decided[SplitResult]:
+        """Decide every row of a table; InputError for a column or key that cannot be used."""
+        request = self.request
+        rows = read_rows(table, request.needs())
+        kept = np.flatnonzero(rows.ok)
+        shares = shares_of(request.sides)
+        owner = copies(rows, request.thresholds, rows.ok)
+        column = rows.names[request.group] if request.group else None
+        strata = strata_of(rows, request.per, kept)
+        held = together(kept, rows.hashes, column, owner, request.seed)
+        if len(held.sizes) < len(shares):
+            raise InputError(_too_few(table, held, len(kept), shares))
+        of_group, place = assigned(request, held, strata)
+        side, group = np.full(len(rows), -1), np.full(len(rows), -1)
+        group[kept] = held.of_row
+        side[kept] = of_group[held.of_row]
+        apart = together(kept, rows.hashes, column, np.arange(len(rows)), request.seed)
+        alone = assigned(request, apart, strata)[0][apart.of_row]
+        result = result_of(request, self.notes, table, rows, held, strata, side[kept], owner[kept], alone)
+        outcome = np.where(rows.ok, KEEP, FAILED).astype(np.uint8)
+        basis = " or ".join([*([request.group] if request.group else []), *([COPIES] if request.thresholds else [])])
+        words = SplitWords(outcome, side, group, held.sizes, place, tuple(shares), basis)
+        names = pa.array(list(shares), pa.string())
+        columns = pa.table({SPLIT: names.take(pa.array(side[kept]))})
+        expected = Expected(columns, rows.hashes[kept], kept, ordered=False)
+        first = {name: np.flatnonzero(side == number)[:1] for number, name in enumerate(shares)}
+        return Decided(
+            table=table,
+            policy=[request.to_json()],
+            outcome=outcome,
+            hashes=rows.hashes,
+            digest=rows.digest,
+            words=words.rows,
+            schema=SCHEMA,
+            meanings=MEANINGS,
+            result=result,
+            examples={name: at for name, at in first.items() if len(at)},
+            arranged=Ranked(table.schema, kept, columns, {SPLIT: MEANING}),
+            compare=partial(compare_arranged, table, expected),
+        )
+
+
+def assigned(request: SplitRequest, held: Together, strata: Codes) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the side of each group, shape (G,), and where it lies on [0, 1)."""
+    numbers = [float(share) for share in shares_of(request.sides).values()]
+    if not request.in_strata:
+        return by_hash(held.hashes, numbers)
+    stratum = commonest(held.of_row, strata.codes.astype(np.int64), len(held.sizes))
+    starts = np.full(1, 0.5)
+    if request.per:
+        named = tie_breaks([name.encode("utf-8", "backslashreplace") for name in strata.names])
+        starts = redrawn(named, request.seed) / 2.0**64
+    return in_strata(held.hashes, held.sizes, stratum, starts, numbers)
+
+
+def strata_of(rows: Rows, per: Sequence[str], kept: NDArray[np.int64]) -> Codes:
+    """Return the combination of values that each of some rows has, and its name; all in one without columns."""
+    codes, names = np.zeros(len(kept), np.int64), [""]
+    for column in per:
+        own = rows.names[column]
+        width = len(own.names) + 1
+        codes = codes * width + np.where(own.codes[kept] < 0, width - 1, own.codes[kept])
+        used, codes = np.unique(codes, return_inverse=True)
+        texts = [*own.names, NO_VALUE]
+        parts = [(names[number // width], texts[number % width]) for number in used.tolist()]
+        names = [", ".join(part for part in pair if part) for pair in parts]
+    return Codes(codes.astype(np.int32), names)
+
+
+def _too_few(table: Table, held: Together, n: int, shares: Mapping[str, Any]) -> str:
+    if not n:
+        return f"expected rows to split in {table.path}, got none that was scored"
+    most = f": the largest has {int(held.sizes.max()):,} of {n:,} rows" if held.sizes.max() > 1 else ""
+    return (
+        f"{counted(len(held.sizes), 'group')} of rows cannot fill {len(shares)} sides ({', '.join(shares)}){most}; "
+        "split by another column, or into fewer sides"
+    )
+
+
+def split(
+    table: str | Path,
+    out: str | Path | None = None,
+    *,
+    train: str | float | None = None,
+    val: str | float | None = None,
+    test: str | float | None = None,
+    side: Sequence[str] | None = None,
+    per: Sequence[str] | None = None,
+    group: str | None = None,
+    exact: bool = False,
+    finder: str | Sequence[str] | Mapping[str, float | None] | None = None,
+    duplicates: bool = True,
+    seed: int = 0,
+    dry_run: bool = False,
+    overwrite: bool = False,
+) -> SplitResult:
+    """Give every row of a table a side, in a column ``split``; write table, decisions and receipt.
+
+    By itself the hash of a key decides: a row keeps its side whatever comes or goes, and shares hold as chance has it.
+    With ``per`` or ``exact`` shares hold to within a row where groups allow, and rows near a cut may move as the table
+    grows. Copies, and rows of one ``group``, are never on two sides.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
+        out: table to write, a name ending in ``.parquet``; may be None in a dry run.
+        train: share of the side ``train``, such as ``"80%"`` or 0.8; so ``val`` and ``test``.
+        val: likewise.
+        test: likewise.
+        side: further sides as ``NAME=SHARE``. All shares sum to 100 %.
+        per: columns in each combination of whose values the shares hold.
+        group: column whose rows stay on one side.
+        exact: hold the shares without a column too.
+        finder: of copies, as ``curate.dedup`` takes it; by default its own.
+        duplicates: whether copies are looked for.
+        seed: of the hashes that decide.
+        dry_run: count only; write nothing.
+        overwrite: replace outputs that exist.
+
+    Returns:
+        counts, notes and paths.
+
+    Raises:
+        InputError: for a table, option or output that cannot be used; nothing is written then.
+    """
+    sides = sides_of({"train": train, "val": val, "test": test}, [side] if isinstance(side, str) else side)
+    shares_of(sides)
+    opened = open_table(table, require=[KEY])
+    columns = tuple([per] if isinstance(per, str) else per or ())
+    opened.require([*columns, *([group] if group else [])])
+    thresholds, notes = thresholds_in(opened, finder, duplicates=duplicates)
+    request = SplitRequest(sides, columns, group, exact, thresholds, seed)
+    return apply(Split(request, tuple(notes)), opened, out, dry_run=dry_run, overwrite=overwrite)

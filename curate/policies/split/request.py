@@ -1,0 +1,95 @@
+"""What somebody asks of a split, checked against the table; also what the receipt records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from curate.policies.dedup.request import DedupRequest, resolved
+from curate.policies.split.sides import shares_of
+from curate.tables.needs import Needs
+from curate.tables.table import Table
+from curate.tables.typed_json import from_json
+from scoring.errors import InputError
+
+RULE = "split"
+PIXELS = "pixels"
+COMPARED = ("sha256", "phash", "signature", "embedding")
+
+
+@dataclass(frozen=True)
+class SplitRequest:
+    """A split, as asked.
+
+    Attributes:
+        sides: name -> share as typed, such as ``80%``.
+        per: columns in each combination of whose values the shares hold.
+        group: column whose rows stay on one side; or None.
+        exact: whether the shares hold to within a row where groups allow; with ``per`` they do in any case.
+        thresholds: of the finders of copies, which stay on one side; none looks for no copies.
+        seed: of the hashes that decide.
+    """
+
+    sides: dict[str, str]
+    per: tuple[str, ...] = ()
+    group: str | None = None
+    exact: bool = False
+    thresholds: dict[str, float] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        shares_of(self.sides)
+        if not -(2**63) <= self.seed < 2**63:
+            raise InputError(f"--seed must be a whole number of 64 bits, got {self.seed}; choose another")
+        twice = [name for name in self.per if self.per.count(name) > 1]
+        if twice or self.group in self.per:
+            raise InputError(f"{twice[0] if twice else self.group!r} is named twice by --per and --group; name it once")
+        object.__setattr__(self, "per", tuple(self.per))
+
+    @property
+    def in_strata(self) -> bool:
+        """Whether shares are held exactly, and not by the hash alone."""
+        return self.exact or bool(self.per)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as one rule of a policy."""
+        return {"rule": RULE, **{each.name: getattr(self, each.name) for each in fields(self)}, "per": list(self.per)}
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> "SplitRequest":
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            InputError: if it is something else.
+        """
+        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
+
+    def needs(self) -> Needs:
+        """Return what has to be read of the table."""
+        names = [*self.per, *([self.group] if self.group else [])]
+        finders = DedupRequest(self.thresholds).needs([]) if self.thresholds else Needs()
+        return Needs(names=tuple(names), representations=finders.representations)
+
+
+def thresholds_in(
+    table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None, *, duplicates: bool
+) -> tuple[dict[str, float], list[str]]:
+    """Return the finders of copies with their thresholds, and notes.
+
+    Args:
+        table: to split.
+        finder: as ``curate dedup`` takes it; None for the default ones.
+        duplicates: whether copies are looked for.
+
+    Raises:
+        InputError: for a finder that the table has not the columns of, or that reads images again.
+    """
+    if not duplicates:
+        if finder:
+            raise InputError("--finder says what a copy is, and --no-duplicates looks for none; leave one of them out")
+        return {}, ["copies were not looked for: they may lie on two sides"]
+    if finder is None and not set(COMPARED) & set(table.schema.names):
+        return {}, [f"no column tells copies ({', '.join(COMPARED)}): they may lie on two sides"]
+    request, few = resolved(DedupRequest({}), table, finder)
+    if PIXELS in request.thresholds:
+        raise InputError("--finder pixels reads images again; take bytes, hash or signature, or drop copies by dedup")
+    return request.thresholds, [f"copies are found by {', '.join(few.finders)} alone"] if few else []
