@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.dedup import Finder, Threshold
+from curate.commands.dedup import Finder, Mirrored, Threshold
 from curate.commands.order import typed
 from curate.commands.report import emit, printers, say_files
 from curate.counted import counted
@@ -39,6 +39,7 @@ def run(
     exact: Annotated[bool, typer.Option("--exact", help="Hold the shares to within a row, without --per too.")] = False,
     finder: Finder = None,
     threshold: Threshold = None,
+    mirrored: Mirrored = False,
     duplicates: Annotated[
         bool, typer.Option("--duplicates/--no-duplicates", help="Whether copies are looked for.")
     ] = True,

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.table import Options, build
 from curate.policies.dedup.grouping.chains import find_chains, join, roots
+from curate.policies.dedup.request import DedupRequest
+from curate.policies.split.request import SplitRequest
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.rows import Codes, Rows
 
@@ -28,18 +30,19 @@ class Together:
     first: NDArray[np.int64]
 
 
-def copies(rows: Rows, thresholds: dict[str, float], open_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+def copies(rows: Rows, request: SplitRequest, open_rows: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return for each row of N the first row of those that a chain of copies joins it to; itself where there is none.
 
     Args:
         rows: with what the finders read.
-        thresholds: by finder; none finds no copies.
+        request: has the finders; none finds no copies.
         open_rows: rows that take part, shape (N,).
     """
+    thresholds = request.thresholds
     if not thresholds or not open_rows.any():
         return np.arange(len(rows))
     order = np.argsort(rows.hashes, kind="stable")
-    searches = build(rows, thresholds, Options())
+    searches = build(rows, thresholds, Options(DedupRequest(thresholds, mirrored=request.mirrored).views()))
     owner = find_chains(order, searches, thresholds, open_rows).owner
     return np.where(owner >= 0, owner, np.arange(len(rows)))
 

@@ -58,7 +58,7 @@ class Split:
         rows = read_rows(table, request.needs())
         kept = np.flatnonzero(rows.ok)
         shares = shares_of(request.sides)
-        owner = copies(rows, request.thresholds, rows.ok)
+        owner = copies(rows, request, rows.ok)
         column = rows.names[request.group] if request.group else None
         strata = strata_of(rows, request.per, kept)
         held = together(kept, rows.hashes, column, owner, request.seed)
@@ -143,6 +143,7 @@ def split(
     group: str | None = None,
     exact: bool = False,
     finder: str | Sequence[str] | Mapping[str, float | None] | None = None,
+    mirrored: bool = False,
     duplicates: bool = True,
     seed: int = 0,
     dry_run: bool = False,
@@ -165,6 +166,7 @@ def split(
         group: column whose rows stay on one side.
         exact: hold the shares without a column too.
         finder: of copies, as ``curate.dedup`` takes it; by default its own.
+        mirrored: mirrored copies are copies too.
         duplicates: whether copies are looked for.
         seed: of the hashes that decide.
         dry_run: count only; write nothing.
@@ -181,6 +183,6 @@ def split(
     opened = open_table(table, require=[KEY])
     columns = tuple([per] if isinstance(per, str) else per or ())
     opened.require([*columns, *([group] if group else [])])
-    thresholds, notes = thresholds_in(opened, finder, duplicates=duplicates)
-    request = SplitRequest(sides, columns, group, exact, thresholds, seed)
+    thresholds, notes = thresholds_in(opened, finder, duplicates=duplicates, mirrored=mirrored)
+    request = SplitRequest(sides, columns, group, exact, thresholds, mirrored, seed)
     return apply(Split(request, tuple(notes)), opened, out, dry_run=dry_run, overwrite=overwrite)

@@ -26,6 +26,7 @@ class SplitRequest:
         group: column whose rows stay on one side; or None.
         exact: whether the shares hold to within a row where groups allow; with ``per`` they do in any case.
         thresholds: of the finders of copies, which stay on one side; none looks for no copies.
+        mirrored: whether mirrored copies count as copies.
         seed: of the hashes that decide.
     """
 
@@ -34,6 +35,7 @@ class SplitRequest:
     group: str | None = None
     exact: bool = False
     thresholds: dict[str, float] = field(default_factory=dict)
+    mirrored: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -71,7 +73,11 @@ class SplitRequest:
 
 
 def thresholds_in(
-    table: Table, finder: str | Sequence[str] | Mapping[str, float | None] | None, *, duplicates: bool
+    table: Table,
+    finder: str | Sequence[str] | Mapping[str, float | None] | None,
+    *,
+    duplicates: bool,
+    mirrored: bool = False,
 ) -> tuple[dict[str, float], list[str]]:
     """Return the finders of copies with their thresholds, and notes.
 
@@ -79,17 +85,20 @@ def thresholds_in(
         table: to split.
         finder: as ``curate dedup`` takes it; None for the default ones.
         duplicates: whether copies are looked for.
+        mirrored: whether mirrored ones are copies.
 
     Raises:
         InputError: for a finder that the table has not the columns of, or that reads images again.
     """
     if not duplicates:
-        if finder:
-            raise InputError("--finder says what a copy is, and --no-duplicates looks for none; leave one of them out")
+        if finder or mirrored:
+            raise InputError(
+                f"--{'finder' if finder else 'mirrored'} says what a copy is, and --no-duplicates looks for none; leave one of them out"
+            )
         return {}, ["copies were not looked for: they may lie on two sides"]
     if finder is None and not set(COMPARED) & set(table.schema.names):
         return {}, [f"no column tells copies ({', '.join(COMPARED)}): they may lie on two sides"]
-    request, few = resolved(DedupRequest({}), table, finder)
+    request, few = resolved(DedupRequest({}, mirrored=mirrored), table, finder)
     if PIXELS in request.thresholds:
         raise InputError("--finder pixels reads images again; take bytes, hash or signature, or drop copies by dedup")
     return request.thresholds, [f"copies are found by {', '.join(few.finders)} alone"] if few else []
