@@ -92,9 +92,8 @@ def thresholds_in(
     """
     if not duplicates:
         if finder or mirrored:
-            raise InputError(
-                f"--{'finder' if finder else 'mirrored'} says what a copy is, and --no-duplicates looks for none; leave one of them out"
-            )
+            given = "--finder" if finder else "--mirrored"
+            raise InputError(f"{given} says what a copy is, and --no-duplicates looks for none; leave one of them out")
         return {}, ["copies were not looked for: they may lie on two sides"]
     if finder is None and not set(COMPARED) & set(table.schema.names):
         return {}, [f"no column tells copies ({', '.join(COMPARED)}): they may lie on two sides"]
