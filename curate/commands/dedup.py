@@ -149,7 +149,6 @@ def run(
     given = dict(locals())
     from curate.policies.dedup.policy import dedup
     from curate.policies.dedup.request import finders_in_order
-    from curate.tables.table import open_table
     from scoring.errors import InputError
 
     if fail_on_leaks and against is None:
@@ -160,8 +159,6 @@ def run(
         _require_images(((table, source), (against, against_source)))
     finders = finders_in_order(typed(ctx))
     silent = json_ or quiet
-    if not silent and (cropped or "crop" in (finders or ())):
-        _say_cost(open_table(table, require=["key"]).n_rows, mirrored=mirrored, rotated=rotated)
     with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
         result = dedup(
             **options.given_to(dedup, {**given, "finder": finders}),
@@ -180,17 +177,6 @@ def run(
         if not silent:
             say(f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {against} too (--fail-on-leaks)")
         raise typer.Exit(EXIT_FOUND)
-
-
-def _say_cost(n: int, *, mirrored: bool, rotated: bool) -> None:
-    """Say how long looking for parts of pictures takes, before it begins, where that is half a minute or more."""
-    from curate.policies.dedup.finders.crops import SECONDS_A_PAIR
-    from scoring.images.views import views
-
-    minutes = n * n * len(views(mirrored=mirrored, rotated=rotated)) * SECONDS_A_PAIR / 60
-    if minutes >= 0.5:
-        shown = f"{minutes:,.0f} min" if minutes < 120 else f"{minutes / 60:,.0f} hours"
-        say(f"parts of pictures are looked for among all pairs of {n:,} rows: some {shown}; without crop, seconds")
 
 
 def _refuse_sheet(sheet: Path, dry_run: bool, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.images.crops import FRAMES, LOW, WEIGHT, axis_maps, check, coarse, framed, waves
+from scoring.images.crops import FRAMES, LOW, WEIGHT, axis_maps, check, coarse_fits, waves
 from scoring.images.signature import KEPT
 
 FINE = 12  # frequencies of each axis by which pictures are judged at last
@@ -19,7 +19,6 @@ STRIDE = 0.04  # the most that an edge moves at once
 SETTLE = (LOW, LOW, FINE, FINE, FINE)  # frequencies by which an edge is moved, one step after another
 JUDGED = 1  # step after which pairs that promise nothing are left
 AT_ONCE = 1024  # pairs refined at once
-BLOCK = 128  # pairs whose best frame is looked for at once
 DAMPING = 1e-3
 _JUDGED_BY = (np.arange(FINE)[:, None] * KEPT + np.arange(FINE)).ravel()[1:] - 1  # numbers of a signature
 WHOLE = np.array([0, STEPS, 0, STEPS])
@@ -66,21 +65,9 @@ def refine(
     cosine, edges = np.full(len(whole), -1.0), np.tile(WHOLE, (len(whole), 1))
     for first in range(0, len(whole), AT_ONCE):
         here = slice(first, first + AT_ONCE)
-        frame = best_frames(whole[here], part[here]) if start is None else start[here]
+        frame = _best_frames(whole[here], part[here]) if start is None else start[here]
         cosine[here], edges[here] = _settle(whole[here], part[here], frame, worth)
     return Refined(cosine, edges)
-
-
-def best_frames(whole: NDArray[np.int8], part: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Return the frame of each whole (P, 255) with the largest coarse cosine with its part, the first of equal ones."""
-    best = np.empty(len(whole), np.int64)
-    theirs = torch.from_numpy(coarse(part)).float()
-    for start in range(0, len(whole), BLOCK):
-        here = slice(start, start + BLOCK)
-        ints = torch.from_numpy(framed(whole[here])).float()  # (B, F, 63)
-        dots = (ints @ theirs[here, :, None])[..., 0].double()  # of whole numbers: exact
-        best[here] = (dots / ints.double().norm(dim=2).clamp_min(1)).max(1).indices.numpy()
-    return best
 
 
 def as_they_are(pictures: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
@@ -94,18 +81,18 @@ def as_they_are(pictures: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray
     return np.einsum("pd,pd->p", a, b).astype(np.float64) / (length * other)
 
 
-def plain_cosines(pictures: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return ``as_they_are`` of each of A pictures (A, 255) with each of B others (B, 255), shape (A, B)."""
-    (a, length), (b, other) = _judged(pictures), _judged(others)
-    return (a @ b.T).astype(np.float64) / (length[:, None] * other)
-
-
 def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """The lowest 12 x 12 frequencies, whole numbers whose sums of products are exact, and their length or 1."""
     check(signatures)
     numbers = signatures[:, _JUDGED_BY].astype(np.float32)
     length = np.linalg.norm(numbers.astype(np.float64), axis=1)
     return numbers, np.where(length > 0, length, 1)
+
+
+def _best_frames(whole: NDArray[np.int8], part: NDArray[np.int8]) -> NDArray[np.int64]:
+    """The frame of each whole (P, 255) with the largest coarse cosine with its part."""
+    every = np.arange(len(whole))
+    return coarse_fits(whole, every, part, every)[1]
 
 
 def _settle(

@@ -1,6 +1,5 @@
-"""Is one picture a part of another? Candidates: many frames of the whole, by its signature, beside the part."""
+"""Is one picture a part of another? Coarsely: many frames of the whole, by its signature, beside the part."""
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -13,7 +12,7 @@ from scoring.images.signature import KEPT, LARGEST, WEIGHTS, WIDTH
 
 LOW = 8  # frequencies along each axis by which candidates are found
 COARSE = LOW * LOW - 1  # numbers of a coarse vector
-LIKELY = 0.87  # cosine of coarse vectors from which a pair is a candidate
+LIKELY = 0.87  # cosine of coarse vectors from which a fit is worth looking for
 SIDES = (
     (1.0, 1),
     (0.93, 3),
@@ -21,8 +20,7 @@ SIDES = (
     (0.78, 5),
     (0.7, 7),
 )  # of an axis: length of the part, and places it is tried at
-WHOLES, PARTS = 32, 512  # compared at once: 10 MB of products
-ROUNDED = 0.01  # products of 16-bit numbers, rounded to 16 bits, are wrong by less
+WHOLES = 32  # framed at once: a few MB
 
 
 def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -130,66 +128,31 @@ def framed(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
     return (chosen * (LARGEST / largest.clamp_min(1e-6))).round().to(torch.int8).numpy()
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Pairs of a whole picture and perhaps a part of it.
-
-    Attributes:
-        whole: place among the wholes, shape (P,), int64, ascending.
-        part: place among the parts, shape (P,), int64.
-        frame: of the whole that agrees best, shape (P,), int64, an index into ``FRAMES``.
-    """
-
-    whole: NDArray[np.int64]
-    part: NDArray[np.int64]
-    frame: NDArray[np.int64]
-
-
-def candidates(wholes: NDArray[np.int8], parts: NDArray[np.int8], least: float = LIKELY) -> Candidates:
-    """Return every pair in which some frame of the whole has a coarse cosine with the part of at least ``least``.
-
-    All wholes meet all parts, in blocks: in bfloat16 first, then what may pass in whole numbers, which are exact. The
-    best frame counts, and of equal ones the first.
+def coarse_fits(
+    wholes: NDArray[np.int8], whole: NDArray[np.int64], parts: NDArray[np.int8], part: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return, of some pairs, the largest coarse cosine of a frame of the whole with the part, and that frame.
 
     Args:
         wholes: signatures, int8, shape (W, 255).
-        parts: signatures, int8, shape (P, 255).
-        least: cosine, 0 < least <= 1.
+        whole: which of them each pair is of, shape (P,).
+        parts: signatures, int8, shape (V, 255).
+        part: likewise, shape (P,).
+
+    Returns:
+        cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.
     """
-    numbers = torch.from_numpy(coarse(parts)).float()  # (P, 63)
-    lengths = numbers.double().norm(dim=1)
-    units = _units(numbers)
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
-    for start in range(0, len(wholes), WHOLES):
-        ints = torch.from_numpy(framed(wholes[start : start + WHOLES])).float()  # (B, F, 63)
-        whole, part = _near(_units(ints), units, least - ROUNDED)
-        at, begins = np.unique(whole, return_index=True)
-        for one, which in zip(at.tolist(), np.split(part, begins)[1:], strict=True):
-            cosine = (ints[one] @ numbers[which].T).double()  # (F, k): sums of whole numbers below 2^24
-            cosine /= ints[one].double().norm(dim=1)[:, None].clamp_min(1) * lengths[which]
-            best, frame = cosine.max(0)
-            ok = (best >= least).numpy()
-            found.append((np.full(int(ok.sum()), start + one), which[ok], frame.numpy()[ok]))
-    if not found:
-        return Candidates(*(np.zeros(0, np.int64) for _ in range(3)))
-    return Candidates(*(np.concatenate(column) for column in zip(*found, strict=True)))
-
-
-def _units(numbers: Tensor) -> Tensor:
-    """Rows at length 1 in bfloat16, one column wider; zeros stay zero."""
-    length = numbers.norm(dim=-1, keepdim=True)
-    return torch.nn.functional.pad((numbers / length.clamp_min(1e-6)).bfloat16(), (0, 1))
-
-
-def _near(frames: Tensor, parts: Tensor, least: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return places (whole, part), by whole, of which a product is at least so much, (B, F, 64) by (P, 64)."""
-    flat = frames.reshape(-1, frames.shape[-1])
-    hits = []
-    for start in range(0, len(parts), PARTS):
-        product = (flat @ parts[start : start + PARTS].T).reshape(len(frames), -1, min(PARTS, len(parts) - start))
-        hit = (product.amax(1) >= least).nonzero()
-        hit[:, 1] += start
-        hits.append(hit)
-    every = torch.cat(hits).numpy() if hits else np.zeros((0, 2), np.int64)
-    every = every[np.argsort(every[:, 0], kind="stable")]
-    return every[:, 0], every[:, 1]
+    cosine, frame = np.zeros(len(whole)), np.zeros(len(whole), np.int64)
+    numbers = torch.from_numpy(coarse(parts)).float()
+    lengths = numbers.double().norm(dim=1).clamp_min(1)
+    order = np.argsort(whole, kind="stable")
+    some, starts = np.unique(whole[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    for first in range(0, len(some), WHOLES):
+        ints = torch.from_numpy(framed(wholes[some[first : first + WHOLES]])).float()  # (B, F, 63)
+        of_frames = ints.double().norm(dim=2).clamp_min(1)
+        for each, length, pairs in zip(ints, of_frames, groups[first : first + WHOLES], strict=True):
+            dots = (each @ numbers[part[pairs]].T).double()  # (F, k): sums of whole numbers below 2^24
+            best, at = (dots / (length[:, None] * lengths[part[pairs]])).max(0)
+            cosine[pairs], frame[pairs] = best.numpy(), at.numpy()
+    return cosine, frame

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from scoring.images.cropfit import LEAST, STEPS, as_they_are, plain_cosines, refine
-from scoring.images.crops import FRAMES, axis_maps, candidates, coarse, framed
+from scoring.images.cropfit import LEAST, STEPS, as_they_are, refine
+from scoring.images.crops import FRAMES, LIKELY, axis_maps, coarse, coarse_fits, framed
 from scoring.images.signature import KEPT, WEIGHTS, signature
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
@@ -94,10 +94,10 @@ def test_a_crop_anywhere_is_found_and_its_place_told(photos, wholes, side):
     corners = generator.uniform(0, 1 - side, (len(photos), 2))
     edges = np.stack([corners[:, 0], corners[:, 0] + side, corners[:, 1], corners[:, 1] + side], 1)
     parts = np.stack([signed(box(photo, edge)) for photo, edge in zip(photos, edges, strict=True)])
-    near = candidates(wholes, parts)
-    pairs = set(zip(near.whole.tolist(), near.part.tolist(), strict=True))
+    every = np.arange(len(photos))
+    near, _ = coarse_fits(wholes, every, parts, every)
     fit = refine(wholes, parts)
-    found = np.array([(at, at) in pairs for at in range(len(photos))]) & (fit.cosine >= SAME)
+    found = (near >= LIKELY) & (fit.cosine >= SAME)
     before = as_they_are(wholes, parts)
     assert found.sum() >= (0.75 if side > 0.8 else 0.6) * len(photos)  # grass and brick are finer than a signature
     assert (fit.cosine[found] > before[found]).all()
@@ -122,8 +122,8 @@ def test_other_photographs_are_not_parts_of_one_another(wholes):
     apart = whole != part
     fit = refine(wholes[whole[apart]], wholes[part[apart]])
     assert fit.cosine.max() < 0.9
-    near = candidates(wholes, wholes)
-    assert np.array_equal(near.whole, near.part)
+    near, _ = coarse_fits(wholes, whole.ravel(), wholes, part.ravel())
+    assert np.array_equal(near >= LIKELY, ~apart.ravel())
 
 
 def test_refining_is_as_good_as_trying_every_frame_of_a_fine_grid(photos, wholes):
@@ -155,36 +155,28 @@ def test_the_cosine_told_is_that_of_the_frame_told(photos, wholes):
         assert told == pytest.approx(cosine((seen * held).ravel(), (low * held).ravel()), abs=1e-5)
 
 
-def test_candidates_are_those_whose_best_frame_reaches_the_cosine(photos, wholes):
+def test_the_coarse_fit_is_the_largest_cosine_of_a_frame(photos, wholes):
     parts = np.stack([signed(box(photo, (0.1, 0.95, 0.05, 0.9))) for photo in photos])
     frames, small = framed(wholes).astype(float), coarse(parts).astype(float)
     cosines = np.einsum("wfd,pd->wpf", frames, small)
     cosines /= np.linalg.norm(frames, axis=2)[:, None] * np.linalg.norm(small, axis=1)[:, None]
-    for least in (0.5, 0.9):
-        near = candidates(wholes, parts, least)
-        expected = np.argwhere(cosines.max(2) >= least).tolist()
-        assert sorted(zip(near.whole.tolist(), near.part.tolist(), strict=True)) == [tuple(pair) for pair in expected]
-        assert near.frame.tolist() == cosines.argmax(2)[near.whole, near.part].tolist()
-        assert (np.diff(near.whole) >= 0).all()
+    pairs = np.random.default_rng(0).integers(0, len(photos), (2, 40))
+    cosine, frame = coarse_fits(wholes, pairs[0], parts, pairs[1])
+    assert np.allclose(cosine, cosines.max(2)[tuple(pairs)], atol=1e-12)
+    assert frame.tolist() == cosines.argmax(2)[tuple(pairs)].tolist()
 
 
 def test_pairs_do_not_depend_on_one_another(monkeypatch, photos, wholes):
     parts = np.stack([signed(box(photo, (0.0, 0.9, 0.0, 0.9))) for photo in photos])
     together = refine(wholes, parts)
     monkeypatch.setattr("scoring.images.cropfit.AT_ONCE", 3)
-    monkeypatch.setattr("scoring.images.cropfit.BLOCK", 2)
     apart = refine(wholes, parts)
     assert np.abs(together.cosine - apart.cosine).max() < 1e-6
     assert np.array_equal(together.edges, apart.edges)
-    near = candidates(wholes, parts, 0.6)
+    near = coarse_fits(wholes, np.arange(len(photos)), parts, np.arange(len(photos)))
     monkeypatch.setattr("scoring.images.crops.WHOLES", 3)
-    monkeypatch.setattr("scoring.images.crops.PARTS", 5)
-    again = candidates(wholes, parts, 0.6)
-    assert [near.whole.tolist(), near.part.tolist(), near.frame.tolist()] == [
-        again.whole.tolist(),
-        again.part.tolist(),
-        again.frame.tolist(),
-    ]
+    again = coarse_fits(wholes, np.arange(len(photos)), parts, np.arange(len(photos)))
+    assert [each.tolist() for each in near] == [each.tolist() for each in again]
 
 
 def test_what_promises_nothing_is_left_and_the_rest_is_the_same(photos, wholes):
@@ -201,20 +193,19 @@ def test_a_picture_with_itself_is_the_whole_of_it(wholes):
     fit = refine(wholes, wholes)
     assert fit.cosine.min() > 0.9999
     assert np.abs(fit.edges - [0, STEPS, 0, STEPS]).max() <= 1
-    assert np.allclose(np.diag(plain_cosines(wholes, wholes)), 1)
-    assert np.array_equal(plain_cosines(wholes, wholes), plain_cosines(wholes, wholes).T)
+    assert np.allclose(as_they_are(wholes, wholes), 1)
 
 
 def test_zeros_are_a_part_of_nothing_and_nothing_is_a_part_of_them(wholes):
     zeros = np.zeros((2, 255), np.int8)
     for whole, part in ((zeros, wholes[:2]), (wholes[:2], zeros), (zeros, zeros)):
-        assert not len(candidates(whole, part).whole)
+        assert coarse_fits(whole, np.arange(2), part, np.arange(2))[0].tolist() == [0, 0]
         assert refine(whole, part).cosine.tolist() == [-1, -1]
         assert as_they_are(whole, part).tolist() == [0, 0]
     assert not framed(zeros).any()
     nothing = zeros[:0]
-    assert not len(candidates(nothing, wholes).whole)
-    assert not len(candidates(wholes, nothing).whole)
+    none = np.zeros(0, np.int64)
+    assert not len(coarse_fits(nothing, none, wholes, none)[0])
     assert refine(nothing, nothing).edges.shape == (0, 4)
 
 

@@ -29,7 +29,7 @@ CROP = "crop"
 EMBEDDING = "embedding"
 NEAR_DUPLICATE = "near-duplicate"
 WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
-WITH_GRAPH = (EMBEDDING, NEAR_DUPLICATE)
+WITH_GRAPH = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
 WHERE = ("root", "key", "path_column", "image_column")  # of the options with which a source is read again
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
-from curate.policies.dedup.finders.crops import PartOf
+from curate.policies.dedup.finders.crops import NearParts
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import (
     ONE_VIEW,
@@ -99,9 +99,7 @@ def _near_signature(rows: Rows, threshold: float, options: Options) -> Search:
 
 
 def _part_of(rows: Rows, threshold: float, options: Options) -> Search:
-    if rows.signature is None:
-        raise ValueError("rows were read without signature")
-    return PartOf(rows.signature, threshold, options.views)
+    return NearParts(rows, threshold, options.views, options.graph)
 
 
 def _near_duplicate(rows: Rows, threshold: float, options: Options) -> Search:
@@ -142,9 +140,9 @@ FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several 
         _near_signature,
     ),
     "crop": Finder(
-        "one picture is a part of the other, 70 % of each side or more: crops, borders",
+        "one picture is a part of the other, 70 % of each side or more, as no other nearby: crops, borders",
         "cosine",
-        (SIGNATURE,),
+        (EMBEDDING, SIGNATURE),
         0.985,
         0.94,
         1,

@@ -11,8 +11,7 @@ from curate.tables.signatures import SIGNATURE_TYPE
 from curate.tables.table import embedding_field
 from curate.tables.vectors import ZERO
 from curate.tables.writer import TableWriter
-from scoring.images.cropfit import as_they_are, refine
-from scoring.images.crops import LIKELY, coarse, framed
+from scoring.images.crops import coarse, framed
 
 NAMES = ("bytes", "hash", "signature")
 
@@ -112,36 +111,13 @@ def cut(generator, picture, share):
     return np.asarray(window.resize((32, 32), Image.Resampling.BILINEAR))
 
 
-def part_similarities(asked, mine, threshold, looks):
-    """Similarity of each row that asks with each of mine, (Q, R), and whether a search should find the pair.
-
-    As they are where that reaches the threshold; else the better of the two ways round, of pairs of which some frame
-    of the whole has the coarse cosine of a candidate.
-    """
-    query, row = np.repeat(np.arange(len(asked)), len(mine)), np.tile(np.arange(len(mine)), len(asked))
-    shape = len(asked), len(mine)
-    best, found = np.zeros(shape), np.zeros(shape, bool)
-    for look in looks:
-        turned, undone = look.apply(asked), look.undo(mine)
-        plain = as_they_are(turned[query], mine[row]).reshape(shape)
-        held, holds = (
-            large_parts(refine(whole, part)).reshape(shape)
-            for whole, part in ((turned[query], mine[row]), (undone[row], asked[query]))
-        )
-        best = np.maximum(best, np.where(plain >= threshold, plain, np.maximum(held, holds)))
-        found |= plain >= threshold
-        found |= (held >= threshold) & (_nearest_frames(turned, mine) >= LIKELY)
-        found |= (holds >= threshold) & (_nearest_frames(undone, asked) >= LIKELY).T
-    return best, found
-
-
 def large_parts(fit):
     """The cosine of each fit whose part is 68 % of each side of the whole or more, else 0."""
     top, bottom, left, right = fit.edges.T
     return np.where((bottom - top >= 0.68 * 256) & (right - left >= 0.68 * 256), fit.cosine, 0)
 
 
-def _nearest_frames(wholes, parts):
+def nearest_frames(wholes, parts):
     """The largest coarse cosine of any frame of each whole with each part, (W, P)."""
     frames, small = framed(wholes).astype(float), coarse(parts).astype(float)
     lengths = np.linalg.norm(frames, axis=2)[..., None] * np.linalg.norm(small, axis=1)

@@ -6,15 +6,27 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from made import cut, jittered, plain_rows, random_signatures, signed, soft_pictures, write_table
+from made import (
+    cut,
+    embedded,
+    large_parts,
+    nearest_frames,
+    plain_rows,
+    random_signatures,
+    signed,
+    soft_pictures,
+    write_table,
+)
 from PIL import Image, ImageOps
 
 import curate
-from curate.policies.dedup.finders import crops as cropping
-from curate.policies.dedup.finders.crops import PartOf
+from curate.policies.dedup.finders.crops import NearParts
 from curate.policies.dedup.finders.looks import in_words, look_codes
+from curate.policies.dedup.finders.parts import PartOf
 from curate.policies.dedup.grouping.stars import find_stars
 from scoring.errors import InputError
+from scoring.images.cropfit import as_they_are, refine
+from scoring.images.crops import LIKELY
 from scoring.images.signature import signature
 from scoring.images.views import views
 
@@ -41,10 +53,19 @@ def copies():
     return rows
 
 
-def links_of(signatures, looks, threshold=SAME):
-    search = PartOf(signatures, threshold, looks)
+def vectors_of(n, seed=0):
+    """Embeddings of n rows of which none lies near another."""
+    return np.random.default_rng(seed).normal(0, 1, (n, 64)).astype(np.float32)
+
+
+def finder(signatures, looks, threshold=SAME, vectors=None):
+    vectors = vectors_of(len(signatures)) if vectors is None else vectors
+    return NearParts(plain_rows(signature=signatures, embedding=vectors), threshold, looks)
+
+
+def links_of(signatures, looks, threshold=SAME, vectors=None):
     n = len(signatures)
-    found = search.links(np.arange(n), np.ones(n, bool))
+    found = finder(signatures, looks, threshold, vectors).links(np.arange(n), np.ones(n, bool))
     return {(q, r): s for q, r, s in zip(found.query.tolist(), found.row.tolist(), found.similarity, strict=True)}
 
 
@@ -82,51 +103,82 @@ def test_pictures_of_nothing_are_a_part_of_nothing():
     generator = np.random.default_rng(0)
     signatures = np.concatenate([np.zeros((2, 255), np.int8), random_signatures(generator, 2)])
     assert not links_of(signatures, views())
-    search = PartOf(signatures, SAME, views())
+    search = finder(signatures, views())
     assert search.measure(np.array([0, 0, 2]), np.array([1, 2, 2])).similarity.tolist() == [0, 0, 1]
-    assert not len(search.foreign(plain_rows(signature=signatures[:2]), np.ones(4, bool)))
+    theirs = plain_rows(signature=signatures[:2], embedding=vectors_of(2))
+    assert not len(search.foreign(theirs, np.ones(4, bool)))
 
 
-def test_copies_of_one_picture_are_never_refined_one_with_another(monkeypatch):
-    generator = np.random.default_rng(0)
-    (one,) = soft_pictures(generator, 1)
-    n = 600
-    signatures = jittered(generator, signature(cut(generator, one, 1)), n, 0.5)
-    refined = []
-    monkeypatch.setattr(cropping, "BLOCK", 200)
-    plain = cropping.refine
-    monkeypatch.setattr(
-        cropping, "refine", lambda whole, *rest, **how: refined.append(len(whole)) or plain(whole, *rest, **how)
-    )
-    stars = find_stars(np.arange(n), {"crop": PartOf(signatures, SAME, views())}, np.ones(n, bool))
-    assert (stars.owner == 0).all()
-    assert sum(refined) == 0
+@pytest.fixture(scope="module")
+def heap():
+    """Sixty pictures: forty of their own, ten parts of some of them, and ten of one kind, which all fit each other."""
+    generator = np.random.default_rng(3)
+    pictures = soft_pictures(generator, 41)
+    vectors = generator.normal(0, 1, (60, 32))
+    made = [cut(generator, picture, 1) for picture in pictures[:40]]
+    made += [cut(generator, pictures[i], 0.85) for i in range(10)]
+    vectors[40:50] = vectors[:10] + generator.normal(0, 0.1, (10, 32))
+    kind = cut(generator, pictures[40], 1).astype(float)
+    made += [
+        (kind + 5 * noise).clip(0, 255).astype(np.uint8) for noise in soft_pictures(generator, 10, 32) / 255.0 - 0.5
+    ]
+    vectors[50:] = vectors[50] + generator.normal(0, 0.1, (10, 32))
+    return np.stack([signature(picture) for picture in made]), vectors.astype(np.float32)
 
 
-def test_a_dense_group_of_crops_gives_one_link_a_row():
-    generator = np.random.default_rng(1)
-    (one,) = soft_pictures(generator, 1)
-    parts = np.stack([signature(cut(generator, one, 0.9)) for _ in range(150)])
-    signatures = np.concatenate([signature(cut(generator, one, 1))[None], parts])
-    search = PartOf(signatures, SAME, views())
-    found = search.first(np.arange(3), np.ones(len(signatures), bool))
-    assert len(found) == len(set(found.row.tolist())) >= 0.9 * len(parts)
-    assert (found.query[found.row >= 3] == 0).mean() > 0.9
+def restated(signatures, vectors, threshold):
+    """Similarity of every pair by the definition, one number after another."""
+    n = len(signatures)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosine = unit.astype(float) @ unit.T
+    coarse = np.maximum(nearest_frames(signatures, signatures), nearest_frames(signatures, signatures).T)
+    near = [[j for j in np.argsort(-cosine[i]) if j != i] for i in range(n)]  # 59: all are candidates
+    crowd = [np.median([coarse[i, j] for j in near[i][:16]]) for i in range(n)]
+    similarity = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            one, other = signatures[[i]], signatures[[j]]
+            plain = as_they_are(one, other)[0]
+            parts = [large_parts(refine(*pair))[0] for pair in ((one, other), (other, one))]
+            best = plain if plain >= threshold else max(parts) if coarse[i, j] >= LIKELY else 0.0
+            similarity[i, j] = best if 1 - best <= 0.05 * (1 - max(crowd[i], crowd[j])) else 0.0
+    return similarity
 
 
-def test_fewer_rows_ask_at_a_time_where_many_pairs_are_found(monkeypatch):
-    generator = np.random.default_rng(2)
-    base = soft_pictures(generator, 20)
-    signatures = np.stack([signature(cut(generator, base[i % 20], (1, 0.9)[i % 3 == 0])) for i in range(60)])
-    search = PartOf(signatures, SAME, views())
-    order, everybody = generator.permutation(60), np.ones(60, bool)
-    plain = find_stars(order, {"crop": search}, everybody.copy())
-    for name, value in (("MANY", 1), ("FIRST_ASKED", 8), ("FEWEST_ASKED", 1), ("BLOCK", 16), ("AT_ONCE", 3)):
-        monkeypatch.setattr(cropping, name, value)
-    spread = find_stars(order, {"crop": search}, everybody.copy())
-    assert plain.owner.tolist() == spread.owner.tolist()
-    assert plain.view.tolist() == spread.view.tolist()
-    assert (plain.finder >= 0).sum() > 10
+def test_links_are_the_pairs_that_stand_out_by_the_definition(heap):
+    signatures, vectors = heap
+    similarity = restated(signatures, vectors, SAME)
+    expected = np.argwhere((similarity >= SAME) & ~np.eye(60, dtype=bool))
+    found = links_of(signatures, views(), SAME, vectors)
+    assert set(found) == {tuple(pair) for pair in expected.tolist()}
+    assert all(found[i, j] == pytest.approx(similarity[i, j], abs=2e-3) for i, j in found)
+    parts = {(i, 40 + i) for i in range(10)}
+    assert len(parts & set(found)) >= 8
+    assert not any(i >= 50 for i, _ in found)  # of one kind: what fits all says nothing of one
+    alone = PartOf(signatures, SAME, views()).measure(np.full(9, 50), np.arange(51, 60))
+    assert (alone.similarity >= SAME).all()
+
+
+def test_another_table_finds_the_same_pairs_whatever_order_its_rows_have(heap):
+    signatures, vectors = heap
+    search = finder(signatures[:40], views(), SAME, vectors[:40])
+    for order in (np.arange(40, 60), np.random.default_rng(0).permutation(np.arange(40, 60))):
+        found = search.foreign(plain_rows(signature=signatures[order], embedding=vectors[order]), np.ones(40, bool))
+        pairs = set(zip(order[found.query].tolist(), found.row.tolist(), strict=True))
+        assert pairs <= {(40 + i, i) for i in range(10)}
+        assert len(pairs) >= 8
+        some = search.foreign(
+            plain_rows(signature=signatures[order], embedding=vectors[order]), np.ones(40, bool), np.arange(5)
+        )
+        assert set(some.query.tolist()) <= set(range(5))
+
+
+def test_the_first_of_some_rows_is_the_first_of_all_their_links(heap):
+    signatures, vectors = heap
+    search = finder(signatures, views(), SAME, vectors)
+    stars = find_stars(np.arange(60)[::-1].copy(), {"crop": search}, np.ones(60, bool))
+    found = {i: 40 + i for i in range(10) if (i, 40 + i) in links_of(signatures, views(), SAME, vectors)}
+    assert {row: int(stars.owner[row]) for row in np.flatnonzero(stars.finder >= 0)} == found
 
 
 @pytest.mark.parametrize(
@@ -158,6 +210,7 @@ def test_cropped_adds_the_finder_and_the_decisions_name_the_part(copies, tmp_pat
             "key": keys,
             "sha256": [f"{at:064d}" for at in range(len(keys))],
             "signature": signed(np.stack(list(copies.values()))),
+            "embedding": embedded(list(vectors_of(len(keys)))),
             "rank": [float("mirrored" not in key) + ("photo" in key) for key in keys],
         },
         signature="x",
@@ -181,7 +234,7 @@ def test_cropped_adds_the_finder_and_the_decisions_name_the_part(copies, tmp_pat
 
 def test_cropped_without_signatures_says_what_is_missing(tmp_path):
     table = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "b"]})
-    with pytest.raises(InputError, match="the finder crop needs the column signature"):
+    with pytest.raises(InputError, match="the finder crop needs the column embedding and signature"):
         curate.dedup(table, None, cropped=True, dry_run=True)
 
 
@@ -194,7 +247,7 @@ def test_a_part_of_less_than_seventy_percent_of_a_side_is_not_the_same(side, is_
     part = photo.crop((left, top, left + round(side * width), top + round(side * height)))
     both = np.stack([small(photo), small(part)])
     assert ((0, 1) in links_of(both, views(), 0.97)) == is_part
-    search = PartOf(both, 0.97, views())
+    search = finder(both, views(), 0.97)
     measured = search.measure(np.array([0]), np.array([1])).similarity[0]
     assert (measured >= 0.97) == is_part
 
@@ -202,7 +255,7 @@ def test_a_part_of_less_than_seventy_percent_of_a_side_is_not_the_same(side, is_
 def test_the_rows_settled_are_told_up_to_all_of_them():
     signatures = random_signatures(np.random.default_rng(0), 300)
     told = []
-    search = {"crop": PartOf(signatures, SAME, views())}
+    search = {"crop": finder(signatures, views())}
     find_stars(np.arange(300), search, np.ones(300, bool), compared=lambda done, total: told.append((done, total)))
     assert told[-1] == (300, 300)
     assert told == sorted(told)

@@ -3,10 +3,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from made import cut, jittered, part_similarities, plain_rows, random_signatures, soft_pictures
+from made import jittered, plain_rows, random_signatures
 from test_stars import cosines
 
-from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.facts import ManyLinks, NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of
 from curate.policies.dedup.finders.neighboured import NearGraph
@@ -15,12 +14,10 @@ from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.tables.graph import Stored
 from scoring.errors import InputError
 from scoring.images.phash import perceptual_hash
-from scoring.images.signature import signature
 from scoring.images.views import views
 from scoring.search.graph import knn_graph
 
 N, M = 70, 50
-PART = 0.985
 
 
 def texts(generator, n):
@@ -70,22 +67,6 @@ def near_signature(generator):
     return NearVector(mine, 0.93, "signature", looks), theirs, measured, [m >= 0.93 for m in measured]
 
 
-def part_of(generator):
-    """Soft pictures, parts of them, and both mirrored, with the definition."""
-    looks = views(mirrored=True)
-    base = soft_pictures(generator, 12)
-
-    def side(n):
-        made = [cut(generator, base[generator.integers(0, 12)], generator.choice([1, 0.9, 0.8])) for _ in range(n)]
-        return np.stack([signature(picture[:, ::-1] if generator.random() < 0.3 else picture) for picture in made])
-
-    mine, others = side(N), side(M)
-    mine[40] = others[41] = 0
-    pairs = [part_similarities(asked, mine, PART, looks) for asked in (mine, others)]
-    measured, found = [p[0] for p in pairs], [p[1] for p in pairs]
-    return PartOf(mine, PART, looks), plain_rows(n=M, signature=others), measured, found
-
-
 def near_embedding(generator):
     base = generator.normal(size=(12, 16))
     mine, others = ((base[np.arange(n) % 12] + generator.normal(0, 0.2, (n, 16))).astype(np.float16) for n in (N, M))
@@ -133,7 +114,7 @@ def near_distribution(generator):
     return search, theirs, alike, [a >= 0.97 for a in alike]
 
 
-KINDS = [same_text, near_hash, near_signature, part_of, near_embedding, near_graph, near_distribution]
+KINDS = [same_text, near_hash, near_signature, near_embedding, near_graph, near_distribution]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)

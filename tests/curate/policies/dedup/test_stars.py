@@ -9,15 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import Matrix, cut, jittered, part_similarities, plain_rows, random_signatures, soft_pictures, symmetric
+from made import Matrix, jittered, plain_rows, random_signatures, symmetric
 
-from curate.policies.dedup.finders import crops as cropping
 from curate.policies.dedup.finders import searches as searching
-from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.searches import NearDistribution, NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import stars as star_groups
 from curate.policies.dedup.grouping.stars import NOBODY, find_stars
-from scoring.images.signature import signature
 from scoring.images.views import views
 
 
@@ -188,22 +185,6 @@ def test_views_of_signatures_match_the_definition(seed, rounds):
     gone = np.flatnonzero(stars.finder >= 0)
     assert len(gone) == 50 - 12
     assert stars.view[gone].tolist() == [int(views_of[:, stars.owner[row], row].argmax()) for row in gone]
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_parts_match_the_definition(seed, rounds, monkeypatch):
-    for name, value in (("BLOCK", 16), ("FIRST_ASKED", 4), ("FEWEST_ASKED", 2)):
-        monkeypatch.setattr(cropping, name, value)
-    generator = np.random.default_rng(seed)
-    n = 48
-    base = soft_pictures(generator, 8)
-    made = [cut(generator, base[i % 8], generator.choice([1, 0.92, 0.85, 0.78])) for i in range(n)]
-    signatures = np.stack([signature(picture) for picture in made])
-    search = PartOf(signatures, 0.985, views())
-    measured, linked = part_similarities(signatures, signatures, 0.985, views())
-    assert 30 < np.triu(linked, 1).sum() < n * n / 4
-    order = generator.permutation(n)
-    check(order, [linked], np.ones(n, bool), np.zeros(n, bool), {"crop": search}, [measured])
 
 
 def test_elk_matches_the_definition(rounds, monkeypatch):

@@ -1,0 +1,110 @@
+"""How well one picture fits a part of another: crops, borders and letterboxes, by their signatures alone."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.looks import look_codes
+from scoring.images.cropfit import STEPS, as_they_are, refine
+from scoring.images.crops import LIKELY, coarse_fits
+from scoring.images.views import View
+
+AT_ONCE = 65_536  # pairs refined at a time
+SMALLEST = 0.68  # of each side: 70 % is promised, and 97 of 100 such parts that are found are measured as this or more
+ROOM = 0.04  # the least promising pair that is refined to the end is this much short of the threshold
+Signatures = NDArray[np.int8]
+
+
+class PartOf:
+    """Measures how well rows show a part of what other rows show, in any of the views asked for.
+
+    Two pictures that agree as they are count as well: by the 12 lowest frequencies of each axis, and with that cosine.
+    Otherwise the similarity is the larger one of the best part of either picture with the other.
+    """
+
+    def __init__(self, signatures: Signatures, threshold: float, views: tuple[View, ...]) -> None:
+        self.signatures, self.threshold, self.views = signatures, threshold, views
+        self.there = np.asarray(signatures.any(axis=1))
+
+    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+        """Return the similarity of each pair, with the view and the part that gave it; 0 with a picture of nothing."""
+        return self.measured(query, self.signatures, row)
+
+    def measured(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
+        """Return ``measure`` of pairs of a row of other signatures, shape (Q, 255), and one of this table."""
+        best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
+        has = np.flatnonzero(signatures[query].any(1) & self.there[row])
+        for start in range(0, len(has), AT_ONCE):
+            here = has[start : start + AT_ONCE]
+            asked, mine = signatures[query[here]], self.signatures[row[here]]
+            for number, view in enumerate(self.views):
+                for cosine, code in self._measured(asked, mine, number, view):
+                    better = cosine > best[here]
+                    best[here] = np.where(better, cosine, best[here])
+                    seen[here] = np.where(better, code, seen[here])
+        return Links(query, row, best, seen)
+
+    def likely(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
+        """Return ``measured`` of pairs of which some frame comes close, and 0 for the others, which costs far less."""
+        best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
+        for number, view in enumerate(self.views):
+            turned, undone = view.apply(signatures), view.undo(self.signatures)
+            plain = np.zeros(len(row), np.float32)
+            for start in range(0, len(row), AT_ONCE):
+                here = slice(start, start + AT_ONCE)
+                plain[here] = as_they_are(turned[query[here]], self.signatures[row[here]])
+            alike = plain >= self._least
+            _raise(best, seen, np.flatnonzero(alike), plain[alike], np.full(int(alike.sum()), number, np.int32))
+            rest = np.flatnonzero(~alike)
+            for wholes, whole, parts, part, holds in (
+                (turned, query[rest], self.signatures, row[rest], False),
+                (undone, row[rest], signatures, query[rest], True),
+            ):
+                cosine, frame = coarse_fits(wholes, whole, parts, part)
+                near = np.flatnonzero(cosine >= LIKELY)
+                for start in range(0, len(near), AT_ONCE):
+                    at = near[start : start + AT_ONCE]
+                    fit = refine(wholes[whole[at]], parts[part[at]], frame[at], worth=self.threshold - ROOM)
+                    ok = _large(fit.edges)
+                    looks = look_codes(number, fit.edges[ok], holds=holds)
+                    _raise(best, seen, rest[at[ok]], fit.cosine[ok].astype(np.float32), looks)
+        return Links(query, row, best, seen)
+
+    def _measured(
+        self, asked: Signatures, mine: Signatures, number: int, view: View
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
+        """Yield the cosine and the look of pairs: as they are, or else as part of each other."""
+        turned = view.apply(asked)
+        plain = as_they_are(turned, mine).astype(np.float32)
+        alike = plain >= self._least
+        yield np.where(alike, plain, 0), np.full(len(plain), number, np.int32)
+        rest = np.flatnonzero(~alike)
+        for holds, whole, part in ((False, turned[rest], mine[rest]), (True, view.undo(mine[rest]), asked[rest])):
+            fit = refine(whole, part)
+            cosine, code = np.zeros(len(plain), np.float32), np.zeros(len(plain), np.int32)
+            cosine[rest] = np.where(_large(fit.edges), fit.cosine, 0)
+            code[rest] = look_codes(number, fit.edges, holds=holds)
+            yield cosine, code
+
+    @property
+    def _least(self) -> np.float32:
+        return np.float32(self.threshold)
+
+
+def _large(edges: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which parts, (P, 4) in 256ths, are as large as is promised: smaller ones fit what they do not show."""
+    return np.asarray((edges[:, 1::2] - edges[:, 0::2] >= SMALLEST * STEPS).all(axis=1))
+
+
+def _raise(
+    best: NDArray[np.float32],
+    seen: NDArray[np.int32],
+    at: NDArray[np.int64],
+    cosine: NDArray[np.float32],
+    look: NDArray[np.int32],
+) -> None:
+    """Note the cosines and looks of pairs that are better than what was noted of them."""
+    better = cosine > best[at]
+    best[at[better]], seen[at[better]] = cosine[better], look[better]
