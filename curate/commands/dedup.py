@@ -85,7 +85,7 @@ Audit = Annotated[
 ]
 Sheet = Annotated[
     Path | None,
-    typer.Option(help="Picture of the groups, doubtful ones first: NAME.html or NAME.png.", show_default=False),
+    options.shared("--sheet", ": the groups, doubtful ones first, NAME.html or NAME.png"),
 ]
 AgainstSource = Annotated[str | None, typer.Option(help="What was scored for --against, likewise.", show_default=False)]
 Model = Annotated[

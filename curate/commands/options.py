@@ -48,6 +48,7 @@ MEANS: dict[str, str] = {
     "--score": "What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
     "--seed": "The same seed gives the same result",
     "--set": "A parameter of its own; again for more",
+    "--sheet": "Picture to draw",
     "--source": "What was scored",
     "--strategy": "What picks",
     "--table": "Where the table is now, if it was moved",

@@ -45,6 +45,7 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
     "fit": Kind(out="apply"),
     "filter": Kind(),
     "dedup": Kind(),
+    "labels": Kind(),
     "select": Kind(),
     "balance": Kind(),
     "split": Kind(),

@@ -50,6 +50,7 @@ WHERE: dict[
     "select": "curate.policies.select.policy:Select",
     "balance": "curate.policies.balance.policy:Balance",
     "split": "curate.policies.split.policy:Split",
+    "labels": "curate.policies.labels.policy:Labels",
 }
 POLICIES: Mapping[str, type[Policy[Result]]] = Lazy(WHERE)
 

@@ -1,4 +1,4 @@
-"""A page on which a person judges pairs of pictures, and saves the answers as CSV."""
+"""Pages on which a person judges pictures, pairs or single ones, and saves the answers as CSV."""
 
 import hashlib
 import html
@@ -39,7 +39,7 @@ SCRIPT = """
 const sections = Array.from(document.querySelectorAll("section"));
 const rows = sections.map((section) => JSON.parse(section.dataset.row));
 const columns = JSON.parse(document.body.dataset.columns);
-const words = {y: "same", n: "different", u: "unsure"};
+const words = JSON.parse(document.body.dataset.words);
 const column = columns.indexOf("answer");
 const count = document.getElementById("count");
 const place = "curate audit " + document.body.dataset.digest;
@@ -62,7 +62,8 @@ function show() {
       button.setAttribute("aria-pressed", String(rows[at][column] === button.value));
     });
   });
-  count.textContent = `${rows.filter((row) => row[column] !== "").length} of ${rows.length} pairs answered`;
+  const answered = rows.filter((row) => row[column] !== "").length;
+  count.textContent = `${answered} of ${rows.length} ${document.body.dataset.noun} answered`;
 }
 function move(to) {
   current = Math.min(Math.max(to, 0), sections.length - 1);
@@ -140,18 +141,69 @@ def pair_page(
         _section(at, len(pairs), dict(zip(columns, row, strict=True)), read, read_other or read)
         for at, row in enumerate(rows)
     ]
-    keys = "".join(json.dumps(row[: columns.index(ANSWER)]) for row in rows)
-    attributes = (
-        f' data-columns="{_exact(columns)}" data-name="{html.escape(name, quote=True)}"'
-        f' data-digest="{hashlib.sha256(keys.encode()).hexdigest()}"'
-    )
-    return page(
+    return answers_page(
         "Audit of duplicates",
-        "\n".join([_head(len(pairs)), *sections]),
-        style=STYLE,
-        script=SCRIPT,
-        attributes=attributes,
+        [_head(len(pairs)), *sections],
+        columns=columns,
+        rows=rows,
+        answers={key: word for word, key in ANSWERS.items()},
+        noun="pairs",
+        name=name,
     )
+
+
+def answers_page(
+    title: str,
+    parts: Sequence[str],
+    *,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    answers: Mapping[str, str],
+    noun: str,
+    name: str,
+) -> str:
+    """Return a page whose sections are answered by a key or a button, and saved as CSV.
+
+    Args:
+        title: of the page.
+        parts: HTML: the head, and of each row a ``<section>`` by ``answer_section``.
+        columns: of the CSV, ``answer`` among them.
+        rows: of the CSV, as text.
+        answers: key to press -> answer.
+        noun: what is answered, in the plural.
+        name: of the CSV when it is saved.
+    """
+    keys = "".join(json.dumps(row[: columns.index(ANSWER)]) for row in rows)
+    words = html.escape(json.dumps(dict(answers), ensure_ascii=True), quote=True)
+    attributes = (
+        f' data-columns="{_exact(columns)}" data-name="{html.escape(name, quote=True)}" data-words="{words}"'
+        f' data-noun="{noun}" data-digest="{hashlib.sha256(keys.encode()).hexdigest()}"'
+    )
+    return page(title, "\n".join(parts), style=STYLE, script=SCRIPT, attributes=attributes)
+
+
+def answer_section(row: Sequence[str], words: str, figures: str, answers: Mapping[str, str]) -> str:
+    """Return the section of a row.
+
+    Args:
+        row: of the CSV, as text.
+        words: HTML that stands above the pictures.
+        figures: HTML of the pictures.
+        answers: key to press -> answer.
+    """
+    buttons = " ".join(
+        f'<button type="button" value="{word}" aria-pressed="false">{word} ({key})</button>'
+        for key, word in answers.items()
+    )
+    return (
+        f'<section data-row="{_exact(row)}"><p>{words}</p><div class="pair">{figures}</div><p>{buttons}</p></section>'
+    )
+
+
+SAVED_BY_SCRIPT = (
+    "<noscript><p>Answers need the script of this page; it is blocked here.</p></noscript>\n"
+    '<header><output id="count"></output><button id="save" type="button">Save CSV</button></header>'
+)
 
 
 def _text(value: object) -> str:
@@ -168,8 +220,7 @@ def _head(n_pairs: int) -> str:
         "<h1>Is it the same picture?</h1>\n"
         f"<p>{n_pairs:,} pairs near the threshold. Same means: one of the two would be enough. Press y (same), n "
         "(different) or u (unsure); the arrows move. Save the answers as CSV when you are done, or in between.</p>\n"
-        "<noscript><p>Answers need the script of this page; it is blocked here.</p></noscript>\n"
-        '<header><output id="count"></output><button id="save" type="button">Save CSV</button></header>'
+        f"{SAVED_BY_SCRIPT}"
     )
 
 
@@ -178,12 +229,5 @@ def _section(at: int, n_pairs: int, row: dict[str, str], read: Read, read_other:
         f"<figure>{picture_html(reader(row[name]), row[name])}<figcaption>{isolated(row[name])}</figcaption></figure>"
         for name, reader in (("key_a", read), ("key_b", read_other))
     )
-    buttons = " ".join(
-        f'<button type="button" value="{word}" aria-pressed="false">{word} ({key})</button>'
-        for word, key in ANSWERS.items()
-    )
     words = f"{at + 1} of {n_pairs} · similarity {escaped(row['similarity'])} · {isolated(row['stratum'])}"
-    return (
-        f'<section data-row="{_exact(list(row.values()))}"><p>{words}</p>'
-        f'<div class="pair">{figures}</div><p>{buttons}</p></section>'
-    )
+    return answer_section(list(row.values()), words, figures, {key: word for word, key in ANSWERS.items()})

@@ -22,6 +22,8 @@ from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.request import DedupRequest
 from curate.policies.filter.policy import Filter
 from curate.policies.filter.rules import KeepTop, Where
+from curate.policies.labels.policy import Labels
+from curate.policies.labels.request import LabelsRequest
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES
 from curate.policies.outputs import Files
 from curate.policies.result import Result
@@ -87,6 +89,7 @@ ASKED = {
     "select": Select(SelectRequest("score", "7", score="unc_b", labelled_where="width < 12")),
     "balance": Balance(BalanceRequest("label", rows="50%", within="certain", column="unc_b")),
     "split": Split(SplitRequest({"train": "70%", "rest": "0.3"}, ("label",), thresholds={"bytes": 1.0})),
+    "labels": Labels(LabelsRequest(("label",), drop=True)),
     OWN: EveryNth(3),
 }
 

@@ -36,6 +36,11 @@ CALLS = {
         ["s.parquet", "--train", "80%", "--test", "20%", "--dry-run"],
         ["none.parquet", "--train", "80%", "--test", "20%"],
     ),
+    "labels": (
+        "curate.policies.labels.policy.open_table",
+        ["s.parquet", "--label", "x"],
+        ["none.parquet", "--label", "x"],
+    ),
     "round": ("curate.rounds.status.status", ["status", "r"], ["status", "none"]),
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),

@@ -81,12 +81,13 @@ def test_every_command_that_talks_beside_its_report_has_quiet(by_name):
 
 
 def test_every_policy_can_be_tried_without_writing(by_name):
-    assert by_name["--dry-run"].keys() >= {"filter", "dedup", "select"}
+    assert by_name["--dry-run"].keys() >= {"filter", "dedup", "labels", "select"}
 
 
 def test_labels_have_one_name_in_every_command(by_name):
     assert by_name["--label"].keys() >= {
         "dedup",
+        "labels",
         "select",
         "evaluate",
         "train",
@@ -108,7 +109,7 @@ def test_help_groups_the_commands_in_the_order_of_work():
     listed = {heading: [line.split()[0] for line in part.splitlines() if line[:2] == "  " and line[2] != " "]
               for heading, part in sections.items()}  # fmt: skip
     assert listed["Score:"] == ["score", "fit"]
-    assert listed["Curate:"][:8] == ["filter", "dedup", "audit", "select", "balance", "split", "run", "round"]
+    assert listed["Curate:"][:9] == ["filter", "dedup", "labels", "audit", "select", "balance", "split", "run", "round"]
     assert {"info", "sheet", "evaluate", "verify", "export"} <= set(listed["Look:"])
     assert listed["Train:"] == ["train", "cache", "models"]
     assert sorted(name for names in listed.values() for name in names) == sorted(GROUP.commands)

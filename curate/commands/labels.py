@@ -1,0 +1,104 @@
+"""``curate labels``: which labels are wrong."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.labels_words import report, verdict_lines
+from curate.commands.report import emit, say_files, show
+
+
+def run(
+    table: options.Table,
+    label: Annotated[
+        list[str] | None,
+        options.shared("--label", "; again for the columns of several annotators", metavar="COLUMN"),
+    ] = None,
+    out: Annotated[Path | None, options.shared("--out", ": the table with what is thought, NAME.parquet")] = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Leave out the rows whose label is suspected.")] = False,
+    relabel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="New column: the suggested label in place of a suspected one.", show_default=False
+        ),
+    ] = None,
+    below: Annotated[float, typer.Option(metavar="X", help="A label of a lower quality is suspected.")] = 0.5,
+    review: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Write N rows for a person to judge, for --verdicts.", show_default=False),
+    ] = None,
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(help="NAME.review.csv with answers: print what they bound, and nothing else.", show_default=False),
+    ] = None,
+    sheet: Annotated[Path | None, options.shared("--sheet", ": the most suspect rows, NAME.png")] = None,
+    source: options.Source = None,
+    root: options.SourceRoot = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    seed: options.Seed = 0,
+    dry_run: options.DryRun = False,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the labels that are wrong, by what all other rows say.
+
+    Example:
+
+    \b
+        curate labels scores.parquet --label label
+        curate labels scores.parquet --label label --relabel checked -o checked.parquet
+        curate labels scores.parquet --label label --drop --review 200 -o clean.parquet
+        curate labels scores.parquet --verdicts clean.review.csv
+        curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
+
+    Every label is judged by a probe of other folds and by the nearest rows: label_quality is how surely
+    it is right. The share of wrong labels has an interval; --review draws rows whose answers bound it
+    whatever the probe thinks. With --out, the table that is written has label_quality, suggested_label
+    and label_why as well. The table itself is never changed.
+    """
+    from curate.policies.labels.policy import labels
+    from curate.policies.labels.verdicts import read_verdicts
+    from curate.tables.table import open_table
+
+    if verdicts is not None:
+        open_table(table, require=["key"])
+        found = read_verdicts(verdicts)
+        if json_:
+            emit(found.to_json())
+            return
+        for line in verdict_lines(found):
+            show(line)
+        return
+    where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
+    if sheet is not None:
+        from curate.report.label_sheet import check_sheet
+
+        check_sheet(sheet, table, source, overwrite=overwrite)
+    result = labels(
+        table,
+        out,
+        label,
+        drop=drop,
+        relabel=relabel,
+        below=below,
+        review=review,
+        source=source,
+        **where,
+        seed=seed,
+        dry_run=dry_run,
+        overwrite=overwrite,
+    )
+    if sheet is not None:
+        from curate.report.label_sheet import draw_sheet
+
+        draw_sheet(sheet, table, result.worst, source, where, overwrite=overwrite)
+    if json_:
+        emit(result.to_json())
+    elif out is None or dry_run or not quiet:
+        report(result, asked=out is None or dry_run, below=below)
+        say_files(result, dry_run=dry_run)

@@ -1,0 +1,1 @@
+"""Which labels are wrong, as a policy."""

@@ -1,0 +1,61 @@
+"""What is thought of labels, as columns of the subset."""
+
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.policies.compare_arranged import Expected
+from curate.policies.labels.examine import Examined
+from curate.policies.labels.request import AGREEMENT, QUALITY, SUGGESTED, WHY, LabelsRequest
+from curate.tables.table import Table
+
+
+class LabelColumns:
+    """The columns that are added, of any rows.
+
+    Args:
+        table: whose labels were examined.
+        request: what was asked.
+        examined: what came of it.
+    """
+
+    def __init__(self, table: Table, request: LabelsRequest, examined: Examined) -> None:
+        self.table, self.request, self.examined = table, request, examined
+
+    @cached_property
+    def names(self) -> pa.Array:
+        """The classes, in the type of their column."""
+        kind = self.table.schema.field(self.request.label[0]).type
+        texts = pa.array(self.examined.classes, pa.string())
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        try:
+            return texts.cast(kind)
+        except pa.ArrowException:  # several columns of other types, or one that text does not become
+            return texts
+
+    def classes(self, codes: NDArray[np.int32]) -> pa.Array:
+        """Return classes by their codes; null for -1."""
+        return self.names.take(pa.array(codes, mask=codes < 0))
+
+    def of(self, rows: NDArray[np.int64]) -> pa.Table:
+        """Return the columns of some rows of the table."""
+        found, request = self.examined, self.request
+        quality = found.quality[rows]
+        columns = {
+            QUALITY: pa.array(quality, mask=np.isnan(quality)),
+            SUGGESTED: self.classes(found.suggested[rows]),
+            WHY: found.why().take(pa.array(rows)),
+        }
+        if found.agreement is not None:
+            columns[AGREEMENT] = pa.array(found.agreement[rows], mask=np.isnan(found.agreement[rows]))
+        if request.relabel is not None:
+            corrected = np.where(found.suspected(request.below), found.suggested, found.given)
+            columns[request.relabel] = self.classes(corrected[rows].astype(np.int32))
+        return pa.table(columns)
+
+    def expected(self, rows: NDArray[np.int64]) -> Expected:
+        """Return what a subset of some rows of the table should hold."""
+        return Expected(self.of(rows), self.examined.hashes[rows], rows, ordered=False)

@@ -1,0 +1,195 @@
+"""The labels of a table, judged row by row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.labels.request import LabelsRequest
+from curate.probes.crossed import Evidence, crossed
+from curate.tables.heap import read_heap
+from curate.tables.rows import Codes, Rows
+from curate.tables.table import Table
+from curate.tables.vectors import EMBEDDING_PROBLEMS
+from scoring.errors import InputError
+from scoring.metrics import Interval
+from scoring.noise.annotators import majority, weigh
+from scoring.noise.joint import Mistakes, confident_joint
+from scoring.noise.quality import judge
+from scoring.noise.share import Shares, shares
+
+MOST_CLASSES = 10_000
+FEWEST_ROWS = 2
+NAN = "nan"  # what is no number, as text
+NO_LABEL, ALONE = "no label", "no other row of its class"
+REASONS = (NO_LABEL, ALONE, *EMBEDDING_PROBLEMS)
+PROBE, NEIGHBOURS, JOINT, COPY = 1, 2, 4, 8  # what contradicts a label
+WITNESSES = {PROBE: "probe", NEIGHBOURS: "neighbours", JOINT: "joint", COPY: "copy"}
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is thought of the labels of N rows, in the order of the table.
+
+    Attributes:
+        rows: as read, in the order of the hashes of their keys.
+        hashes: of the keys, shape (N,).
+        ok: whether the image was scored, shape (N,).
+        classes: C names, in their own order.
+        given: the label, or that with most votes, shape (N,) int32; -1 for none.
+        quality: shape (N,) float32; NaN where the label cannot be judged.
+        suggested: shape (N,) int32; -1 without an embedding.
+        rival: the likeliest other class, shape (N,) int32; -1 where the label cannot be judged.
+        against: what contradicts the label, shape (N,) uint8, a sum of ``WITNESSES``.
+        reason: why the label cannot be judged, shape (N,) int8, a place in ``REASONS``; -1 where it can.
+        agreement: of annotators, shape (N,) float32; None for a single column.
+        shares: of wrong labels.
+        annotators: accuracy of each; empty for a single column.
+        alike: share of pairs of annotators' labels that are alike; NaN for a single column.
+        shrink: of the probe.
+    """
+
+    rows: Rows
+    hashes: NDArray[np.uint64]
+    ok: NDArray[np.bool_]
+    classes: list[str]
+    given: NDArray[np.int32]
+    quality: NDArray[np.float32]
+    suggested: NDArray[np.int32]
+    rival: NDArray[np.int32]
+    against: NDArray[np.uint8]
+    reason: NDArray[np.int8]
+    agreement: NDArray[np.float32] | None
+    shares: Shares
+    annotators: list[Interval] = field(default_factory=list)
+    alike: float = float("nan")
+    shrink: float = float("nan")
+
+    def suspected(self, below: float) -> NDArray[np.bool_]:
+        """Return whose label is suspected, shape (N,)."""
+        return np.asarray(self.quality < below)  # NaN is not
+
+    def why(self) -> pa.Array:
+        """Return what contradicts each label, in words; null where nothing does, shape (N,)."""
+        words = [", ".join(word for bit, word in WITNESSES.items() if code & bit) or None for code in range(16)]
+        return pa.array(words, pa.string()).take(pa.array(self.against))
+
+
+def examine(table: Table, request: LabelsRequest) -> Examined:
+    """Judge every label of a table by the other rows; the same whatever the order of the table.
+
+    Raises:
+        InputError: for a table without embeddings, a column that is missing or of lists, or labels that say nothing.
+    """
+    request.check(table)
+    heap = read_heap(table, names=request.label, heads=())
+    rows, at = heap.rows, heap.at
+    votes, classes = _votes(table, rows, request.label)
+    given = majority(votes, rows.hashes)
+    _refuse(given[at], classes, request.label, table)
+    evidence = crossed(heap.embeddings, given[at], len(classes), seed=request.seed)
+    chances = evidence.chances
+    joint = confident_joint(chances, given[at], len(classes))
+    judged = judge(chances, given[at], Mistakes.of(joint))
+    quality, suggested, agreement = judged.quality, judged.suggested, None
+    annotators, alike = list[Interval](), float("nan")
+    if len(request.label) > 1:
+        weighed = weigh(chances, votes[at], given[at], len(classes))
+        known = ~np.isnan(chances.own)
+        quality = np.where(known, weighed.quality, np.nan).astype(np.float32)
+        suggested, annotators, alike = weighed.suggested, weighed.accuracy, weighed.pairs
+        agreement = _spread(rows, at, weighed.agreement, np.nan)
+    reason = _reasons(rows, at, given, np.isnan(chances.own))
+    return Examined(
+        rows=rows,
+        hashes=_placed(rows, rows.hashes),
+        ok=_placed(rows, rows.ok),
+        classes=classes,
+        given=_placed(rows, given.astype(np.int32)),
+        quality=_spread(rows, at, quality, np.nan),
+        suggested=_spread(rows, at, suggested, -1),
+        rival=_spread(rows, at, np.where(np.isnan(chances.own), -1, judged.rival).astype(np.int32), -1),
+        against=_spread(rows, at, _against(evidence, given[at], joint.confident), 0),
+        reason=_placed(rows, reason),
+        agreement=agreement,
+        shares=shares(chances, given[at], joint, quality < request.below, suggested),
+        annotators=annotators,
+        alike=alike,
+        shrink=evidence.shrink,
+    )
+
+
+def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the class that each column gives each row, shape (N, A), -1 for none, and the names of all classes."""
+    read: list[Codes] = []
+    for name in columns:
+        codes = rows.names[name]
+        if pa.types.is_floating(table.schema.field(name).type) and NAN in codes.names:
+            missing = codes.codes == codes.names.index(NAN)
+            codes = Codes(np.where(missing, -1, codes.codes).astype(np.int32), codes.names)
+        read.append(codes)
+    used = {codes.names[code] for codes in read for code in np.unique(codes.codes[codes.codes >= 0]).tolist()}
+    classes = sorted(used)
+    place = {name: code for code, name in enumerate(classes)}
+    columns_of = [np.array([*(place.get(n, -1) for n in each.names), -1], np.int64)[each.codes] for each in read]
+    return np.stack(columns_of, 1), classes
+
+
+def _refuse(given: NDArray[np.int64], classes: list[str], columns: Sequence[str], table: Table) -> None:
+    named = ", ".join(repr(name) for name in columns)
+    n = int((given >= 0).sum())
+    there, counts = np.unique(given[given >= 0], return_counts=True)
+    if len(there) < 2:
+        got = f"{counted(n, 'row')} of {classes[there[0]][:40]!r} alone" if n else "none"
+        raise InputError(
+            f"expected images with an embedding and labels of at least two classes in column {named} of {table.path}, "
+            f"got {got}; name another column with --label"
+        )
+    if len(classes) > MOST_CLASSES:
+        raise InputError(
+            f"expected at most {MOST_CLASSES:,} classes in column {named} of {table.path}, got {len(classes):,} in "
+            f"{counted(n, 'row')}; name a column of classes with --label"
+        )
+    if (counts >= FEWEST_ROWS).sum() < 2:
+        raise InputError(
+            f"expected at least two classes of two rows or more in column {named} of {table.path}, got "
+            f"{counted(n, 'row')} of {len(there):,} classes; name a coarser column with --label"
+        )
+
+
+def _placed(rows: Rows, values: NDArray) -> NDArray:
+    """Return values of rows in the order of the table."""
+    found = np.empty_like(values)
+    found[rows.place] = values
+    return found
+
+
+def _spread(rows: Rows, at: NDArray[np.int64], values: NDArray, otherwise: float) -> NDArray:
+    """Return values of some rows as values of all, in the order of the table."""
+    found = np.full(len(rows), otherwise, values.dtype)
+    found[rows.place[at]] = values
+    return found
+
+
+def _against(evidence: Evidence, given: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Return what contradicts each label."""
+    other = given[evidence.copy.clip(0)]
+    found = np.where(evidence.probe != given, PROBE, 0)
+    found += np.where((evidence.voted >= 0) & (evidence.voted != given), NEIGHBOURS, 0)
+    found += np.where((confident >= 0) & (confident != given), JOINT, 0)
+    found += np.where((evidence.copy >= 0) & (other != given), COPY, 0)
+    return np.where(np.isnan(evidence.chances.own), 0, found).astype(np.uint8)
+
+
+def _reasons(
+    rows: Rows, at: NDArray[np.int64], given: NDArray[np.int64], unknown: NDArray[np.bool_]
+) -> NDArray[np.int8]:
+    reason = np.full(len(rows), -1, np.int8)
+    problem = rows.embedding_problem.astype(np.int8)
+    reason[problem > 0] = problem[problem > 0] + 1
+    reason[at[unknown]] = 1
+    reason[given < 0] = 0
+    return reason

@@ -1,0 +1,178 @@
+"""Say which labels of a table are wrong, and leave them out, correct them or have them checked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.manifest import SourceOptions
+from curate.policies.apply import apply
+from curate.policies.arranged import Ranked
+from curate.policies.compare_arranged import compare_arranged
+from curate.policies.decided import Decided
+from curate.policies.labels.columns import LabelColumns
+from curate.policies.labels.examine import REASONS, examine
+from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
+from curate.policies.labels.request import LabelsRequest
+from curate.policies.labels.result import PAGE, REVIEW, LabelsResult, label_facts, worst_rows
+from curate.policies.labels.review import COLUMNS, draw_rows, review_text
+from curate.policies.labels.verdicts import KEYS, Verdicts, read_verdicts
+from curate.policies.labels.words import MEANINGS, LabelWords, outcomes, schema_of
+from curate.policies.outcomes import DROP, KEEP, UNDECIDED
+from curate.policies.outputs import Files, Outputs
+from curate.tables.images import ImageSource, require_images
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+N_EXAMPLES = 5
+RELABELLED = "the label, or the suggested one in place of a suspected one"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """An examination of labels; a ``Policy``.
+
+    Attributes:
+        request: what is asked.
+        review: rows for a person to judge; or None.
+        images: where they are, for the review.
+    """
+
+    request: LabelsRequest
+    review: int | None = None
+    images: ImageSource = field(default_factory=ImageSource)
+
+    @property
+    def files(self) -> Files:
+        """What is to be judged."""
+        return Files(texts={} if self.review is None else {REVIEW: "review.csv", PAGE: "review.html"})
+
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the examination that a receipt holds; InputError if it holds something else."""
+        return cls(LabelsRequest.from_json(rules[0]))
+
+    def decide(self, table: Table, *, write: bool) -> Decided[LabelsResult]:
+        """Decide every row of a table; InputError for a column or labels that cannot be used."""
+        examined = examine(table, self.request)
+        columns = LabelColumns(table, self.request, examined)
+        outcome = outcomes(columns)
+        kept = np.flatnonzero(outcome == KEEP)
+        added = columns.of(kept)
+        meanings = {name: COLUMN_MEANINGS.get(name, RELABELLED) for name in self.request.added()}
+        words, worst = LabelWords(columns, outcome), worst_rows(columns, N_EXAMPLES)
+        drawn = None if self.review is None else partial(self._texts, columns)
+        return Decided(
+            table=table,
+            policy=[self.request.to_json()],
+            outcome=outcome,
+            hashes=examined.hashes,
+            digest=examined.rows.digest,
+            words=words.rows,
+            schema=schema_of(columns),
+            meanings=MEANINGS,
+            result=self._result(columns, outcome),
+            examples={"worst": worst} if len(worst) else {},
+            texts=drawn,
+            arranged=Ranked(table.schema, kept, added, meanings),
+            compare=partial(compare_arranged, table, columns.expected(kept)),
+        )
+
+    def _result(self, columns: LabelColumns, outcome: NDArray[np.uint8]) -> LabelsResult:
+        undecided = columns.examined.reason[outcome == UNDECIDED]
+        counts = np.bincount(undecided, minlength=len(REASONS)).tolist()
+        dropped = int((outcome == DROP).sum())
+        return LabelsResult(
+            dropped_by={"suspected label": dropped} if self.request.drop else {},
+            undecided_by={reason: n for reason, n in zip(REASONS, counts, strict=True) if n},
+            **label_facts(columns),
+        )
+
+    def _texts(self, columns: LabelColumns, paths: Mapping[str, Path]) -> dict[str, bytes]:
+        """Return the rows to judge, as CSV and as a page with the pictures."""
+        from curate.report.label_page import label_page
+
+        drawn = draw_rows(columns, self.review or 0)
+        rows = [dict(zip(COLUMNS, one.cells(), strict=True)) for one in drawn]
+        page = label_page(columns.table, rows, self.images, answers=KEYS, name=paths[REVIEW].name)
+        return {REVIEW: review_text(drawn), PAGE: page.encode()}
+
+
+def labels(
+    table: str | Path,
+    out: str | Path | None = None,
+    label: str | Sequence[str] | None = None,
+    *,
+    drop: bool = False,
+    relabel: str | None = None,
+    below: float = 0.5,
+    review: int | None = None,
+    source: str | None = None,
+    root: str | Path | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    seed: int = 0,
+    dry_run: bool = False,
+    overwrite: bool = False,
+) -> LabelsResult:
+    """Say which labels of a scored table are wrong; with ``out``, write table, decisions and receipt.
+
+    The table that is written has all rows that were scored, with the columns ``label_quality``, ``suggested_label`` and
+    ``label_why``. Nothing of the input is changed.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key`` and embeddings.
+        out: table to write, a name ending in ``.parquet``; None only examines.
+        label: column of labels, or those of several annotators.
+        drop: leave out the rows whose label is suspected.
+        relabel: name of a column to add, with the suggested label in place of a suspected one.
+        below: a label is suspected whose quality is below this, in (0, 1].
+        review: also write this many rows for a person to judge; see ``read_verdicts``.
+        source: what was scored, for ``review``, where the table holds no paths.
+        root: where its relative paths start.
+        key: its column of keys.
+        path_column: its column of paths.
+        image_column: its column of image bytes.
+        seed: of the folds, and of what is drawn.
+        dry_run: write nothing.
+        overwrite: replace outputs that exist.
+
+    Returns:
+        the share of wrong labels with its interval, classes, pairs, the worst rows, counts and paths.
+
+    Raises:
+        InputError: for a table, column or output that cannot be used; nothing is written then.
+    """
+    opened = open_table(table, require=[KEY])
+    named = (label,) if isinstance(label, str) else tuple(label or ())
+    request = LabelsRequest(named, drop, relabel, below, seed)
+    where = SourceOptions(
+        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
+    )
+    policy = Labels(request, review, ImageSource(source, where))
+    nothing = dry_run or out is None
+    if review is not None:
+        if nothing:
+            raise InputError("--review writes rows to judge, and needs a place for them; name a table with --out")
+        require_images(opened, source)
+        _refuse_answers(Outputs(out or "", policy.files).paths[REVIEW])
+    return apply(policy, opened, out, dry_run=nothing, overwrite=overwrite)
+
+
+def _refuse_answers(path: Path) -> None:
+    """Refuse to replace a review in which a person has answered."""
+    try:
+        verdicts: Verdicts | None = read_verdicts(path) if path.is_file() else None
+    except InputError:
+        return  # no review, or one without an answer
+    if verdicts is not None:
+        n = sum(verdicts.counts.values()) - verdicts.counts["blank"]
+        raise InputError(
+            f"{path} holds {n:,} answers of a person, which --review would replace; move it, or leave --review out"
+        )

@@ -1,0 +1,82 @@
+"""What is asked of the labels of a table."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from curate.tables.table import Table
+from curate.tables.typed_json import from_json
+from scoring.errors import InputError
+
+RULE = "labels"
+QUALITY, SUGGESTED, WHY, AGREEMENT = "label_quality", "suggested_label", "label_why", "label_agreement"
+MEANINGS: dict[str, str] = {
+    QUALITY: "how surely the label is right, 0 to 1; below 0.5 another is likelier; null where it cannot be judged",
+    SUGGESTED: "the likeliest class: the label itself, unless its quality is below 0.5",
+    WHY: "what contradicts the label: probe, neighbours, joint (confident learning), copy (a copy has another label)",
+    AGREEMENT: "share of the annotators' labels that are the one with most votes",
+}
+
+
+@dataclass(frozen=True)
+class LabelsRequest:
+    """What is asked.
+
+    Attributes:
+        label: columns of labels: one, or those of several annotators.
+        drop: whether rows whose label is suspected leave the subset.
+        relabel: column to add with the suggested label in place of a suspected one; None for none.
+        below: a label is suspected whose quality is below this, in (0, 1].
+        seed: of the folds, and of what is drawn for review.
+
+    Raises:
+        InputError: for values out of range.
+    """
+
+    label: tuple[str, ...]
+    drop: bool = False
+    relabel: str | None = None
+    below: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            raise InputError("expected a column of labels, got none; name it with --label COLUMN")
+        if len(set(self.label)) < len(self.label):
+            raise InputError(f"expected each column of labels once, got {', '.join(self.label)}; name each once")
+        if not 0 < self.below <= 1:
+            raise InputError(f"--below must lie in (0, 1], got {self.below:g}; 0.5 is usual")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
+        if self.drop and self.relabel is not None:
+            raise InputError("--drop leaves out the rows that --relabel would correct; choose one of them")
+        if self.relabel is not None and not self.relabel.strip():
+            raise InputError("--relabel takes the name of a new column, got an empty text; name one")
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> Self:
+        """Return what a receipt holds; InputError if it is something else."""
+        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule",))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"rule": RULE, **asdict(self), "label": list(self.label)}
+
+    def added(self) -> list[str]:
+        """Return the columns that the subset gets."""
+        several = [AGREEMENT] if len(self.label) > 1 else []
+        return [QUALITY, SUGGESTED, WHY, *several, *([self.relabel] if self.relabel else [])]
+
+    def check(self, table: Table) -> None:
+        """Refuse a column to add that the table has, or one of labels that it lacks.
+
+        Raises:
+            InputError: naming it.
+        """
+        table.require(self.label)
+        taken = [QUALITY, SUGGESTED, WHY, AGREEMENT]
+        if self.relabel is not None and self.relabel in (*table.schema.names, *taken):
+            raise InputError(
+                f"--relabel adds a column, and {self.relabel!r} is there already, which is never written over; "
+                "choose another name"
+            )

@@ -1,0 +1,130 @@
+"""What came of examining labels, as plain values."""
+
+from dataclasses import dataclass, field
+from math import isnan
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.labels.columns import LabelColumns
+from curate.policies.labels.examine import WITNESSES
+from curate.policies.result import Result
+from curate.tables.keys import keys_at
+from scoring.metrics import Interval
+
+REVIEW, PAGE = "review", "review_page"
+N_WORST = 50
+MOST_PAIRS = 1000
+
+
+@dataclass(frozen=True)
+class LabelsResult(Result):
+    """What came of examining labels; what ``curate labels`` prints.
+
+    Attributes:
+        judged: rows whose label could be judged.
+        suspected: of them, those whose label is suspected.
+        wrong: estimated share of wrong labels, with its interval: ``value``, ``low`` and ``high``.
+        of_class: one entry a class: ``label``, ``rows`` judged, ``suspected``, and ``wrong`` as above.
+        pairs: of a label and the class that its suspected rows are rather of: ``given``, ``true``, ``rows`` and
+            ``share`` of the rows with that label, the most rows first; at most 1,000.
+        contradicted_by: witness -> suspected rows that it speaks against.
+        worst: the rows with the lowest quality: ``key``, ``given``, ``suggested``, ``quality`` and ``why``.
+        suggestions: rows without a label that get a suggestion.
+        annotators: one entry a column: ``column``, and ``accuracy`` as above; empty for a single column.
+        alike: share of pairs of annotators' labels that are alike; None for a single column.
+        review: CSV of rows to judge; None where none was asked for.
+        review_page: page to judge them on.
+    """
+
+    judged: int = 0
+    suspected: int = 0
+    wrong: dict[str, float | None] = field(default_factory=dict)
+    of_class: list[dict[str, Any]] = field(default_factory=list)
+    pairs: list[dict[str, Any]] = field(default_factory=list)
+    contradicted_by: dict[str, int] = field(default_factory=dict)
+    worst: list[dict[str, Any]] = field(default_factory=list)
+    suggestions: int = 0
+    annotators: list[dict[str, Any]] = field(default_factory=list)
+    alike: float | None = None
+    review: Path | None = None
+    review_page: Path | None = None
+
+    FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW, PAGE)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the receipt says beside the counts, as plain JSON."""
+        return {**super().facts(), "judged": self.judged, "suspected": self.suspected, "wrong": self.wrong}
+
+
+def estimate(interval: Interval) -> dict[str, float | None]:
+    """Return an interval as plain JSON; null where nothing is known."""
+    value = None if isnan(interval.value) else interval.value
+    return {"value": value, "low": interval.low, "high": interval.high}
+
+
+def worst_rows(columns: LabelColumns, n: int) -> NDArray[np.int64]:
+    """Return the rows with the lowest quality that are suspected, at most n, the lowest first; ties go by hash."""
+    found = columns.examined
+    rows = np.flatnonzero(found.suspected(columns.request.below))
+    return rows[np.lexsort((found.hashes[rows], found.quality[rows]))[:n]]
+
+
+def label_facts(columns: LabelColumns) -> dict[str, Any]:
+    """Return what ``LabelsResult`` says beside counts and files."""
+    found, request = columns.examined, columns.request
+    suspected, judged = found.suspected(request.below), ~np.isnan(found.quality)
+    n_classes, shares = len(found.classes), found.shares
+    rows = np.bincount(found.given[judged], minlength=n_classes).tolist()
+    gone = np.bincount(found.given[suspected], minlength=n_classes).tolist()
+    order = np.argsort(-np.array(gone), kind="stable").tolist()
+    return {
+        "judged": int(judged.sum()),
+        "suspected": int(suspected.sum()),
+        "wrong": estimate(shares.overall),
+        "of_class": [
+            {
+                "label": found.classes[at],
+                "rows": rows[at],
+                "suspected": gone[at],
+                "wrong": estimate(shares.of_class[at]),
+            }
+            for at in order
+        ],
+        "pairs": [
+            {
+                "given": found.classes[pair.given],
+                "true": found.classes[pair.true],
+                "rows": pair.rows,
+                "share": estimate(pair.share),
+            }
+            for pair in shares.pairs[:MOST_PAIRS]
+        ],
+        "contradicted_by": {
+            word: int((suspected & ((found.against & bit) > 0)).sum()) for bit, word in WITNESSES.items()
+        },
+        "worst": _worst(columns),
+        "suggestions": int(((found.reason == 0) & (found.suggested >= 0)).sum()),
+        "annotators": [
+            {"column": name, "accuracy": estimate(accuracy)}
+            for name, accuracy in zip(request.label, found.annotators, strict=False)
+        ],
+        "alike": None if isnan(found.alike) else found.alike,
+    }
+
+
+def _worst(columns: LabelColumns) -> list[dict[str, Any]]:
+    found, rows = columns.examined, worst_rows(columns, N_WORST)
+    why = found.why().take(rows).to_pylist() if len(rows) else []
+    return [
+        {
+            "key": str(key),
+            "given": found.classes[found.given[row]],
+            "suggested": found.classes[found.suggested[row]],
+            "quality": round(float(found.quality[row]), 4),
+            "why": text or "",
+        }
+        for key, row, text in zip(keys_at(columns.table, rows), rows.tolist(), why, strict=True)
+    ]

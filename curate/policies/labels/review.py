@@ -1,0 +1,99 @@
+"""Labels for a person to check: drawn by strata of quality, so that the answers bound how many are wrong."""
+
+import csv
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.policies.dedup.quality.audit import allocate
+from curate.policies.labels.columns import LabelColumns
+from curate.tables.keys import keys_at
+from scoring.errors import InputError
+
+COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size", "answer")
+SUSPECTED, TRUSTED = "suspected", "trusted"
+PARTS = 4  # strata on each side, of equal size
+FEWEST, MOST = 10, 1000  # rows to draw: every stratum some, and no more pictures than a page takes
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A row for a person to look at: its place among all drawn, and the stratum that it stands for."""
+
+    place: str
+    key: str
+    given: str
+    suggested: str
+    quality: float
+    stratum: str
+    size: int
+
+    def cells(self) -> list[str]:
+        """Return the row of the CSV, without an answer."""
+        quality = f"{self.quality:.4f}"
+        return [self.place, self.key, self.given, self.suggested, quality, self.stratum, str(self.size), ""]
+
+
+def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
+    """Draw rows whose label was judged: of every stratum some, half of them by size and half evenly.
+
+    Strata are quarters of the suspected and of the other rows, by quality. Within one it is a simple random sample,
+    by a hash of key and seed. Rows come in a random order.
+
+    Raises:
+        InputError: if ``n`` is out of range, or no label was judged.
+    """
+    if not FEWEST <= n <= MOST:
+        raise InputError(f"--review draws {FEWEST} to {MOST:,} rows, got {n:,}; 200 is usual")
+    found, request = columns.examined, columns.request
+    judged = ~np.isnan(found.quality)
+    if not judged.any():
+        raise InputError("--review: expected labels that could be judged, got none; leave it out")
+    suspected = found.suspected(request.below)
+    strata: list[tuple[str, NDArray[np.int64]]] = []
+    for side, inside in ((SUSPECTED, judged & suspected), (TRUSTED, judged & ~suspected)):
+        rows = np.flatnonzero(inside)
+        rows = rows[np.lexsort((found.hashes[rows], found.quality[rows]))]
+        strata += [(f"{side} {i}", part) for i, part in enumerate(np.array_split(rows, PARTS), 1) if len(part)]
+    ties = _salted(found.hashes, request.seed)
+    chosen: list[tuple[int, str, int]] = []
+    for (name, rows), count in zip(strata, allocate([len(rows) for _, rows in strata], n), strict=True):
+        first = rows[np.argsort(ties[rows], kind="stable")[:count]]
+        chosen += [(row, name, len(rows)) for row in first.tolist()]
+    chosen.sort(key=lambda one: hashlib.blake2b(ties[one[0]].tobytes()).digest())
+    at = np.array([row for row, _, _ in chosen])
+    keys = keys_at(columns.table, at)
+    better = np.where(suspected & (found.suggested != found.given), found.suggested, found.rival)[at]
+    return [
+        Drawn(
+            f"{number} of {len(chosen)}",
+            str(key),
+            found.classes[found.given[row]],
+            found.classes[other],
+            float(found.quality[row]),
+            name,
+            size,
+        )
+        for number, ((row, name, size), key, other) in enumerate(zip(chosen, keys, better.tolist(), strict=True), 1)
+    ]
+
+
+def _salted(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Return other numbers in place of hashes, by the seed: a bijection that leaves no order."""
+    z = hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+def review_text(drawn: Sequence[Drawn]) -> bytes:
+    """Return what was drawn as CSV, with an empty column for the answers."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(one.cells() for one in drawn)
+    return text.getvalue().encode("utf-8", "surrogateescape")

@@ -1,0 +1,199 @@
+"""What other rows say of the class of every row: a discriminant of the other folds, and the votes of neighbours."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
+from curate.probes.linear import coolest_fit
+from scoring.heap.neighbours import near_in
+from scoring.heap.space import centred, mean_of
+from scoring.metrics import spread_folds
+from scoring.noise.chances import LEAST, Chances, trust
+
+FOLDS = 5
+ROUNDS = 2  # the second learns less from labels that the first doubts
+NEIGHBOURS = 30
+LEAST_WEIGHT = 0.02  # of a label that is doubted: no class is lost
+WARMTH = 0.07  # cosine in which a neighbour's vote falls by e
+COPY = 0.99  # cosine, as stored, from which on two rows share a fold
+NEAREST = 4  # neighbours that may be copies
+BLOCK_NUMBERS = 2_000_000  # chances held at a time
+FITTED_NUMBERS = 400_000  # logits that a temperature is fitted to
+FEWEST, MOST = 300, 20_000  # and of how many rows
+NO_NEIGHBOUR = 2.0  # cosine that no row has
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What other rows say of N rows.
+
+    Attributes:
+        chances: of both together.
+        probe: the class that the discriminant calls likeliest, shape (N,) int32.
+        voted: the class with most votes of neighbours, shape (N,) int32; -1 without a labelled one.
+        copy: a nearest copy that bears a label, shape (N,) int64; -1 for none.
+        shrink: of the discriminant that explains labels best.
+    """
+
+    chances: Chances
+    probe: NDArray[np.int32]
+    voted: NDArray[np.int32]
+    copy: NDArray[np.int64]
+    shrink: float
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The labelled rows nearest to each row: index and vote, shape (N, K) each; a vote of 0 where there is none."""
+
+    index: NDArray[np.int64]
+    vote: NDArray[np.float32]
+
+    def share(
+        self, rows: NDArray[np.int64], codes: NDArray[np.int64], weight: NDArray, prior: NDArray
+    ) -> NDArray[np.float32]:
+        """Return the votes for each class, with one for the shares of the classes, shape (B, C)."""
+        index = self.index[rows]
+        k = index.shape[1]
+        counted = self.vote[rows] * weight[index]
+        total = counted.sum(1, keepdims=True)
+        counted = counted / np.maximum(total, LEAST) * k
+        cell = np.arange(len(rows))[:, None] * len(prior) + codes[index].clip(0)
+        votes = np.bincount(cell.ravel(), counted.ravel(), minlength=len(rows) * len(prior))
+        return np.asarray((votes.reshape(len(rows), len(prior)) + prior) / (k + 1), np.float32)
+
+
+def crossed(vectors: NDArray, given: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> Evidence:
+    """Return what other rows say of the class of every row.
+
+    Rows, less their mean and at length 1, are dealt into five folds, copies together. A linear discriminant of the
+    other folds, its temperature fitted to the held fold, and the votes of the 30 nearest rows each give chances; their
+    geometric mean is what both say. Then all is fitted again, each label weighing its chance over that of the likeliest
+    class.
+
+    Args:
+        vectors: shape (N, D), finite, none of zeros; float16 or float32.
+        given: classes in [0, n_classes), shape (N,); -1 for a row without a label.
+        n_classes: C >= 2.
+        seed: of the folds.
+
+    Memory: the rows in float32, their 30 neighbours, and 16 classes a row; blocks beside.
+    """
+    codes = given.astype(np.int64)
+    heap = centred(vectors, mean_of(vectors))
+    near = near_in(heap, NEIGHBOURS, copy=NO_NEIGHBOUR)
+    copy = _copies(heap.raw(heap, near.index[:, :NEAREST].clip(0), near.cosine[:, :NEAREST]), near.index[:, :NEAREST])
+    fold = _folds(codes, n_classes, copy, seed)
+    vote = np.exp((near.cosine - near.cosine[:, :1]) / WARMTH) * (near.index >= 0)
+    around = Neighbourhood(near.index.clip(0), vote.astype(np.float32))
+    judging = _Crossing(heap.units, codes, n_classes, fold, around)
+    weight = (codes >= 0).astype(np.float32)
+    for _ in range(ROUNDS):
+        judging.run(weight)
+        weight = np.where(codes >= 0, np.maximum(trust(judging.chances), LEAST_WEIGHT), 0).astype(np.float32)
+    first = np.where(codes[copy[:, 0].clip(0)] >= 0, copy[:, 0], -1)
+    return Evidence(judging.chances, judging.probe, judging.voted, first, judging.shrink)
+
+
+def _copies(raw: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the neighbours that are copies, -1 for others, shape (N, NEAREST or fewer)."""
+    return np.where((raw > COPY) & (index >= 0), index, -1)
+
+
+def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Return the fold of each row; copies, and copies of copies, share one: they would bear one another out."""
+    group = np.arange(len(codes))
+    row, place = np.nonzero(copy >= 0)
+    other = copy[row, place]
+    while len(row):  # the lowest number of a group reaches all of it
+        before = group.copy()
+        lowest = np.minimum(group[row], group[other])
+        np.minimum.at(group, row, lowest)
+        np.minimum.at(group, other, lowest)
+        group = group[group]
+        if np.array_equal(before, group):
+            break
+    labels = torch.from_numpy(np.where(codes < 0, n_classes, codes))
+    return np.asarray(spread_folds(labels, FOLDS, seed=seed, groups=torch.from_numpy(group)))
+
+
+class _Crossing:
+    """One round after another over the same rows, folds and neighbours."""
+
+    def __init__(
+        self,
+        units: NDArray[np.float32],
+        codes: NDArray[np.int64],
+        n_classes: int,
+        fold: NDArray[np.int64],
+        around: Neighbourhood,
+    ) -> None:
+        self.units, self.codes, self.n_classes, self.fold, self.around = units, codes, n_classes, fold, around
+        self.chances = Chances.room(len(codes), n_classes)
+        self.probe, self.voted = np.full(len(codes), -1, np.int32), np.full(len(codes), -1, np.int32)
+        self.shrink = SHRINK[-1]
+
+    def run(self, weight: NDArray[np.float32]) -> None:
+        """Judge every row by the others, whose labels weigh as told, shape (N,)."""
+        everything = Moments.of(self.units, self.codes, weight, np.arange(len(self.codes)), self.n_classes)
+        prior = everything.weight / max(float(everything.weight.sum()), LEAST)
+        chosen: tuple[float, ...] = SHRINK
+        for number in range(FOLDS):
+            held = np.flatnonzero(self.fold == number)
+            if not len(held):
+                continue
+            others = everything.without(Moments.of(self.units, self.codes, weight, held, self.n_classes))
+            known = (self.codes[held] >= 0) & (others.weight[self.codes[held].clip(0)] > 0)
+            models = discriminants(others, chosen)
+            model, shrink, temperature = self._calibrated(models, chosen, held[known])
+            if len(chosen) > 1 and known.any():
+                chosen, self.shrink = (shrink,), shrink
+            self._put(model, temperature, held, np.where(known, self.codes[held], -1), weight, prior)
+
+    def _calibrated(
+        self, models: list[Discriminant], shrink: tuple[float, ...], rows: NDArray[np.int64]
+    ) -> tuple[Discriminant, float, float]:
+        """Return the model under which the labels of some rows are likeliest, its shrinkage and its temperature."""
+        most = int(np.clip(FITTED_NUMBERS // self.n_classes, FEWEST, MOST))
+        at = rows[:: max(1, -(-len(rows) // most))]
+        if not len(at):
+            return models[-1], shrink[-1], 1.0
+        tried = []
+        for number, model in enumerate(models):
+            logits = model.logits(self.units[at]).astype(np.float64)
+            temperature = coolest_fit(logits, self.codes[at])
+            chance = _softmax(logits / temperature)[np.arange(len(at)), self.codes[at]]
+            tried.append((float(-np.log(np.maximum(chance, LEAST)).mean()), number, temperature))
+        _, number, temperature = min(tried)
+        return models[number], shrink[number], temperature
+
+    def _put(
+        self,
+        model: Discriminant,
+        temperature: float,
+        held: NDArray[np.int64],
+        given: NDArray[np.int64],
+        weight: NDArray[np.float32],
+        prior: NDArray[np.float64],
+    ) -> None:
+        size = max(1, BLOCK_NUMBERS // self.n_classes)
+        for start in range(0, len(held), size):
+            here = slice(start, start + size)
+            rows = held[here]
+            logits = model.logits(self.units[rows])
+            told = np.log(np.maximum(_softmax(logits / temperature), LEAST))
+            votes = self.around.share(rows, self.codes, weight, prior)
+            both = (told + np.log(np.maximum(votes, LEAST))) / 2
+            both[:, model.bias <= ABSENT] = ABSENT
+            self.chances.put(rows, given[here], _softmax(both))
+            self.probe[rows] = told.argmax(1)
+            some = (self.around.vote[rows] * weight[self.around.index[rows]]).any(1)
+            self.voted[rows] = np.where(some, votes.argmax(1), -1)
+
+
+def _softmax(logits: NDArray) -> NDArray:
+    raised = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(raised / raised.sum(1, keepdims=True))

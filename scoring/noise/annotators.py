@@ -1,0 +1,121 @@
+"""Several annotators: what their votes and the other rows together say of a row, and how often each is right."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics.proportions import wilson
+from scoring.metrics.resampling import Interval
+from scoring.noise.chances import LEAST, Chances
+from scoring.noise.joint import BLOCK
+
+Codes = NDArray[np.integer]
+PASSES = 3  # of consensus and accuracy, each from the other
+SMOOTH = 1.0  # vote of each annotator that is right, and one that is wrong, before any is seen
+
+
+@dataclass(frozen=True)
+class Annotators:
+    """What votes come to.
+
+    Attributes:
+        quality: how surely the class with most votes is right, shape (N,) float32; NaN without a vote.
+        suggested: the likeliest class, shape (N,) int32.
+        agreement: share of the votes for the class with most, shape (N,) float32; NaN without a vote.
+        accuracy: how often each annotator votes as the likeliest class, where others voted too, A of them.
+        pairs: share of pairs of votes on one row that are alike.
+    """
+
+    quality: NDArray[np.float32]
+    suggested: NDArray[np.int32]
+    agreement: NDArray[np.float32]
+    accuracy: list[Interval]
+    pairs: float
+
+
+def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the class with most votes, shape (N,); of several the one that the row's number points at.
+
+    Args:
+        votes: classes, shape (N, A), A >= 1; -1 for none.
+        tie: any number of its own for each row, shape (N,).
+
+    Returns:
+        -1 for a row without a vote.
+
+    >>> majority(np.array([[0, 1, 1], [-1, -1, -1]]), np.zeros(2, np.uint64)).tolist()
+    [1, -1]
+    """
+    width = votes.shape[1]
+    said = (votes[:, :, None] == votes[:, None, :]).sum(2) * (votes >= 0)
+    turned = (np.arange(width) + (tie % np.uint64(width)).astype(np.int64)[:, None]) % width
+    first = np.take_along_axis(said, turned, 1).argmax(1)  # said is 0 where there is no vote
+    place = turned[np.arange(len(votes)), first]
+    return np.asarray(votes[np.arange(len(votes)), place], np.int64)
+
+
+def weigh(chances: Chances, votes: Codes, given: NDArray[np.int64], n_classes: int) -> Annotators:
+    """Weigh the votes of annotators, each by its accuracy, and what other rows say, by theirs.
+
+    The chance of class k is that of the other rows times, for each vote, the accuracy of its annotator if it is for k
+    and an even part of its mistakes if not. Accuracies come from the likeliest classes, and these from the accuracies,
+    three times over.
+
+    Args:
+        chances: of N rows, from models that were fitted to ``given``.
+        votes: classes, shape (N, A); -1 for none.
+        given: the class with most votes, shape (N,); -1 without one.
+        n_classes: C.
+
+    Source: Dawid and Skene 1979, with one accuracy an annotator, and the models' chances for its prior, as in Goh et
+    al. 2022 (CROWDLAB), arXiv:2210.06812.
+    """
+    n, n_annotators = votes.shape
+    accuracy = np.full(n_annotators, 0.8)
+    suggested, quality = given.astype(np.int32), np.full(n, np.nan, np.float32)
+    several = (votes >= 0).sum(1) > 1
+    right, seen = np.zeros(n_annotators), np.zeros(n_annotators)
+    for _ in range(PASSES):
+        for start in range(0, n, BLOCK):
+            at = slice(start, start + BLOCK)
+            suggested[at], quality[at] = _likeliest(chances, votes, given, accuracy, n_classes, at)
+        counted = (votes >= 0) & several[:, None]
+        right, seen = (counted & (votes == suggested[:, None])).sum(0), counted.sum(0)
+        accuracy = (right + SMOOTH) / (seen + 2 * SMOOTH)
+    said = (votes >= 0).sum(1)
+    agree = ((votes == given[:, None]) & (votes >= 0)).sum(1)
+    agreement = np.where(said > 0, agree / np.maximum(said, 1), np.nan).astype(np.float32)
+    intervals = [wilson(float(yes), float(all_)) for yes, all_ in zip(right, seen, strict=True)]
+    return Annotators(quality, suggested, agreement, intervals, _alike(votes))
+
+
+def _likeliest(
+    chances: Chances, votes: Codes, given: NDArray[np.int64], accuracy: NDArray, n_classes: int, at: slice
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the likeliest class of some rows, and how likely the given one is beside all others."""
+    index, cast, own = chances.index[at], votes[at], given[at]
+    candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the likeliest
+    logs = np.log(np.maximum(chances.chance[at], LEAST))
+    logs = np.concatenate([logs, np.broadcast_to(logs[:, -1:], cast.shape)], 1)
+    twice = (candidates[:, :, None] == candidates[:, None, :]) & (
+        np.arange(candidates.shape[1])[:, None] > np.arange(candidates.shape[1])
+    )
+    logs[twice.any(2) | (candidates < 0)] = -np.inf
+    hit = np.log(accuracy) - np.log((1 - accuracy) / max(n_classes - 1, 1))
+    logs += ((candidates[:, :, None] == cast[:, None, :]) * hit).sum(2)
+    raised = np.exp(logs - logs.max(1, keepdims=True))
+    share = raised / raised.sum(1, keepdims=True)
+    likeliest = candidates[np.arange(len(candidates)), share.argmax(1)].astype(np.int32)
+    quality = (share * (candidates == own[:, None])).sum(1)
+    return np.where(own >= 0, likeliest, index[:, 0]), np.where(own >= 0, quality, np.nan).astype(np.float32)
+
+
+def _alike(votes: Codes) -> float:
+    alike = pairs = 0
+    for one in range(votes.shape[1]):
+        for other in range(one):
+            both = (votes[:, one] >= 0) & (votes[:, other] >= 0)
+            pairs += int(both.sum())
+            alike += int((both & (votes[:, one] == votes[:, other])).sum())
+    return alike / pairs if pairs else float("nan")

@@ -1,0 +1,301 @@
+"""``curate labels`` on tables: what it writes, and one line for every table that it cannot use."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.policies.labels.policy import labels
+from curate.policies.verify import verify
+from scoring.errors import InputError
+
+N, CLASSES = 240, ("ant", "bee", "cat")
+
+
+def rows_of(n=N, seed=0):
+    generator = np.random.default_rng(seed)
+    true = np.arange(n) % 3
+    vectors = generator.normal(size=(3, 12))[true] + 0.3 * generator.normal(size=(n, 12))
+    given = true.copy()
+    wrong = generator.permutation(n)[: n // 10]
+    given[wrong] = (true[wrong] + 1) % 3
+    return vectors.astype(np.float32), true, given
+
+
+def embedded(vectors):
+    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+
+
+@pytest.fixture
+def table(tmp_path):
+    vectors, true, given = rows_of()
+    names = np.array(CLASSES)
+    columns = {
+        "key": [f"k{i:04}" for i in range(N)],
+        "label": names[given].tolist(),
+        "clean": names[true].tolist(),
+        "number": given.tolist(),
+        "share": (given / 2).tolist(),
+        "flag": (given > 0).tolist(),
+        "status": ["ok"] * (N - 2) + ["truncated"] * 2,
+        "error": [None] * (N - 2) + ["cut short"] * 2,
+        "embedding": embedded(vectors),
+        "one": ["same"] * N,
+        "each": [f"c{i}" for i in range(N)],
+        "lists": [[1]] * N,
+        "empty": pa.nulls(N, pa.string()),
+    }
+    path = tmp_path / "scores.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def changed(path, **columns):
+    old = pq.read_table(path)
+    for name, values in columns.items():
+        old = old.set_column(old.schema.names.index(name), name, pa.array(values))
+    pq.write_table(old, path)
+    return path
+
+
+def invoke(*args):
+    return CliRunner().invoke(app, ["labels", *map(str, args)])
+
+
+def wrong_keys(path):
+    read = pq.read_table(path, columns=["key", "label", "clean", "status"]).to_pylist()
+    return {row["key"] for row in read if row["label"] != row["clean"] and row["status"] == "ok"}
+
+
+def test_planted_mistakes_are_suspected_and_corrected_in_a_new_column(table, tmp_path):
+    result = labels(table, tmp_path / "out.parquet", "label", relabel="checked")
+    out = pq.read_table(result.subset).to_pylist()
+    assert len(out) == result.kept == N - 2
+    suspected = {row["key"] for row in out if row["label_quality"] < 0.5}
+    assert len(suspected & wrong_keys(table)) > 0.9 * len(wrong_keys(table))
+    assert len(suspected) == result.suspected
+    right = sum(row["checked"] == row["clean"] for row in out)
+    assert right > sum(row["label"] == row["clean"] for row in out)
+    assert all(row["checked"] == (row["suggested_label"] if row["key"] in suspected else row["label"]) for row in out)
+    assert result.wrong["low"] <= 0.1 <= result.wrong["high"]
+    assert result.failed == 2
+    assert verify(result.receipt).identical
+
+
+def test_suspected_rows_leave_by_drop_and_rows_without_a_label_are_undecided(table, tmp_path):
+    given = pq.read_table(table)["label"].to_pylist()
+    changed(table, label=[None if i < 4 else label for i, label in enumerate(given)])
+    result = labels(table, tmp_path / "out.parquet", "label", drop=True)
+    assert result.dropped == result.suspected > 0
+    assert result.undecided_by == {"no label": 4}
+    decisions = {row["key"]: row for row in pq.read_table(result.decisions).to_pylist()}
+    clean = pq.read_table(table)["clean"].to_pylist()
+    assert [decisions[f"k{i:04}"]["suggested_label"] for i in range(4)] == clean[:4]
+    assert "is likeliest" in decisions["k0000"]["reason"]
+    assert decisions[f"k{N - 1:04}"]["decision"] == "failed"
+    gone = next(row for row in decisions.values() if row["decision"] == "drop")
+    assert gone["given_label"] != gone["suggested_label"]
+    assert gone["label_why"]
+    assert verify(result.receipt).identical
+
+
+def test_the_order_of_the_rows_changes_nothing(table, tmp_path):
+    first = labels(table, tmp_path / "a.parquet", "label")
+    other = tmp_path / "turned.parquet"
+    pq.write_table(pq.read_table(table).take(np.random.default_rng(3).permutation(N)), other)
+    second = labels(other, tmp_path / "b.parquet", "label")
+    read = [
+        {row["key"]: (row["label_quality"], row["suggested_label"]) for row in pq.read_table(each.subset).to_pylist()}
+        for each in (first, second)
+    ]
+    assert read[0] == read[1]
+    assert first.input_digest == second.input_digest
+
+
+@pytest.mark.parametrize("column", ["number", "share", "flag"])
+def test_numbers_and_flags_are_classes_and_suggested_in_their_own_type(table, tmp_path, column):
+    result = labels(table, tmp_path / "out.parquet", column, relabel="again")
+    written = pq.read_schema(result.subset)
+    assert written.field("suggested_label").type == written.field("again").type == written.field(column).type
+
+
+def test_nan_is_no_label(table):
+    share = pq.read_table(table)["share"].to_pylist()
+    changed(table, share=[float("nan") if i < 5 else value for i, value in enumerate(share)])
+    result = labels(table, label="share")
+    assert [row["label"] for row in sorted(result.of_class, key=lambda row: row["label"])] == ["0", "0.5", "1"]
+    assert result.suggestions == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--label", "labl"], "did you mean 'label'"),
+        (["--label", "lists"], "expected names or numbers in column 'lists'"),
+        (["--label", "one"], "at least two classes"),
+        (["--label", "empty"], "at least two classes in column 'empty'"),
+        (["--label", "each"], "two rows or more"),
+        (["--label", "label", "--relabel", "clean"], "never written over"),
+        (["--label", "label", "--relabel", "x", "--drop"], "choose one"),
+        (["--label", "label", "--label", "label"], "each column of labels once"),
+        (["--label", "label", "--below", "0"], "(0, 1]"),
+        (["--label", "label", "--review", "50"], "--out"),
+        ([], "--label COLUMN"),
+        (["--verdicts", "none.csv"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_nothing_is_written(table, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    result = invoke(table, *options)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [table.name]
+
+
+def test_a_table_without_embeddings_says_how_to_get_them(table):
+    pq.write_table(pq.read_table(table).drop_columns(["embedding"]), table)
+    result = invoke(table, "--label", "label")
+    assert result.exit_code == 1
+    assert "no column 'embedding'" in result.stderr
+
+
+def test_a_class_of_one_row_is_not_judged_and_stays(table, tmp_path):
+    given = pq.read_table(table)["label"].to_pylist()
+    changed(table, label=["yeti" if i == 7 else label for i, label in enumerate(given)])
+    result = labels(table, tmp_path / "out.parquet", "label")
+    out = {row["key"]: row for row in pq.read_table(result.subset).to_pylist()}
+    assert out["k0007"]["label_quality"] is None
+    assert out["k0007"]["label"] == "yeti"
+    dropped = labels(table, tmp_path / "drop.parquet", "label", drop=True)
+    assert dropped.undecided_by == {"no other row of its class": 1}
+
+
+def test_many_classes_and_equal_pictures_with_other_labels(tmp_path):
+    generator = np.random.default_rng(0)
+    middles = generator.normal(size=(700, 16)).astype(np.float32)
+    true = np.repeat(np.arange(700), 3)
+    vectors = middles[true]  # the rows of a class are equal
+    given = true.copy()
+    given[::30] = (given[::30] + 1) % 700
+    path = tmp_path / "many.parquet"
+    keys = [str(i) for i in range(2100)]
+    pq.write_table(pa.table({"key": keys, "label": given, "embedding": embedded(vectors)}), path)
+    result = labels(path, label="label")
+    assert result.suspected >= 60
+    assert result.contradicted_by["copy"] >= 60
+    assert {int(row["suggested"]) for row in result.worst} <= set(range(700))
+
+
+def test_several_annotators_agree_on_more_than_one_of_them_knows(table, tmp_path):
+    generator = np.random.default_rng(5)
+    clean = np.array(pq.read_table(table)["clean"].to_pylist())
+    votes = {}
+    for name, p in (("label", 0.9), ("number", 0.75), ("share", 0.75)):
+        other = generator.choice(CLASSES, N)
+        votes[name] = np.where(generator.random(N) < p, clean, other).tolist()
+    changed(table, **votes)
+    result = labels(table, tmp_path / "out.parquet", ["label", "number", "share"], relabel="agreed")
+    assert [row["column"] for row in result.annotators] == ["label", "number", "share"]
+    assert result.annotators[0]["accuracy"]["value"] > result.annotators[1]["accuracy"]["value"]
+    out = pq.read_table(result.subset).to_pylist()
+    right = {name: sum(row[name] == row["clean"] for row in out) for name in (*votes, "agreed")}
+    assert right["agreed"] > max(right[name] for name in votes)
+    assert {round(3 * row["label_agreement"], 4) for row in out} <= {1, 2, 3}
+    assert verify(result.receipt).identical
+
+
+def test_a_changed_quality_is_named_by_verify(table, tmp_path):
+    result = labels(table, tmp_path / "out.parquet", "label")
+    written = pq.read_table(result.subset)
+    quality = np.array(written["label_quality"].to_pylist(), np.float32)
+    quality[3] = 0.123
+    at = written.schema.names.index("label_quality")
+    pq.write_table(written.set_column(at, written.schema.field(at), pa.array(quality)), result.subset)
+    found = verify(result.receipt)
+    assert [(each.key, each.column) for each in found.different] == [("k0003", "label_quality")]
+
+
+@pytest.fixture
+def pictured(table, tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for i in range(N):
+        Image.fromarray(np.full((8, 8, 3), i % 256, np.uint8)).save(folder / f"k{i:04}.png")
+    old = pq.read_table(table)
+    pq.write_table(old.append_column("uri", pa.array([str(folder / f"k{i:04}.png") for i in range(N)])), table)
+    return table
+
+
+def answered(path, clean, to):
+    rows = list(csv.DictReader(path.open()))
+    for row in rows:
+        truth = clean[row["key"]]
+        row["answer"] = "given" if row["given"] == truth else "s" if row["suggested"] == truth else "other"
+    with to.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    return to
+
+
+def test_a_review_is_drawn_by_strata_and_its_answers_bound_the_share(pictured, tmp_path):
+    done = invoke(pictured, "--label", "label", "--review", 120, "-o", tmp_path / "out.parquet", "--sheet",
+                  tmp_path / "s.png", "-q")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "s.png").is_file()
+    page = (tmp_path / "out.review.html").read_text()
+    assert page.count("<section") == 120
+    assert 'data-noun="labels"' in page
+    rows = list(csv.DictReader((tmp_path / "out.review.csv").open()))
+    sizes = {row["stratum"]: int(row["size"]) for row in rows}
+    assert sum(sizes.values()) == N - 2
+    clean = {row["key"]: row["clean"] for row in pq.read_table(pictured, columns=["key", "clean"]).to_pylist()}
+    back = answered(tmp_path / "out.review.csv", clean, tmp_path / "answers.csv")
+    told = json.loads(invoke(pictured, "--verdicts", back, "--json").stdout)
+    true_share = len(wrong_keys(pictured)) / (N - 2)
+    assert told["wrong"]["strict"]["low"] <= true_share <= told["wrong"]["strict"]["high"]
+    assert told["counts"]["blank"] == 0
+    assert told["suspected"]["strict"]["value"] > 0.8
+    assert "wrong labels" in invoke(pictured, "--verdicts", back).stdout
+    answered(tmp_path / "out.review.csv", clean, tmp_path / "out.review.csv")
+    with pytest.raises(InputError, match="120 answers of a person"):
+        labels(pictured, tmp_path / "out.parquet", "label", review=120, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace("answer", "said", 1), "no column 'answer'"),
+        (lambda text: text.replace(",\n", ",perhaps\n", 2), "expected given, suggested, other or unsure"),
+        (lambda text: "\n".join(text.split("\n")[:-3]) + "\n", "all rows of one review"),
+        (lambda text: text + text.split("\n")[1] + "\n", "comes twice"),
+        (lambda text: text, "got none on"),
+        (lambda text: "", "no column"),
+    ],
+)
+def test_a_review_that_was_spoilt_says_so(pictured, tmp_path, change, words):
+    labels(pictured, tmp_path / "out.parquet", "label", review=20)
+    path = tmp_path / "out.review.csv"
+    path.write_text(change(path.read_text()))
+    result = invoke(pictured, "--verdicts", path)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_report_is_on_stdout_and_the_json_is_whole(table):
+    text = invoke(table, "--label", "label").stdout
+    for words in ("wrong labels:", "suspected:", "labelled", "but rather", "quality"):
+        assert words in text
+    told = json.loads(invoke(table, "--label", "label", "--json").stdout)
+    assert told["judged"] == N - 2
+    assert sum(row["rows"] for row in told["of_class"]) == N - 2
+    assert told["subset"] is None
+    assert told["worst"][0]["quality"] <= told["worst"][-1]["quality"] < 0.5

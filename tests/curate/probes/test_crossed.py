@@ -1,0 +1,96 @@
+"""What other rows say of a row's class: definitions, and that a row's own label has no say."""
+
+import numpy as np
+import pytest
+
+from curate.probes.crossed import ROUNDS, crossed
+from curate.probes.discriminant import Moments, discriminants
+from scoring.metrics import auroc
+from scoring.noise.joint import Mistakes, confident_joint
+from scoring.noise.quality import judge
+
+
+def blobs(n=600, n_classes=5, width=16, spread=0.5, seed=0):
+    generator = np.random.default_rng(seed)
+    middles = generator.normal(size=(n_classes, width))
+    true = generator.integers(0, n_classes, n)
+    return (middles[true] + spread * generator.normal(size=(n, width))).astype(np.float32), true
+
+
+def test_the_discriminant_is_fishers_with_a_shrunk_covariance():
+    rows, labels = blobs()
+    weight = np.random.default_rng(1).random(len(rows)).astype(np.float32)
+    model = discriminants(Moments.of(rows, labels, weight, np.arange(len(rows)), 5), (0.5,))[0]
+    x, w = rows.astype(np.float64), weight.astype(np.float64)
+    means = np.stack([np.average(x[labels == c], axis=0, weights=w[labels == c]) for c in range(5)])
+    centred = x - means[labels]
+    within = (centred * w[:, None]).T @ centred / w.sum()
+    within += 0.5 * np.trace(within) / 16 * np.eye(16)
+    slope = np.linalg.inv(within) @ means.T
+    prior = np.log([w[labels == c].sum() / w.sum() for c in range(5)])
+    np.testing.assert_allclose(model.logits(rows), x @ slope - (means.T * slope).sum(0) / 2 + prior, atol=2e-3)
+
+
+def test_the_moments_of_the_others_are_all_less_those_held():
+    rows, labels = blobs()
+    weight, held = np.ones(len(rows)), np.arange(0, len(rows), 3)
+    others = np.setdiff1d(np.arange(len(rows)), held)
+    everything = Moments.of(rows, labels, weight, np.arange(len(rows)), 5)
+    rest, direct = (
+        everything.without(Moments.of(rows, labels, weight, held, 5)),
+        Moments.of(rows, labels, weight, others, 5),
+    )
+    np.testing.assert_allclose(rest.square, direct.square, rtol=1e-4)
+    np.testing.assert_allclose(rest.total, direct.total, atol=1e-3)
+    np.testing.assert_array_equal(rest.weight, direct.weight)
+
+
+def test_planted_mistakes_are_found():
+    rows, true = blobs()
+    generator = np.random.default_rng(2)
+    given = np.where(generator.random(len(true)) < 0.2, (true + 1) % 5, true)
+    evidence = crossed(rows, given, 5)
+    judged = judge(evidence.chances, given, Mistakes.of(confident_joint(evidence.chances, given, 5)))
+    assert auroc(-judged.quality, given != true) > 0.97
+    assert (evidence.probe == true).mean() > 0.9
+    assert (evidence.voted == true).mean() > 0.9
+
+
+def test_the_label_of_a_row_has_no_say_in_its_own_chances(monkeypatch):
+    monkeypatch.setattr("curate.probes.crossed.ROUNDS", 1)
+    assert ROUNDS == 2
+    rows, given = blobs(200)
+    row = 17
+    fold = np.arange(200) % 5
+    monkeypatch.setattr("curate.probes.crossed._folds", lambda *_: fold)
+    monkeypatch.setattr(
+        "curate.probes.crossed._Crossing._calibrated", lambda self, models, shrink, at: (models[0], 1, 1.0)
+    )
+    before = crossed(rows, given, 5)
+    changed = given.copy()
+    changed[row] = (given[row] + 2) % 5
+    after = crossed(rows, changed, 5)
+    assert before.probe[row] == after.probe[row]
+    assert before.voted[row] == after.voted[row]
+    np.testing.assert_allclose(before.chances.chance[row], after.chances.chance[row], atol=0.01)  # class shares move
+
+
+def test_copies_share_a_fold_and_a_copy_with_another_label_is_named():
+    rows, given = blobs(100)
+    rows[50:53] = rows[10] * np.array([[1.0], [1.0], [2.0]], np.float32)  # of the same direction
+    given[50:53] = (given[10] + 1) % 5
+    evidence = crossed(rows, given, 5)
+    assert set(evidence.copy[[10, 50, 51, 52]]) <= {10, 50, 51, 52}
+    assert (evidence.copy[[10, 50, 51, 52]] >= 0).all()
+    assert (np.delete(evidence.copy, [10, 50, 51, 52]) < 0).all()
+
+
+@pytest.mark.parametrize("given", [[0, 1], [0, 0, 1, 1, -1], [0, 1, 2, 3, 4, 4]])
+def test_few_rows_and_classes_of_one_row_are_judged_or_left_open(given):
+    rows, _ = blobs(len(given))
+    evidence = crossed(rows, np.array(given), max(given) + 1)
+    counts = np.bincount([label for label in given if label >= 0], minlength=5)
+    for label, own in zip(given, evidence.chances.own, strict=True):
+        if label < 0 or counts[label] < 2:
+            assert np.isnan(own)
+    assert np.isfinite(evidence.chances.chance).all()

@@ -1,0 +1,144 @@
+"""Labels that are wrong, from chances alone: against slow restatements of the definitions."""
+
+import numpy as np
+import pytest
+
+from scoring.noise.annotators import majority, weigh
+from scoring.noise.chances import MOST_KEPT, Chances, trust
+from scoring.noise.joint import PRIOR_ROWS, Mistakes, confident_joint
+from scoring.noise.quality import judge
+from scoring.noise.share import anchors, shares
+
+
+def kept(table, given):
+    """Chances of all classes as ``Chances``."""
+    found = Chances.room(len(table), table.shape[1])
+    found.put(np.arange(len(table)), given, table)
+    return found
+
+
+def drawn(n=300, n_classes=4, wrong=0.2, sharp=4.0, seed=0):
+    """Rows of known classes, chances that lean to them, and labels of which some are wrong."""
+    generator = np.random.default_rng(seed)
+    true = generator.integers(0, n_classes, n)
+    logits = generator.normal(size=(n, n_classes)) + sharp * np.eye(n_classes)[true]
+    chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    given = np.where(generator.random(n) < wrong, (true + generator.integers(1, n_classes, n)) % n_classes, true)
+    return chances, given, true
+
+
+def naive_joint(chances, given):
+    n_classes = chances.shape[1]
+    threshold = [np.mean([p[j] for p, y in zip(chances, given, strict=True) if y == j]) for j in range(n_classes)]
+    count = np.zeros((n_classes, n_classes), int)
+    for p, y in zip(chances, given, strict=True):
+        reached = [j for j in range(n_classes) if p[j] >= threshold[j] - 1e-9]
+        if reached:
+            count[y, max(reached, key=lambda j: p[j])] += 1
+    return count
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_confident_joint_is_as_northcutt_defines_it(seed):
+    chances, given, _ = drawn(seed=seed)
+    joint = confident_joint(kept(chances, given), given, 4)
+    rows, columns = np.mgrid[:4, :4]
+    np.testing.assert_array_equal(joint.at(rows, columns), naive_joint(chances, given))
+    assert joint.count.sum() == (joint.confident >= 0).sum()
+
+
+def test_quality_is_the_odds_against_the_likeliest_other_class():
+    chances, given, _ = drawn()
+    few = kept(chances, given)
+    mistakes = Mistakes.of(confident_joint(few, given, 4))
+    count = naive_joint(chances, given)
+    rate = (count.sum() - np.trace(count) + 1) / (count.sum() + 2)
+    judged = judge(few, given, mistakes)
+    for row in range(len(given)):
+        g = given[row]
+
+        def weight(k, g=g, row=row):
+            even = 1 - rate if k == g else rate / 3
+            mistaken = (count[g, k] + PRIOR_ROWS * even) / (count[:, k].sum() + PRIOR_ROWS)
+            return chances[row, k] * mistaken**0.5
+
+        best = max((k for k in range(4) if k != g), key=weight)
+        odds = weight(g) / weight(best)
+        assert judged.quality[row] == pytest.approx(odds / (1 + odds), abs=1e-4)
+        assert judged.rival[row] == best
+        assert judged.suggested[row] == (best if judged.quality[row] < 0.5 else g)
+
+
+def test_wrong_labels_have_the_lowest_quality_and_nothing_is_thought_of_rows_without_one():
+    chances, given, true = drawn()
+    given[:5] = -1
+    few = kept(chances, given)
+    judged = judge(few, given, Mistakes.of(confident_joint(few, given, 4)))
+    assert np.isnan(judged.quality[:5]).all()
+    np.testing.assert_array_equal(judged.suggested[:5], chances[:5].argmax(1))
+    wrong = (given != true)[5:]
+    assert np.median(judged.quality[5:][wrong]) < 0.1 < 0.9 < np.median(judged.quality[5:][~wrong])
+    assert (trust(few)[:5] == 0).all()
+    assert ((trust(few) >= 0) & (trust(few) <= 1)).all()
+
+
+def test_of_many_classes_the_likeliest_are_kept_in_order_and_the_label_besides():
+    generator = np.random.default_rng(1)
+    table = generator.dirichlet(np.full(100, 0.1), 20)
+    given = table.argmin(1)
+    found = kept(table, given)
+    assert found.index.shape == (20, MOST_KEPT)
+    np.testing.assert_array_equal(found.index, np.argsort(-table, axis=1)[:, :MOST_KEPT])
+    np.testing.assert_allclose(found.own, table.min(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [0.05, 0.1, 0.3])
+def test_the_share_of_wrong_labels_lies_in_its_interval_for_planted_noise(wrong):
+    inside = 0
+    for seed in range(20):
+        chances, given, true = drawn(n=600, wrong=wrong, seed=seed)
+        few = kept(chances, given)
+        joint = confident_joint(few, given, 4)
+        judged = judge(few, given, Mistakes.of(joint))
+        told = shares(few, given, joint, judged.quality < 0.5, judged.suggested)
+        inside += told.overall.low <= (given != true).mean() <= told.overall.high
+        assert told.overall.low <= told.overall.value <= told.overall.high
+        counts = [pair.rows for pair in told.pairs]
+        assert counts == sorted(counts, reverse=True)
+        assert sum(counts) == (judged.quality < 0.5).sum()
+    assert inside >= 18
+
+
+def test_anchors_are_the_surest_of_each_class_that_rows_are_called():
+    chances, given, _ = drawn()
+    sure = anchors(kept(chances, given), 0.25)
+    for label in range(4):
+        called = np.flatnonzero(chances.argmax(1) == label)
+        assert sure[called].sum() == np.ceil(len(called) * 0.25)
+        assert chances[called[sure[called]], label].min() >= chances[called[~sure[called]], label].max()
+
+
+def test_the_majority_goes_by_the_number_of_the_row_where_votes_are_tied():
+    votes = np.array([[2, 1, 2], [0, 1, -1], [0, 1, -1], [-1, -1, 3], [-1, -1, -1]])
+    assert majority(votes, np.array([5, 0, 1, 0, 0], np.uint64)).tolist() == [2, 0, 1, 3, -1]
+
+
+def test_annotators_are_weighed_by_how_often_they_are_right():
+    generator = np.random.default_rng(0)
+    chances, _, true = drawn(n=3000, sharp=2.0)
+    right = [0.95, 0.7, 0.6]
+    votes = np.stack(
+        [np.where(generator.random(3000) < p, true, (true + generator.integers(1, 4, 3000)) % 4) for p in right], 1
+    )
+    votes[:100, 1:] = -1
+    given = majority(votes, np.arange(3000, dtype=np.uint64))
+    found = weigh(kept(chances, given), votes, given, 4)
+    for told, p in zip(found.accuracy, right, strict=True):
+        assert told.value == pytest.approx(p, abs=0.03)
+        assert told.low < told.value < told.high
+    assert (found.suggested == true).mean() > (given == true).mean() + 0.03
+    assert (found.agreement[:100] == 1).all()
+    doubted = found.quality < 0.5
+    assert (given != true)[doubted].mean() > 0.7
+    assert found.pairs == pytest.approx(np.mean([(votes[100:, a] == votes[100:, b]).mean() for a, b in
+                                                 ((0, 1), (0, 2), (1, 2))]), abs=0.001)  # fmt: skip
