@@ -29,14 +29,14 @@ STRENGTH = 10.0  # inverse penalty of the probe, as in transfer.py
 STEPS = 100
 T_QUANTILES = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 MEASURES = ("tail found", "in tail", "KL", "accuracy", "of tail")
-RANDOM, ORACLE, HEAP = "random", "balance --per label", "the whole heap"
-STRATEGIES = {
+RANDOM, ORACLE = "random", "balance --per label"
+STRATEGIES: dict[str, tuple[str, dict[str, int]]] = {
     RANDOM: ("random", {}),
     "k-means": ("k-means", {}),
     "typiclust": ("typiclust", {}),
-    "hierarchical": ("hierarchical", {}),
-    "hierarchical, pick=closest": ("hierarchical", {"pick": "closest"}),
-    "hierarchical, levels=1 resamples=0": ("hierarchical", {"levels": 1, "resamples": 0}),
+    "hierarchical, levels=1": ("hierarchical", {"levels": 1}),
+    "hierarchical, levels=2": ("hierarchical", {"levels": 2}),
+    "hierarchical, levels=3": ("hierarchical", {"levels": 3}),
 }
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -58,12 +58,10 @@ def main() -> int:
         rows, tail = long_tailed(train[1], given.imbalance, seed)
         heap = train[0][rows], train[1][rows]
         print(f"seed {seed}: {len(rows):,} rows of {len(np.unique(heap[1]))} classes", flush=True)
-        for budget in budgets:
-            for name in [*STRATEGIES, ORACLE]:
-                found.setdefault((name, budget), []).append(
-                    measured(heap, picked(heap, name, budget, seed), test, tail)
-                )
-        found.setdefault((HEAP, len(rows)), []).append(measured(heap, np.arange(len(rows)), test, tail))
+        for name in [*STRATEGIES, ORACLE]:
+            for budget, picks in picked(heap, name, budgets, seed).items():
+                found.setdefault((name, budget), []).append(measured(heap, picks, test, tail))
+            print(f"  {name}", flush=True)
     report(found)
     return 0
 
@@ -86,12 +84,21 @@ def long_tailed(labels: np.ndarray, imbalance: float, seed: int) -> Arrays:
     return np.sort(np.concatenate(rows)), order[-(len(classes) // 3) :]
 
 
-def picked(heap: Arrays, name: str, budget: int, seed: int) -> np.ndarray:
-    """Return the picks of a strategy, or rows at random of each class as ``curate balance`` counts them."""
+def picked(heap: Arrays, name: str, budgets: Sequence[int], seed: int) -> dict[int, np.ndarray]:
+    """Return the picks of each budget, by a strategy or of each class at random, as ``curate balance`` counts them."""
     vectors, labels = heap
-    if name != ORACLE:
-        strategy, settings = STRATEGIES[name]
-        return SELECTORS[strategy](**settings)(Pool(np.arange(len(vectors)), vectors=vectors), budget, seed=seed).rows
+    if name == ORACLE:
+        return {budget: of_each_class(labels, budget, seed) for budget in budgets}
+    strategy, settings = STRATEGIES[name]
+    selector, pool = SELECTORS[strategy](**settings), Pool(np.arange(len(vectors)), vectors=vectors)
+    if selector.prefix:
+        rows = selector(pool, max(budgets), seed=seed).rows
+        return {budget: rows[:budget] for budget in budgets}
+    return {budget: selector(pool, budget, seed=seed).rows for budget in budgets}
+
+
+def of_each_class(labels: np.ndarray, budget: int, seed: int) -> np.ndarray:
+    """Return rows of each class, drawn, as many of each as uniform shares come to."""
     classes, sizes = np.unique(labels, return_counts=True)
     given = amounts(sizes, np.full(len(classes), 1 / len(classes)), budget).given
     generator = np.random.default_rng(seed)
@@ -128,7 +135,7 @@ def report(found: dict[tuple[str, int], list[list[float]]]) -> None:
         print(f"{name:36}{budget:>7}" + "".join(f"{value:14.2f}" for value in np.mean(values, axis=0)))
     print(f"\n{'difference to random':36}{'rows':>7}{head}")
     for (name, budget), values in found.items():
-        if name not in (RANDOM, HEAP):
+        if name != RANDOM:
             apart = np.array(values) - np.array(found[RANDOM, budget])
             print(f"{name:36}{budget:>7}" + "".join(interval(column) for column in apart.T))
 

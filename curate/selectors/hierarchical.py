@@ -31,7 +31,7 @@ class Hierarchical(Selector):
     further level. Finest clusters are found on at most 262,144 rows and given to all.
 
     Args:
-        levels: of clusters, 1 or more.
+        levels: of clusters, 1 or more. More of them come nearer to uniform over all that there is, outliers included.
         most_clusters: of the finest level.
         branching: clusters of a level for one of the next.
         resamples: clusterings of each level after its first; 0 is plain hierarchical k-means.
@@ -41,7 +41,7 @@ class Hierarchical(Selector):
     taking turns gives the same shares for every budget at once. Theirs uses Euclidean k-means, ours the spherical one.
     """
 
-    levels: int = 3
+    levels: int = 2
     most_clusters: int = 4_096
     branching: int = 8
     resamples: int = 10

@@ -86,7 +86,7 @@ def test_the_closest_rows_of_a_cluster_come_first_where_that_is_asked():
     _, vectors = crowded(400, 0)
     pool = Pool(np.arange(len(vectors)), vectors=vectors)
     home, nearness, _ = hierarchy(vectors, [25, 3, 1], resamples=10, seed=7)
-    picks = Hierarchical(pick="closest")(pool, len(vectors), seed=7).rows
+    picks = Hierarchical(levels=3, pick="closest")(pool, len(vectors), seed=7).rows
     for number in np.unique(home):
         mine = nearness[picks[home[picks] == number]]
         assert (np.diff(mine) <= 0).all()

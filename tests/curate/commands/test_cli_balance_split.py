@@ -1,0 +1,48 @@
+"""``curate balance`` and ``curate split`` as a person types them."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import run
+
+
+@pytest.fixture
+def scores(tmp_path):
+    label = ["cat"] * 60 + ["dog"] * 30 + ["emu"] * 10
+    rows = {"key": [f"k{i}" for i in range(100)], "label": label, "sha256": [f"s{i // 2}" for i in range(100)]}
+    pq.write_table(pa.table(rows), tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+def test_a_dry_run_shows_the_cells_before_and_after_and_writes_nothing(scores, tmp_path):
+    result = run("balance", scores, "--rows", 45, "--dry-run")
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["cell", "rows", "share", "kept", "share", "asked"] in lines
+    assert ["cat", "60", "60.00%", "18", "40.00%", "33.33%"] in lines
+    assert ["emu", "10", "10.00%", "10", "22.22%", "33.33%"] in lines
+    assert "1 cell has 5 rows too few" in result.stdout
+    assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_shares_that_cannot_be_met_are_one_line_with_both_numbers(scores):
+    result = run("balance", scores, "--to", "emu=50%", "--to", "cat=50%", "--rows", 40, "--dry-run")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "takes 20 rows of 'emu', of which there are 10: 10 too few in all; at most 20 rows" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_split_says_what_would_have_leaked_on_stderr_and_json_on_stdout(scores, tmp_path):
+    typed = ("split", scores, "--train", "80%", "--test", "20%", "--per", "label", "-o", tmp_path / "o.parquet")
+    result = run(*typed)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    assert "80.00%, asked 80%" in result.stderr
+    assert "rows with a copy on another side: 0 (by their keys alone it would be" in result.stderr
+    told = json.loads(run(*typed, "--overwrite", "--json", "--finder", "bytes").stdout)
+    assert told["sides"] == {"train": 80, "test": 20}
+    assert told["strata"]["cat"] == [48, 12]
+    assert told["leaks"] == 0 < told["would_leak"]
+    assert run("verify", tmp_path / "o.receipt.json").stdout.startswith("identical: 100 rows")
