@@ -1,8 +1,8 @@
 """Score a heap of images, keep the subset worth training on.
 
-``score``, ``fit``, ``filter``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``, ``compare`` and
-``verify`` are the commands of these names, with the same options as keywords; a mistake of the user's is an
-``InputError``. They are loaded when first used, so that ``import curate`` costs nothing.
+``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
+``compare`` and ``verify`` are the commands of these names, with the same options as keywords; a mistake of the user's
+is an ``InputError``. They are loaded when first used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from curate.policies.balance.policy import balance
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
+    from curate.policies.issues.policy import issues
     from curate.policies.labels.policy import labels
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
@@ -29,6 +30,7 @@ _MODULES = {
     "score": "curate.engines.score",
     "fit": "curate.fitting.fit",
     "filter": "curate.policies.filter.policy",
+    "issues": "curate.policies.issues.policy",
     "dedup": "curate.policies.dedup.policy",
     "labels": "curate.policies.labels.policy",
     "select": "curate.policies.select.policy",
@@ -48,6 +50,7 @@ __all__ = [
     "dedup",
     "evaluate",
     "fit",
+    "issues",
     "labels",
     "score",
     "select",

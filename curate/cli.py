@@ -23,6 +23,7 @@ from curate.commands import (
     export,
     fit,
     info,
+    issues,
     labels,
     models,
     rounds,
@@ -113,6 +114,7 @@ def root(
 app.command("score", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(score.run))
 app.command("fit", rich_help_panel=SCORE, no_args_is_help=True)(user_errors(fit.run))
 app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(filter_command.run))
+app.command("issues", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(issues.run))
 app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
 app.command("labels", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(labels.run))
 app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))

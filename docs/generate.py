@@ -140,6 +140,18 @@ def finders() -> str:
     return table(("finder", "the same are rows for which", "unit", "default", "columns"), rows)
 
 
+def issues() -> str:
+    """Return every kind of `curate issues`: what it is, its measure, the bounds of where it begins, what goes."""
+    from curate.policies.issues.kinds import KINDS
+
+    rows = []
+    for name, kind in KINDS.items():
+        side, bounds = ("below", "above")[not kind.low], sorted((kind.strict, kind.loose))
+        begins = f"{side} {bounds[0]:g} to {bounds[1]:g}"
+        rows.append((f"`{name}`", kind.meaning, f"`{kind.name}`", begins, "go" if kind.drops else "stay"))
+    return table(("kind", "meaning", "measure", "begins, by the heap", "its rows"), rows)
+
+
 def strategies() -> str:
     """Return every strategy of `curate select`: what it picks, what it needs, and its cost."""
     from curate.selectors.table import SELECTORS
@@ -288,6 +300,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "sources": sources,
     "rules": rules,
+    "issues": issues,
     "finders": finders,
     "strategies": strategies,
     "formats": formats,

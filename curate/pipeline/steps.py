@@ -44,6 +44,7 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
     "score": Kind(reads_table=False, goes_on=True),
     "fit": Kind(out="apply"),
     "filter": Kind(),
+    "issues": Kind(),
     "dedup": Kind(),
     "labels": Kind(),
     "select": Kind(),

@@ -47,6 +47,7 @@ WHERE: dict[
 ] = {  # to add a policy, add a line: what receipts call its rule; a filter's rules have their own names
     FILTER: "curate.policies.filter.policy:Filter",
     "dedup": "curate.policies.dedup.policy:Dedup",
+    "issues": "curate.policies.issues.policy:Issues",
     "select": "curate.policies.select.policy:Select",
     "balance": "curate.policies.balance.policy:Balance",
     "split": "curate.policies.split.policy:Split",

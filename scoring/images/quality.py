@@ -16,7 +16,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from scoring.images.geometry import Pixels, Raster, cut_middle, resize, resized_size
 
@@ -27,8 +26,9 @@ _CROP = 160  # pixels: the side of the middle in which blocking is measured
 _TILE = 8  # pixels: of the tiles in which noise is measured
 _LEAST_SIDE = 16  # pixels: a smaller picture has no sharpness and no noise
 _LEAST_DETAIL = 1.0  # grey levels squared: a picture with less at every scale is neither sharp nor blurred
-_ROUNDING = 20 * (1 + 0.447) / 12  # grey levels squared, of a Laplacian: what rounding RGB and then grey leaves
+_ROUNDING = 20 / 12  # grey levels squared, of a Laplacian: what rounding to whole levels adds
 _FLAT = 6  # grey levels: the range within a bar of one colour
+_EVERY = 4  # of so many columns one is looked at for where a bar ends
 _STRAIGHT = 0.5  # share of a bar's inner edge along which the picture differs from it
 
 Grey = NDArray[np.uint8] | NDArray[np.int16]  # (H, W)
@@ -81,20 +81,19 @@ def measure(raster: Raster, thumbnail: Pixels, *, reduced: Pixels | None = None,
         jpeg: as in ``Quality``.
     """
     pixels = reduce(raster) if reduced is None else reduced
-    picture = Image.fromarray(pixels).convert("L")  # 0.299 R + 0.587 G + 0.114 B, rounded
-    histogram = np.array(picture.histogram())
+    histogram = tones(pixels)
     brightness, contrast = moments(histogram)
-    grey = np.asarray(picture)
+    green = pixels[..., 1]
     return Quality(
         brightness=brightness,
         shadow=percentile(histogram, 0.05),
         highlight=percentile(histogram, 0.95),
         contrast=contrast,
         entropy=entropy(histogram),
-        sharpness=sharpness(grey),
+        sharpness=sharpness(green),
         noise=noise(pixels),
         colourfulness=colourfulness(thumbnail),
-        border=border(grey),
+        border=border(green),
         blocking=blocking(raster),
         jpeg=jpeg,
     )
@@ -105,6 +104,20 @@ def reduce(raster: Raster) -> Pixels:
     middle = cut_middle(raster)
     side = min(SIDE, middle.width, middle.height)
     return resize(middle.pixels, *resized_size(middle.width, middle.height, side), "bicubic")
+
+
+def tones(pixels: Pixels) -> NDArray[np.intp]:
+    """Return the histogram of 256 greys, (77 R + 150 G + 29 B) / 256 rounded down: BT.601 in whole numbers.
+
+    Of every second pixel of every second row, where the short side has 128 pixels or more: four times as fast.
+    """
+    step = 2 if min(pixels.shape[:2]) >= SIDE else 1
+    some = pixels[::step, ::step]
+    grey = some[..., 1] * np.uint16(150)
+    grey += some[..., 0] * np.uint16(77)
+    grey += some[..., 2] * np.uint16(29)
+    grey >>= 8
+    return np.bincount(grey.ravel(), minlength=256)
 
 
 def moments(histogram: NDArray[np.int64]) -> tuple[float, float]:
@@ -129,17 +142,17 @@ def entropy(histogram: NDArray[np.int64]) -> float:
     return abs(float(shares @ np.log2(shares)))
 
 
-def sharpness(grey: Grey) -> float | None:
-    """Return the root of the Laplacian's energy at full scale over the larger of those at 1/2 and 1/4 of it.
+def sharpness(green: Grey) -> float | None:
+    """Return the root of the energy of green's Laplacian at full scale over the larger of those at 1/2 and 1/4.
 
     Scenes have about as much detail at one scale as at the next (Field 1987); blur takes the finest first. What
     rounding to whole grey levels adds is taken off.
     """
-    if min(grey.shape) < _LEAST_SIDE:
+    if min(green.shape) < _LEAST_SIDE:
         return None
-    half = _halved(grey)
+    half = _halved(green)
     quarter = _halved(half)  # sums of 16 pixels
-    fine = _energy(grey, 4) - _ROUNDING
+    fine = _energy(green, 4) - _ROUNDING
     coarse = max(_energy(half, 2) / 16 - _ROUNDING / 4, _energy(quarter, 1) / 256 - _ROUNDING / 16)
     return float(np.sqrt(max(fine, 0.0) / coarse)) if coarse >= _LEAST_DETAIL else None
 
@@ -178,15 +191,15 @@ def colourfulness(pixels: Pixels) -> float:
     return math.sqrt(max(0.0, float(spread))) + 0.3 * math.hypot(*mean.tolist())
 
 
-def border(grey: Grey) -> float:
+def border(green: Grey) -> float:
     """Return the share of the area that lies in plain bars at the sides, above and below, with straight edges.
 
     A bar is rows of one colour from the edge of the picture on; its inner edge is straight where the picture differs
     from it along at least half of the edge. A thing before a plain wall leaves no straight edge.
     """
-    height, width = grey.shape
-    top, bottom = _bar(grey), _bar(grey[::-1])
-    rest = grey[top : height - bottom].T
+    height, width = green.shape
+    top, bottom = _bar(green), _bar(green[::-1])
+    rest = green[top : height - bottom].T
     left, right = _bar(rest), _bar(rest[::-1])
     return max(0.0, 1 - (height - top - bottom) * (width - left - right) / (height * width))
 
@@ -211,35 +224,36 @@ _OPPONENT = np.array([[1, 0.5], [-1, 0.5], [0, -1]], np.float32)  # red - green,
 _IMMERKAER = float(np.sqrt(np.pi / 2) / 6)
 
 
-def _energy(grey: Grey, step: int) -> float:
+def _energy(green: Grey, step: int) -> float:
     """Return the mean square of the Laplacian of every ``step``-th row; of sums of 16 pixels, 16 bits hold it."""
-    last = len(grey) - 1
-    centre = grey[1:last:step]
+    last = len(green) - 1
+    centre = green[1:last:step]
     response = np.multiply(centre[:, 1:-1], 4, dtype=np.int16)
-    response -= grey[0 : last - 1 : step, 1:-1]
-    response -= grey[2 : last + 1 : step, 1:-1]
+    response -= green[0 : last - 1 : step, 1:-1]
+    response -= green[2 : last + 1 : step, 1:-1]
     response -= centre[:, :-2]
     response -= centre[:, 2:]
     flat = response.ravel().astype(np.float32)
     return float(flat @ flat) / flat.size
 
 
-def _halved(grey: Grey) -> Grey:
+def _halved(green: Grey) -> Grey:
     """Return sums of 2 x 2 pixels."""
-    height, width = grey.shape[0] // 2 * 2, grey.shape[1] // 2 * 2
-    rows = np.add(grey[0:height:2, :width], grey[1:height:2, :width], dtype=np.int16)
+    height, width = green.shape[0] // 2 * 2, green.shape[1] // 2 * 2
+    rows = np.add(green[0:height:2, :width], green[1:height:2, :width], dtype=np.int16)
     return rows[:, ::2] + rows[:, 1::2]
 
 
-def _bar(grey: Grey) -> int:
+def _bar(green: Grey) -> int:
     """Return how many rows from the first on are of one colour, if the picture behind begins at a straight edge."""
-    if not grey.size:
+    if not green.size:
         return 0
-    first = grey[0]
+    first = green[0]
     if abs(int(first[0]) - int(first[len(first) // 2])) > _FLAT or first.max() - first.min() > _FLAT:
         return 0  # the first test, for most pictures, is the cheaper one
     colour = int(first[0])
-    differs = (grey < colour - _FLAT) | (grey > colour + _FLAT)
+    some = green[:, ::_EVERY]
+    differs = (some < colour - _FLAT) | (some > colour + _FLAT)
     in_row = differs.any(1)
     depth = int(in_row.argmax())  # 0 too where no row differs
     beyond = differs[depth : depth + 2]  # two, for the resize mixes one with the bar

@@ -22,6 +22,7 @@ from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.request import DedupRequest
 from curate.policies.filter.policy import Filter
 from curate.policies.filter.rules import KeepTop, Where
+from curate.policies.issues.policy import Issues
 from curate.policies.labels.policy import Labels
 from curate.policies.labels.request import LabelsRequest
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES
@@ -89,6 +90,7 @@ ASKED = {
     "select": Select(SelectRequest("score", "7", score="unc_b", labelled_where="width < 12")),
     "balance": Balance(BalanceRequest("label", rows="50%", within="certain", column="unc_b")),
     "split": Split(SplitRequest({"train": "70%", "rest": "0.3"}, ("label",), thresholds={"bytes": 1.0})),
+    "issues": Issues(only=("dark",)),
     "labels": Labels(LabelsRequest(("label",), drop=True)),
     OWN: EveryNth(3),
 }
@@ -113,6 +115,7 @@ def columns_of(n=N, **changed):
         "status": pa.array(["truncated" if i % 20 == 7 else "ok" for i in range(n)]),
         "error": pa.array(["cut short" if i % 20 == 7 else None for i in range(n)]),
         "sha256": pa.array([f"s{i % 23}" for i in range(n)]),
+        "quality_highlight": pa.array([None if i % 30 == 11 else i % 8 / 8 for i in range(n)], pa.float32()),
         "kappa_a": pa.array([None if i % 30 == 4 else i * 7 % 5 for i in range(n)], pa.float32()),
         "unc_b": pa.array([None if i % 30 == 9 else i % 4 for i in range(n)], pa.float32()),
     }

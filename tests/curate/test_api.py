@@ -10,7 +10,20 @@ import typer
 import curate
 from curate.cli import app
 
-FUNCTIONS = ("score", "fit", "filter", "dedup", "labels", "select", "balance", "split", "evaluate", "compare", "verify")
+FUNCTIONS = (
+    "score",
+    "fit",
+    "filter",
+    "issues",
+    "dedup",
+    "labels",
+    "select",
+    "balance",
+    "split",
+    "evaluate",
+    "compare",
+    "verify",
+)
 ONLY_TYPED = {
     "json",
     "quiet",
@@ -25,6 +38,7 @@ ONLY_CALLED = {"rules", "report", "compared", "announce"}  # the last three are 
 OF_THE_PICTURE = {"source", "other_source", "root", "key", "path_column", "image_column"}
 OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},
+    "issues": OF_THE_PICTURE,
     "compare": {"out", "overwrite", *OF_THE_PICTURE},
 }
 
@@ -69,7 +83,8 @@ def test_a_mistake_of_the_users_can_be_caught_by_its_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["fit", "filter", "dedup", "labels", "select", "balance", "split", "evaluate", "compare", "verify"]
+    "name",
+    ["fit", "filter", "issues", "dedup", "labels", "select", "balance", "split", "evaluate", "compare", "verify"],
 )
 def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'labeld'"):
@@ -77,7 +92,8 @@ def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["fit", "filter", "dedup", "labels", "select", "balance", "split", "evaluate", "compare", "verify"]
+    "name",
+    ["fit", "filter", "issues", "dedup", "labels", "select", "balance", "split", "evaluate", "compare", "verify"],
 )
 def test_options_have_the_same_names_and_defaults_in_both(name):
     command = typer.main.get_command(app).commands[name]

@@ -20,6 +20,7 @@ CALLS = {
         ["none.parquet", "--apply", "t.parquet"],
     ),
     "filter": ("curate.tables.table.open_table", ["s.parquet", "--min", "1"], ["none.parquet", "--min", "1"]),
+    "issues": ("curate.policies.issues.policy.open_table", ["s.parquet"], ["none.parquet"]),
     "dedup": ("curate.policies.dedup.policy.open_table", ["s.parquet", "--dry-run"], ["none.parquet", "--dry-run"]),
     "select": (
         "curate.policies.select.policy.open_table",

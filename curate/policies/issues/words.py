@@ -1,0 +1,80 @@
+"""The decisions of an issues run: every kind of every row, and why, in words."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from curate.policies.issues.kinds import Kind, Values
+from curate.policies.outcomes import DECISION_SCHEMA, FAILED, OUTCOMES, UNDECIDED, failures
+
+SCHEMA = DECISION_SCHEMA.append(pa.field("kinds", pa.string()))
+MEANINGS: dict[str, str] = {
+    "decision": "keep, drop, undecided (the row has no measures) or failed (not scored)",
+    "reason": "the decision in words",
+    "rule": "the kind of issue that decided; of a row that stays, the first that it has",
+    "score": "the row's value in that kind's measure",
+    "threshold": "where the kind begins in this heap",
+    "margin": "score against threshold, in the direction of no issue: negative is one",
+    "kinds": "every kind of issue that the row has, also those for which nothing goes; null for none",
+}
+
+
+class IssueWords:
+    """Turns what was found into rows of the decisions table, a slice at a time.
+
+    Args:
+        kinds: that were looked for.
+        measures: of each kind, shape (N,).
+        cuts: where each begins.
+        has: of each kind, shape (N,) bool.
+        outcome: shape (N,).
+        first: the kind that decided, shape (N,): a place among the kinds, or -1.
+    """
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        measures: Mapping[str, Values],
+        cuts: Mapping[str, float],
+        has: Mapping[str, np.ndarray],
+        outcome: np.ndarray,
+        first: np.ndarray,
+    ) -> None:
+        self.kinds, self.measures, self.cuts, self.has = kinds, measures, cuts, has
+        self.outcome, self.first = outcome, first
+
+    def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
+        """Return the decisions of the rows from ``start`` on, M rows of ``SCHEMA``; see ``DecisionWords.rows``."""
+        stop = start + len(keys)
+        outcome, first = self.outcome[start:stop], self.first[start:stop]
+        score, threshold, margin = (np.full(len(keys), np.nan) for _ in range(3))
+        reason = np.full(len(keys), "no issue was found", object)
+        reason[outcome == UNDECIDED] = "no measure of quality has a value"
+        every = np.full(len(keys), None, object)
+        found: dict[int, list[str]] = {}
+        for number, (name, kind) in enumerate(self.kinds.items()):
+            here = np.flatnonzero(self.has[name][start:stop])
+            values = self.measures[name][start:stop]
+            side = "below" if kind.low else "above"
+            for row in here.tolist():
+                text = f"{name}: {kind.name} {values[row]:.4g} is {side} {self.cuts[name]:.4g}"
+                found.setdefault(row, []).append(text)
+                every[row] = name if every[row] is None else f"{every[row]}, {name}"
+            decided = np.flatnonzero(first == number)
+            score[decided], threshold[decided] = values[decided], self.cuts[name]
+            distance = score[decided] - threshold[decided]
+            margin[decided] = distance if kind.low else -distance
+        for row, texts in found.items():
+            reason[row] = "; ".join(texts)
+        failed = np.flatnonzero(outcome == FAILED)
+        reason[failed] = failures(status, error, failed)
+        columns = [
+            keys,
+            pa.array(OUTCOMES).take(pa.array(outcome)),
+            pa.array(reason, pa.string()),
+            pa.array([*self.kinds], pa.string()).take(pa.array(first, mask=first < 0)),
+            *(pa.array(values, from_pandas=True) for values in (score, threshold, margin)),
+            pa.array(every, pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
