@@ -51,7 +51,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Name the pictures with a problem: dark, blurry, blank, compressed, ...
+    """Name the pictures with a problem, and which one it is.
 
     Example:
 
