@@ -117,6 +117,14 @@ def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], se
         if np.array_equal(before, group):
             break
     labels = torch.from_numpy(np.where(codes < 0, n_classes, codes))
+    fold = np.asarray(spread_folds(labels, FOLDS, seed=seed, groups=torch.from_numpy(group)))
+    first, last = np.full(n_classes + 1, FOLDS), np.full(n_classes + 1, -1)
+    np.minimum.at(first, labels.numpy(), fold)
+    np.maximum.at(last, labels.numpy(), fold)
+    alone = (first == last)[labels.numpy()]  # a class of copies alone is dealt out: no other fold would know it
+    if not alone.any():
+        return fold
+    group = np.where(alone, np.arange(len(codes)), len(codes) + group)
     return np.asarray(spread_folds(labels, FOLDS, seed=seed, groups=torch.from_numpy(group)))
 
 

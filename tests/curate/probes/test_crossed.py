@@ -94,3 +94,11 @@ def test_few_rows_and_classes_of_one_row_are_judged_or_left_open(given):
         if label < 0 or counts[label] < 2:
             assert np.isnan(own)
     assert np.isfinite(evidence.chances.chance).all()
+
+
+def test_classes_of_nothing_but_copies_are_judged_all_the_same():
+    rows, given = blobs(60, 2, spread=0.001)
+    evidence = crossed(rows, given, 2)
+    assert (evidence.copy >= 0).all()
+    assert np.isfinite(evidence.chances.own).all()
+    assert (evidence.probe == given).all()
