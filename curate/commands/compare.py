@@ -25,12 +25,14 @@ def run(
     label: Annotated[
         str | None, options.shared("--label", ", whose numbers are no amounts. [default: label]", metavar="COLUMN")
     ] = None,
-    sample: Annotated[int, typer.Option(help="Rows of each table, chosen by a hash of their keys.")] = 10_000,
-    repeats: Annotated[int, typer.Option(help="Deals of each permutation test.")] = 999,
+    sample: Annotated[int, options.shared("--sample", ", of each table", show_default=True)] = 10_000,
+    repeats: Annotated[int, options.shared("--repeats", ": deals of each permutation test", show_default=True)] = 999,
     clusters: Annotated[
         int, options.shared("--clusters", " the rows of both are put into; 0 for none", show_default=True)
     ] = 20,
-    top: Annotated[int, typer.Option(help="Rows of each table to name, that tell it from the other.")] = 10,
+    top: Annotated[
+        int, options.shared("--top", ": rows of each table that tell it from the other", show_default=True)
+    ] = 10,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -42,7 +44,7 @@ def run(
     seed: options.Seed = 0,
     sheet: Annotated[
         Path | None,
-        typer.Option(help="Picture of rows and clusters side by side, NAME.png.", show_default=False),
+        options.shared("--sheet", ": rows and clusters side by side, NAME.png"),
     ] = None,
     source: Annotated[str | None, options.shared("--source", ", for --sheet, where the table holds no path")] = None,
     other_source: Annotated[

@@ -41,11 +41,13 @@ def run(
     ] = None,
     device: Annotated[str, options.shared("--device", ", for --degrade", show_default=True)] = "auto",
     folds: Annotated[int, typer.Option(help="Of the linear classifier's cross-validation.")] = 5,
-    repeats: Annotated[int, typer.Option(help="Bootstrap resamples, and shuffles of permutation tests.")] = 1000,
+    repeats: Annotated[
+        int, options.shared("--repeats", ": bootstrap resamples, shuffles of permutation tests", show_default=True)
+    ] = 1000,
     seed: options.Seed = 0,
     sample: Annotated[
         int | None,
-        typer.Option(help="Measure N rows, chosen by a hash of their keys.", show_default=False),
+        options.shared("--sample"),
     ] = None,
     out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
     overwrite: options.Overwrite = False,

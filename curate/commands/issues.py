@@ -26,10 +26,10 @@ def run(
             metavar="KIND", help="Look for this kind alone; again for more. What is named goes.", show_default=False
         ),
     ] = None,
-    skip: Annotated[
+    without: Annotated[
         Names, typer.Option(metavar="KIND", help="Do not look for this kind; again for more.", show_default=False)
     ] = None,
-    drop: Annotated[
+    also: Annotated[
         Names,
         typer.Option(
             metavar="KIND", help="Drop this kind too, harmless by itself; again for more.", show_default=False
@@ -39,7 +39,7 @@ def run(
     show: Annotated[int, typer.Option(min=0, help="Rows of each kind to name and to draw, the worst.")] = 3,
     sheet: Annotated[
         Path | None,
-        typer.Option(help="Draw the worst of each kind: NAME.png.", show_default=False),
+        options.shared("--sheet", ": the worst of each kind, NAME.png"),
     ] = None,
     source: options.Source = None,
     root: options.SourceRoot = None,
@@ -59,11 +59,11 @@ def run(
         curate issues scores.parquet
         curate issues scores.parquet --sheet issues.png --show 20
         curate issues scores.parquet -o clean.parquet
-        curate issues scores.parquet --only blurry --set blurry=0.2 --drop grey --skip noisy
+        curate issues scores.parquet --only blurry --set blurry=0.2 --also grey --without noisy
 
     Where a kind begins adapts to the heap, between two fixed bounds, and is printed; --set says otherwise. With
     --out the rows that have a harmful kind go; overexposed, bordered, grey, odd-aspect and odd-size are counted and
-    stay, unless --drop or --only names them. Copies are no kind here: `curate dedup` finds them.
+    stay, unless --also or --only names them. Copies are no kind here: `curate dedup` finds them.
     """
     from curate.policies.issues.policy import issues
     from scoring.settings import parse_settings

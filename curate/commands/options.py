@@ -44,7 +44,9 @@ MEANS: dict[str, str] = {
     "--precision": "auto, fp32 or bf16; auto is bf16 on a GPU, and on a CPU what suits the model",
     "--quality": "Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
     "--quiet": "Nothing on stderr but errors",
+    "--repeats": "How often chance is drawn",
     "--root": "Where relative paths start",
+    "--sample": "Look at N rows, chosen by a hash of their keys",
     "--score": "What --strategy score ranks by, least certain first: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
     "--seed": "The same seed gives the same result",
     "--set": "A parameter of its own; again for more",
@@ -53,6 +55,7 @@ MEANS: dict[str, str] = {
     "--strategy": "What picks",
     "--table": "Where the table is now, if it was moved",
     "--test": "Share to measure on",
+    "--top": "How many of the highest are shown",
     "--workers": "Decoding threads; by default one a core",
 }
 SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}

@@ -29,7 +29,7 @@ def run(
         str | None,
         options.shared("--column", " to sort by; by default unc_fitted, else that of the model's own method"),
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Pictures with the highest values.")] = 30,
+    top: Annotated[int, options.shared("--top", ": pictures", min=0, show_default=True)] = 30,
     bottom: Annotated[int, typer.Option(min=0, help="Pictures with the lowest values.")] = 30,
     columns: Annotated[int, typer.Option(min=1, max=100, help="Pictures a row.")] = 10,
     decisions: Annotated[

@@ -55,8 +55,8 @@ class Issues:
 
     Attributes:
         only: kinds to look for; all without one. What is named here goes, harmless or not.
-        skip: kinds not to look for.
-        drop: kinds that go too, though they are harmless by themselves.
+        without: kinds not to look for.
+        also: kinds that go too, though they are harmless by themselves.
         set: kind -> where it begins, in place of what the heap says.
         show: rows of each kind that are named as its worst.
 
@@ -65,34 +65,36 @@ class Issues:
     """
 
     only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     set: dict[str, float] = field(default_factory=dict)
     show: int = N_WORST
     files: ClassVar[Files] = Files()
 
     def __post_init__(self) -> None:
-        for name in (*self.only, *self.skip, *self.drop, *self.set):
+        for name in (*self.only, *self.without, *self.also, *self.set):
             lookup(KINDS, name, kind="kind of issue")
         for name, value in self.set.items():
             if not np.isfinite(value):
                 raise InputError(f"--set {name}: expected a number, got {value}")
         if not self.kinds:
-            raise InputError("--skip leaves no kind to look for; name fewer")
-        out = sorted({*self.drop, *self.set} - set(self.kinds))
+            raise InputError("--without leaves no kind to look for; name fewer")
+        out = sorted({*self.also, *self.set} - set(self.kinds))
         if out:
-            raise InputError(f"{out[0]} is not looked for; name it in --only, or leave it out of --skip")
+            raise InputError(f"{out[0]} is not looked for; name it in --only, or leave it out of --without")
 
     @property
     def kinds(self) -> dict[str, Kind]:
         """What is looked for."""
         return {
-            name: kind for name, kind in KINDS.items() if (not self.only or name in self.only) and name not in self.skip
+            name: kind
+            for name, kind in KINDS.items()
+            if (not self.only or name in self.only) and name not in self.without
         }
 
     def goes(self, name: str) -> bool:
         """Return whether the rows of a kind go."""
-        return KINDS[name].drops or name in self.only or name in self.drop
+        return KINDS[name].drops or name in self.only or name in self.also
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -145,7 +147,7 @@ class Issues:
             policy=[
                 {
                     "rule": "issues",
-                    **{name: list(getattr(self, name)) for name in ("only", "skip", "drop")},
+                    **{name: list(getattr(self, name)) for name in ("only", "without", "also")},
                     "set": dict(self.set),
                     "show": self.show,
                 }
@@ -166,7 +168,7 @@ class Issues:
         numbers = {name for name in schema.names if is_number(schema.field(name).type)}
         there = {name: kind for name, kind in self.kinds.items() if numbers.issuperset(kind.columns)}
         absent = [name for name in self.kinds if name not in there]
-        asked = next((name for name in absent if name in {*self.only, *self.drop, *self.set}), None)
+        asked = next((name for name in absent if name in {*self.only, *self.also, *self.set}), None)
         if asked is None and not (any(name.startswith(QUALITY) for name in numbers) or (there and self.only)):
             asked = next(iter(absent), None)
         if asked is not None:
@@ -193,8 +195,8 @@ def issues(
     out: str | Path | None = None,
     *,
     only: Iterable[str] | None = None,
-    skip: Iterable[str] | None = None,
-    drop: Iterable[str] | None = None,
+    without: Iterable[str] | None = None,
+    also: Iterable[str] | None = None,
     set: Mapping[str, object] | None = None,
     show: int = N_WORST,
     dry_run: bool = False,
@@ -206,8 +208,8 @@ def issues(
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
         out: subset to write, a name ending in ``.parquet``; None only counts.
         only: kinds to look for, keys of ``KINDS``; those named here go, harmless or not.
-        skip: kinds not to look for.
-        drop: kinds that go too, though they are harmless by themselves.
+        without: kinds not to look for.
+        also: kinds that go too, though they are harmless by themselves.
         set: kind -> where it begins, in the unit of its measure.
         show: rows of each kind that are named as its worst.
         dry_run: count only; write nothing.
@@ -220,7 +222,7 @@ def issues(
         InputError: for a table, kind or output that cannot be used; nothing is written then.
     """
     cuts = {name: _number(name, value) for name, value in (set or {}).items()}
-    policy = Issues(tuple(only or ()), tuple(skip or ()), tuple(drop or ()), cuts, show)
+    policy = Issues(tuple(only or ()), tuple(without or ()), tuple(also or ()), cuts, show)
     return apply(policy, open_table(table, require=[KEY]), out, dry_run=dry_run or out is None, overwrite=overwrite)
 
 

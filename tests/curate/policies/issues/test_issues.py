@@ -123,10 +123,10 @@ def test_a_row_has_all_its_kinds_and_harmless_ones_stay_until_asked(tmp_path):
     assert rows[2]["margin"] == pytest.approx(-0.17)
     assert (rows[8]["decision"], rows[8]["rule"]) == ("keep", "grey")
     assert curate.verify(result.receipt).identical
-    also = curate.issues(path, tmp_path / "coloured.parquet", drop=["grey"])
+    also = curate.issues(path, tmp_path / "coloured.parquet", also=["grey"])
     assert also.dropped == 9
     assert curate.issues(path, only=["grey"]).dropped == 4
-    assert curate.issues(path, skip=["blurry"]).dropped == 3
+    assert curate.issues(path, without=["blurry"]).dropped == 3
 
 
 def test_set_says_where_a_kind_begins(tmp_path):
@@ -143,7 +143,7 @@ def test_set_says_where_a_kind_begins(tmp_path):
         ({"only": ["drak"]}, "unknown kind of issue 'drak'; did you mean 'dark'"),
         ({"set": {"dark": "low"}}, "--set dark: expected a number, such as 0.1, got 'low'"),
         ({"set": {"dark": "nan"}}, "--set dark: expected a number"),
-        ({"skip": list(KINDS)}, "leaves no kind"),
+        ({"without": list(KINDS)}, "leaves no kind"),
         ({"only": ["dark"], "set": {"blurry": 1}}, "blurry is not looked for"),
     ],
 )
