@@ -18,9 +18,7 @@ def run(
     other: Annotated[Path, typer.Argument(parser=options.given_path, help="The table to compare it with.")],
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Column to compare, or embedding; again for more. [default: all that both have]", show_default=False
-        ),
+        options.shared("--column", ", or any other, or embedding; again for more. [default: all that both have]"),
     ] = None,
     label: Annotated[
         str | None, options.shared("--label", ", whose numbers are no amounts. [default: label]", metavar="COLUMN")
@@ -59,7 +57,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare two tables: columns, embeddings, and what one side lacks.
+    """Compare two tables: columns, embeddings, and what one lacks.
 
     Example:
 
