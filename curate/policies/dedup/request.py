@@ -179,7 +179,7 @@ def refuse_graph(request: DedupRequest) -> None:
     """
     if not set(WITH_GRAPH) & set(request.thresholds):
         raise InputError(
-            f"--graph is for the finders {' and '.join(WITH_GRAPH)}, got {', '.join(request.thresholds)}; add --finder "
+            f"--graph is for the finders {', '.join(WITH_GRAPH)}; got {', '.join(request.thresholds)}; add --finder "
             f"{EMBEDDING}, or leave --graph out"
         )
     if request.similarity != COSINE:

@@ -260,14 +260,3 @@ def test_an_audit_that_cannot_be_written_leaves_nothing(pictures, monkeypatch):
     result = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet")
     assert result.exit_code == 1
     assert sorted(path.name for path in pictures.iterdir()) == before
-
-
-def test_how_long_parts_take_is_said_before_where_it_is_long(capsys):
-    from curate.commands.dedup import _say_cost
-
-    _say_cost(500, mirrored=True, rotated=False)
-    assert capsys.readouterr().err == ""
-    _say_cost(10_000, mirrored=False, rotated=False)
-    assert "all pairs of 10,000 rows: some 5 min" in capsys.readouterr().err
-    _say_cost(100_000, mirrored=True, rotated=False)
-    assert "some 17 hours" in capsys.readouterr().err

@@ -127,22 +127,18 @@ def heap():
 
 
 def restated(signatures, vectors, threshold):
-    """Similarity of every pair by the definition, one number after another."""
+    """Similarity of every pair by the definition."""
     n = len(signatures)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosine = unit.astype(float) @ unit.T
     coarse = np.maximum(nearest_frames(signatures, signatures), nearest_frames(signatures, signatures).T)
     near = [[j for j in np.argsort(-cosine[i]) if j != i] for i in range(n)]  # 59: all are candidates
-    crowd = [np.median([coarse[i, j] for j in near[i][:16]]) for i in range(n)]
-    similarity = np.zeros((n, n))
-    for i in range(n):
-        for j in range(n):
-            one, other = signatures[[i]], signatures[[j]]
-            plain = as_they_are(one, other)[0]
-            parts = [large_parts(refine(*pair))[0] for pair in ((one, other), (other, one))]
-            best = plain if plain >= threshold else max(parts) if coarse[i, j] >= LIKELY else 0.0
-            similarity[i, j] = best if 1 - best <= 0.05 * (1 - max(crowd[i], crowd[j])) else 0.0
-    return similarity
+    crowd = np.array([np.median([coarse[i, j] for j in near[i][:16]]) for i in range(n)])
+    one, other = (signatures[at.ravel()] for at in np.indices((n, n)))
+    plain = as_they_are(one, other).reshape(n, n)
+    parts = np.maximum(large_parts(refine(one, other)), large_parts(refine(other, one))).reshape(n, n)
+    best = np.where(plain >= threshold, plain, np.where(coarse >= LIKELY, parts, 0))
+    return np.where(1 - best <= 0.05 * (1 - np.maximum(crowd[:, None], crowd)), best, 0)
 
 
 def test_links_are_the_pairs_that_stand_out_by_the_definition(heap):

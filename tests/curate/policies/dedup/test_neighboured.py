@@ -213,7 +213,8 @@ def test_a_graph_where_nothing_is_compared_by_cosine_is_refused(tmp_path):
     columns = {"sha256": pa.array([f"s{i}" for i in range(50)]), "kappa_a": pa.array(np.full(50, 20.0))}
     table = scored(tmp_path / "t.parquet", vectors, **columns)
     with pytest.raises(
-        InputError, match="--graph is for the finders embedding and near-duplicate, got bytes; add --finder embedding"
+        InputError,
+        match="--graph is for the finders embedding, crop, near-duplicate; got bytes; add --finder embedding",
     ):
         curate.dedup(table, None, {"bytes": None}, dry_run=True, graph=tmp_path / "g.parquet")
     with pytest.raises(InputError, match="neighbours by the cosine, got --similarity elk; leave --graph out"):
