@@ -69,7 +69,12 @@ def arguments_of(pipeline: Pipeline, step: Step, parameters: list[Any], given: s
 
 def _name(parameter: Any) -> str:
     """The name of a parameter as one types it, without dashes."""
-    return str(max(parameter.opts, key=len)).lstrip("-").replace("_", "-")
+    return _option(parameter).lstrip("-").replace("_", "-")
+
+
+def _option(parameter: Any) -> str:
+    """A parameter's longest name, as typed; of a flag that only says no (``--no-quality``), that one."""
+    return str(max(parameter.opts or parameter.secondary_opts, key=len))
 
 
 def _texts(parameter: Any, value: Any) -> Iterator[str]:
@@ -105,10 +110,10 @@ def _words(parameter: Any, value: Any, texts: list[str]) -> Iterator[str]:
     """The words of the command line for a parameter; none for one that has its place instead of a name."""
     if parameter.param_type_name == "argument":
         return
-    option = max(parameter.opts, key=len)
+    option = _option(parameter)
     if value is True:
         yield option
-    elif value is False:
+    elif value is False and parameter.opts:
         yield from parameter.secondary_opts[:1]
     for text in texts:
         yield f"{option}={text}"  # one word, or a value with a dash before it would be an option

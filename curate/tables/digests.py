@@ -50,19 +50,21 @@ def tie_breaks(keys: Sequence[bytes], *, seed: int | None = None) -> np.ndarray:
     return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 
-def redrawn(hashes: np.ndarray, seed: int) -> np.ndarray:
+def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
     """Return other hashes of the same things, drawn anew by a seed; things that differ still do.
 
     Args:
         hashes: shape (N,) uint64.
         seed: of 64 bits.
+        purpose: what is drawn; two commands that draw for the same would draw the same rows, and the second, from what
+            the first left, would not draw by chance.
 
     Returns:
         Shape (N,) uint64.
 
     Source: the last step of SplitMix64, Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators".
     """
-    z = hashes ^ tie_breaks([b"redrawn"], seed=seed)[0]
+    z = hashes ^ tie_breaks([purpose.encode()], seed=seed)[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

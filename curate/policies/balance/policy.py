@@ -54,7 +54,7 @@ class Balance:
         plan = planned(request, cells.names, sizes)
         score = _score(request, rows, inside, cells, signal)
         first = None if score is None else score if signal is None else signal.sign * score
-        place = places(cells.codes, first, redrawn(rows.hashes[inside], request.seed))
+        place = places(cells.codes, first, redrawn(rows.hashes[inside], request.seed, "balance"))
         stays = place < plan.given[cells.codes]
         cuts = np.full(len(sizes), np.nan)
         last = place == plan.given[cells.codes] - 1

@@ -12,6 +12,8 @@ from curate.policies.split.request import SplitRequest
 from curate.tables.digests import redrawn, tie_breaks
 from curate.tables.rows import Codes, Rows
 
+PURPOSE = "redrawn"  # of hashes that are drawn anew: as long as this stays, rows stay on their sides
+
 
 @dataclass(frozen=True)
 class Together:
@@ -74,4 +76,4 @@ def together(
     sizes = np.bincount(of_row)
     order = np.lexsort((hashes[rows], own, of_row))
     lead = order[np.searchsorted(of_row[order], np.arange(len(sizes)))]
-    return Together(of_row, sizes, redrawn(own[lead], seed), rows[lead])
+    return Together(of_row, sizes, redrawn(own[lead], seed, PURPOSE), rows[lead])

@@ -19,7 +19,7 @@ from curate.policies.decided import Decided
 from curate.policies.outcomes import FAILED, KEEP
 from curate.policies.outputs import Files
 from curate.policies.split.assign import by_hash, commonest, in_strata
-from curate.policies.split.groups import Together, copies, together
+from curate.policies.split.groups import PURPOSE, Together, copies, together
 from curate.policies.split.request import SplitRequest, thresholds_in
 from curate.policies.split.result import SplitResult, result_of
 from curate.policies.split.sides import shares_of, sides_of
@@ -103,7 +103,7 @@ def assigned(request: SplitRequest, held: Together, strata: Codes) -> tuple[NDAr
     starts = np.full(1, 0.5)
     if request.per:
         named = tie_breaks([name.encode("utf-8", "backslashreplace") for name in strata.names])
-        starts = redrawn(named, request.seed) / 2.0**64
+        starts = redrawn(named, request.seed, PURPOSE) / 2.0**64
     return in_strata(held.hashes, held.sizes, stratum, starts, numbers)
 
 

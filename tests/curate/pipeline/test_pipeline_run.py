@@ -234,7 +234,7 @@ def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
     shutil.copytree(folder, tmp_path / "work/photos")
     shutil.copy(tiny_checkpoint, tmp_path / "work/m.safetensors")
     (tmp_path / "work/curate.toml").write_text(
-        '[score]\nsource = "photos"\nmodel = "m.safetensors"\ndevice = "cpu"\nfit = false\n'
+        '[score]\nsource = "photos"\nmodel = "m.safetensors"\ndevice = "cpu"\nfit = false\nno-quality = true\n'
         '[dedup]\nfinder = "bytes"\n[dataset]\nrun = "export"\nformat = "imagefolder"\n'
     )
     monkeypatch.chdir(tmp_path)
@@ -249,6 +249,22 @@ def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
     assert states(run("run", "work/curate.toml", "--again", "score")) == ["done"] * 3
     assert pq.read_metadata("work/curated/score.parquet").num_rows == 31
     assert run("verify", "work/curated").exit_code == 0
+
+
+def test_labels_balance_and_split_are_steps_and_what_is_drawn_twice_is_drawn_by_chance_twice(here):
+    table(here / "s.parquet", n=400)
+    (here / "curate.toml").write_text(
+        '[labels]\ntable = "s.parquet"\nlabel = "label"\ndrop = true\n[balance]\nrows = 150\n'
+        '[split]\ntrain = "50%"\ntest = "50%"\nduplicates = false\n'
+    )
+    result = run("run", "curate.toml", "--json")
+    assert result.exit_code == 0, result.stderr
+    stages = [step["stage"] for step in json.loads(result.stdout)["steps"]]
+    assert all(stage["rows_in"] - sum(stage["lost"].values()) == stage["rows_out"] for stage in stages)
+    assert (stages[1]["rows_out"], stages[2]["rows_out"]) == (150, 150)
+    sides = pq.read_table("curated/split.parquet").column("split").to_pylist()
+    assert 75 - 30 < sides.count("test") < 75 + 30  # 4.9 standard deviations of 150 throws of a coin
+    assert run("verify", "curated").exit_code == 0
 
 
 def test_two_runs_at_once_are_refused_by_the_lock(here):

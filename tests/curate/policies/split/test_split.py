@@ -178,7 +178,8 @@ def test_the_commonest_code_of_a_group_is_found_and_equals_go_to_the_lowest():
 
 
 def test_hashes_drawn_anew_differ_and_are_spread_evenly():
-    drawn = redrawn(np.arange(100_000, dtype=np.uint64), 7)
+    drawn = redrawn(np.arange(100_000, dtype=np.uint64), 7, "a")
     assert len(np.unique(drawn)) == 100_000
     assert np.bincount((drawn >> np.uint64(60)).astype(int)).std() < 3 * (100_000 / 16) ** 0.5
-    assert not (drawn == redrawn(np.arange(100_000, dtype=np.uint64), 8)).any()
+    assert not (drawn == redrawn(np.arange(100_000, dtype=np.uint64), 8, "a")).any()
+    assert not (drawn == redrawn(np.arange(100_000, dtype=np.uint64), 7, "b")).any()
