@@ -140,10 +140,19 @@ def _encoded(column: pa.Array) -> list[bytes]:
         )
         data = packed.tobytes()
         return [data[i : i + width + 1] for i in range(0, len(data), width + 1)]
-    if not is_text(kind) and not pa.types.is_binary(kind) and not pa.types.is_fixed_size_binary(kind):
+    if not is_text(kind) and not _is_bytes(kind):
         column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
     texts = column.cast(pa.large_binary()).to_pylist()
     return [b"\0" if text is None else b"\1" + len(text).to_bytes(4, "little") + text for text in texts]
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds bytes, in any of its layouts: Polars writes the large one."""
+    types = pa.types
+    return any(
+        is_kind(kind)
+        for is_kind in (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    )
 
 
 def _encoded_lists(column: pa.Array) -> list[bytes]:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.tables import table as table_module
+from curate.tables.digests import RowDigest
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
@@ -134,3 +135,11 @@ def test_keys_are_unique_unless_that_is_not_asked_and_need_not_be_there(tmp_path
 def test_the_option_of_a_condition_is_in_its_message(path):
     with pytest.raises(InputError, match=r"--protect .*column 'widht'.* did you mean 'width'"):
         read_rows(open_table(path), Needs(conditions=(("--protect", "widht > 1"),)))
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(2)], ids=str)
+def test_bytes_that_are_no_text_are_digested_in_every_layout(kind):
+    batch = pa.record_batch({"key": ["a", "b"], "signature": pa.array([b"\xff\xfe", None], kind)})
+    digest = RowDigest(batch.schema)
+    digest.update([b"a", b"b"], batch)
+    assert (digest.n_rows, len(digest.hexdigest())) == (2, 64)
