@@ -19,8 +19,12 @@ import pytest
 from deduplicated import HOSTILE, dropped, fact, kept, write
 from PIL import Image
 
+from curate.policies.labels.review import COLUMNS as COLUMNS_OF_LABELS
+from curate.policies.labels.verdicts import KEYS
 from curate.report.audit_page import pair_page
 from curate.report.groups import group_sheet
+from curate.report.label_page import label_page
+from curate.tables.images import ImageSource
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -230,6 +234,40 @@ def test_keys_and_buttons_answer_and_the_saved_csv_is_the_one_that_came_filled_i
     writer.writeheader()
     writer.writerows([row | {"answer": expected.get(at, "")} for at, row in enumerate(came)])
     assert saved.read_bytes() == text.getvalue().encode()
+    assert browser.problems() == ([], [])
+
+
+@with_browser
+def test_labels_are_judged_by_keys_and_saved_as_what_verdicts_reads(browser, tmp_path):
+    Image.new("RGB", (30, 20), "red").save(tmp_path / "p.png")
+    labels = ["cat", "<script>document.title = 1</script>", *HOSTILE[:2]]
+    keys = [f"k{at}" for at in range(len(labels))]
+    table = pa.table({"key": keys, "uri": [str(tmp_path / "p.png")] * len(keys), "status": ["ok"] * len(keys)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    rows = [
+        dict(zip(COLUMNS_OF_LABELS, (f"{at} of 4", key, label, "dog", "0.1", "suspected", "4", ""), strict=True))
+        for at, (key, label) in enumerate(zip(keys, labels, strict=True), 1)
+    ]
+    name = f"labels{time.time_ns()}"
+    page = label_page(open_table(tmp_path / "t.parquet"), rows, ImageSource(), answers=KEYS, name=f"{name}.csv")
+    (tmp_path / f"{name}.html").write_text(page, "utf-8")
+    browser.open(tmp_path / f"{name}.html")
+    for key in "gsou":
+        browser.press(key)
+    assert browser.run(COUNT) == "4 of 4 labels answered"
+    texts = browser.run("Array.from(document.querySelectorAll('section'), (s) => s.textContent)")
+    assert all("suggested" in text for text in texts)
+    assert labels[1] in texts[1]
+    browser.run("document.getElementById('save').click()")
+    saved = browser.downloads / f"{name}.csv"
+    for _ in range(100):
+        if saved.exists() and saved.stat().st_size:
+            break
+        time.sleep(0.05)
+    with saved.open(newline="", encoding="utf-8") as file:
+        back = list(csv.DictReader(file))
+    assert [row["answer"] for row in back] == ["given", "suggested", "other", "unsure"]
+    assert [row | {"answer": ""} for row in back] == rows
     assert browser.problems() == ([], [])
 
 
