@@ -91,7 +91,7 @@ ASKED = {
     "balance": Balance(BalanceRequest("label", rows="50%", within="certain", column="unc_b")),
     "split": Split(SplitRequest({"train": "70%", "rest": "0.3"}, ("label",), thresholds={"bytes": 1.0})),
     "issues": Issues(only=("dark",)),
-    "labels": Labels(LabelsRequest(("label",), drop=True)),
+    "labels": Labels(LabelsRequest(("label",), drop=True, below=0.3)),
     OWN: EveryNth(3),
 }
 
