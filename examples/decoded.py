@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from curate.report.picture import check_picture
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.heads import PosteriorHeadSpec
@@ -144,6 +145,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(typed)
     try:
+        check_picture(given.out, overwrite=True)
         models = {path.stem: load_model(path)[0].eval() for path in given.model}
         reading = {(head_of(model), model.spec.preprocessing)[1] for model in models.values()}
         if len(models) < len(given.model) or len(reading) > 1:

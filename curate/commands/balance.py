@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, printers, say_files
+from curate.commands.report import account, emit, printers, say_files
 
 if TYPE_CHECKING:
     from curate.policies.balance.result import BalanceResult
@@ -94,11 +94,7 @@ def _report(result: "BalanceResult", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in result.notes:
         line(note)
-    rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
-    rows += [("dropped", n, why) for why, n in result.dropped_by.items()]
-    rows += [("undecided", n, why) for why, n in result.undecided_by.items()]
-    rows += [("failed", n, status) for status, n in result.failed_by.items()]
-    table(rows, right=1)
+    table(account(result), right=1)
     if dry_run:
         _cells(result, line, table)
         for example in result.examples:

@@ -10,7 +10,7 @@ from curate.commands import options
 from curate.commands.dedup_words import dedup_notes, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
 from curate.commands.progress import Bar
-from curate.commands.report import EXIT_FOUND, emit, printers, say, say_files
+from curate.commands.report import EXIT_FOUND, account, emit, printers, say, say_files
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -234,9 +234,7 @@ def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*dedup_notes(result), *result.recall]:
         line(note)
-    rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
-    rows += [("dropped", n, name) for name, n in result.dropped_by.items()]
-    rows += [("failed", n, status) for status, n in result.failed_by.items()]
+    rows = account(result)
     rows.append(
         ("groups", result.n_groups, f"the largest has {counted(result.largest, 'row')}" if result.n_groups else "")
     )

@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.order import typed
-from curate.commands.report import emit, printers, say_files
+from curate.commands.report import account, emit, printers, say_files
 from curate.commands.uneven import uneven_words
 from curate.counted import counted
 
@@ -140,11 +140,7 @@ def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
-    rows: list[tuple[str, int, str]] = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
-    rows += [("dropped", n, rule) for rule, n in result.dropped_by.items()]
-    rows += [("undecided", n, f"{rule}: no value") for rule, n in result.undecided_by.items()]
-    rows += [("failed", n, status) for status, n in result.failed_by.items()]
-    table(rows, right=1)
+    table(account(result, "{}: no value"), right=1)
     for text in _uneven(result):
         line(text)
     if dry_run:

@@ -1,6 +1,6 @@
 """What ``curate labels`` says to people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -39,26 +39,26 @@ def report(result: "LabelsResult", *, asked: bool, below: float) -> None:
             [(one["column"], share_text(one["accuracy"])) for one in result.annotators],
             header=("annotator", "right, by all the others and the images"),
         )
-    shown = _first(result.of_class, N_CLASSES)
+    shown = result.of_class[:N_CLASSES]
     table(
         [(one["label"], one["rows"], one["suspected"], share_text(one["wrong"])) for one in shown],
         header=("label", "rows", "suspected", "wrong, estimated"),
     )
     _more(line, len(result.of_class) - len(shown), "class", "classes")
     if result.pairs:
-        shown = _first(result.pairs, N_PAIRS)
+        shown = result.pairs[:N_PAIRS]
         table(
             [(one["given"], one["true"], one["rows"], share_text(one["share"])) for one in shown],
             header=("labelled", "but rather", "rows", "share of the label"),
         )
         _more(line, len(result.pairs) - len(shown), "pair", "pairs")
     if result.worst:
-        shown = _first(result.worst, N_ROWS)
+        shown = result.worst[:N_ROWS]
         table(
             [(f"{one['quality']:.3f}", one["given"], one["suggested"], one["key"], one["why"]) for one in shown],
             header=("quality", "labelled", "suggested", "key", "contradicted by"),
         )
-    if asked is False:
+    if not asked:
         rows = [("rows in", result.n_rows), ("kept", result.kept), ("dropped", result.dropped)]
         table([*rows, ("undecided", result.undecided), ("failed", result.failed)], right=1)
 
@@ -73,10 +73,6 @@ def _notes(result: "LabelsResult") -> list[str]:
     if result.alike is not None:
         notes.append(f"two annotators of a row agree {result.alike:.1%} of the time")
     return notes
-
-
-def _first(items: Sequence[dict[str, Any]], n: int) -> Sequence[dict[str, Any]]:
-    return items[:n]
 
 
 def _more(line: Any, n: int, one: str, several: str) -> None:

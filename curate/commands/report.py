@@ -55,6 +55,19 @@ def say_files(result: "Result", *, dry_run: bool) -> None:
             say(f"{name}: {path}")
 
 
+def account(result: "Result", undecided: str = "{}") -> list[tuple[str, int, str]]:
+    """Return what became of all rows, as rows of a table: how many, and why.
+
+    Args:
+        result: of a policy.
+        undecided: what is said of a reason, in place of the braces.
+    """
+    rows = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
+    rows += [("dropped", n, why) for why, n in result.dropped_by.items()]
+    rows += [("undecided", n, undecided.format(why)) for why, n in result.undecided_by.items()]
+    return [*rows, *(("failed", n, status) for status, n in result.failed_by.items())]
+
+
 def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:
     """Print rows as aligned columns for people, on stderr; see ``show_table``."""
     _print_table(sys.stderr, rows, header, right)

@@ -28,7 +28,9 @@ class Arguments:
     values: tuple[str, ...]
 
 
-def arguments_of(pipeline: Pipeline, step: Step, parameters: list[Any], given: set[str]) -> Arguments:
+def arguments_of(
+    pipeline: Pipeline, step: Step, parameters: list[Any], given: set[str], refused: frozenset[str] = frozenset()
+) -> Arguments:
     """Return what a step says to its command, as text.
 
     Args:
@@ -36,6 +38,7 @@ def arguments_of(pipeline: Pipeline, step: Step, parameters: list[Any], given: s
         step: with keys that name options, with - or _.
         parameters: of the command, as Typer knows them.
         given: names that the pipeline gives itself: the table that is read, or what is written.
+        refused: names of options with which the command writes nothing that a step could.
 
     Raises:
         InputError: for a key that is no option, or a value that it cannot have; says the line and the nearest word.
@@ -52,10 +55,14 @@ def arguments_of(pipeline: Pipeline, step: Step, parameters: list[Any], given: s
             raise InputError(
                 f"{pipeline.place(step.name, key)}: {key} cannot be set for a step; curate run has its own options"
             )
+        if name in refused:
+            raise InputError(
+                f"{pipeline.place(step.name, key)}: with {key} curate {step.command} writes no table; call it by hand"
+            )
         if name not in known:
             raise InputError(
                 f"{pipeline.place(step.name, key)}: curate {step.command} has no option {key!r}"
-                f"{closest(name, set(known) - GIVEN)}"
+                f"{closest(name, set(known) - GIVEN - refused)}"
             )
         try:
             texts = list(_texts(known[name], value))

@@ -92,9 +92,8 @@ def plan(pipeline: Pipeline, commands: Commands) -> list[Planned]:
             raise InputError(f"{pipeline.place(step.name)}: {step.name} would write {out}, as {written[out]} does")
         table = _table(pipeline, step, made, last) if kind.reads_table else None
         given = {kind.out, TABLE} if kind.reads_table else {kind.out}
-        planned = Planned(
-            step, kind, table, out, arguments_of(pipeline, step, commands.parameters(step.command), given)
-        )
+        parameters = commands.parameters(step.command)
+        planned = Planned(step, kind, table, out, arguments_of(pipeline, step, parameters, given, kind.refused))
         try:
             commands.check(step.command, planned.words())
         except InputError as error:
