@@ -40,7 +40,7 @@ from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommand
 from curate.commands.order import OrderedCommand
-from curate.commands.report import say
+from curate.commands.printing import say
 from curate.version import __version__
 from scoring.errors import InputError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, show
+from curate.commands.printing import emit, show
 
 if TYPE_CHECKING:
     from curate.policies.dedup.quality.precision import Precision, Share, Suggestion

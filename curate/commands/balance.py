@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import account, emit, printers, say_files
+from curate.commands.printing import account, emit, printers, say_files
 
 if TYPE_CHECKING:
     from curate.policies.balance.result import BalanceResult

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
+from curate.commands.printing import emit, say
 from curate.commands.progress import CacheBar
-from curate.commands.report import emit, say
 
 if TYPE_CHECKING:
     from curate.manifest import Manifest

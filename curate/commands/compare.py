@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.compare_words import report
-from curate.commands.report import EXIT_FOUND, emit, say, write_json
+from curate.commands.printing import EXIT_FOUND, emit, say, write_json
 
 if TYPE_CHECKING:
     from curate.comparison.results import Comparison

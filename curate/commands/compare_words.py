@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.commands.report import show, show_table
+from curate.commands.printing import show, show_table
 from curate.counted import counted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, say
+from curate.commands.printing import emit, say
 
 
 def run(

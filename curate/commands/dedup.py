@@ -9,8 +9,8 @@ import typer
 from curate.commands import options
 from curate.commands.dedup_words import dedup_notes, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
+from curate.commands.printing import EXIT_FOUND, account, emit, printers, say, say_files
 from curate.commands.progress import Bar
-from curate.commands.report import EXIT_FOUND, account, emit, printers, say, say_files
 from curate.counted import counted
 
 if TYPE_CHECKING:

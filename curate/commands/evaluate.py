@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.evaluate_words import evaluation_notes, evaluation_verdict
-from curate.commands.report import columns_that_fit, emit, say, show, show_table, write_json
+from curate.commands.printing import columns_that_fit, emit, say, show, show_table, write_json
 
 if TYPE_CHECKING:
     from curate.evaluation.results import Evaluation, Measure

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from curate.commands import options
-from curate.commands.report import DRY_RUN, emit, printers
+from curate.commands.printing import DRY_RUN, emit, printers
 from curate.counted import counted
 
 if TYPE_CHECKING:

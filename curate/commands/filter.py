@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.order import typed
-from curate.commands.report import account, emit, printers, say_files
+from curate.commands.printing import account, emit, printers, say_files
 from curate.commands.uneven import uneven_words
 from curate.counted import counted
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, say, say_table
+from curate.commands.printing import emit, say, say_table
 from curate.commands.uneven import uneven_words
 from curate.counted import counted
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, show, show_table
+from curate.commands.printing import emit, show, show_table
 
 if TYPE_CHECKING:
     from curate.info import Description

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, say
+from curate.commands.printing import emit, say
 from curate.counted import counted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.labels_words import report, verdict_lines
-from curate.commands.report import emit, say_files, show
+from curate.commands.printing import emit, say_files, show
 
 
 def run(

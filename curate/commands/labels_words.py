@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from curate.commands.report import printers
+from curate.commands.printing import printers
 from curate.counted import counted
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, say, show
+from curate.commands.printing import emit, say, show
 
 GOOD_FOR = {  # of models that ship, by name; a card may say it too, under the same words
     "trio": "small pictures, and where speed counts: one small network that is all in this package; as scores of "

@@ -4,7 +4,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from curate.commands.report import say
+from curate.commands.printing import say
 
 if TYPE_CHECKING:
     from curate.engines.run import ScoreProgress

@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import init, options, simulate, status
 from curate.commands.groups import plain_app
-from curate.commands.report import emit, say
+from curate.commands.printing import emit, say
 from curate.commands.round_words import import_notes
 from curate.counted import counted
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.report import DRY_RUN, emit, say, show, show_table
+from curate.commands.printing import DRY_RUN, emit, say, show, show_table
 from scoring.errors import InputError
 
 if TYPE_CHECKING:

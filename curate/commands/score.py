@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from curate.commands import options
+from curate.commands.printing import emit, say, say_table
 from curate.commands.progress import ScoreBar
-from curate.commands.report import emit, say, say_table
 from curate.counted import counted
 from curate.engines.table import ENGINES
 from scoring.scorers import free_scorers

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, printers, say, say_files
+from curate.commands.printing import emit, printers, say, say_files
 from curate.counted import counted
 from curate.selectors.table import SELECTORS
 

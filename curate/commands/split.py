@@ -8,7 +8,7 @@ import typer
 from curate.commands import options
 from curate.commands.dedup import Finder, Mirrored, Threshold
 from curate.commands.order import typed
-from curate.commands.report import emit, printers, say_files
+from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, show, show_table
+from curate.commands.printing import emit, show, show_table
 from curate.commands.round_words import advice_words, lift_words, status_notes
 from curate.counted import counted
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
+from curate.commands.printing import emit, say
 from curate.commands.progress import TrainBar
-from curate.commands.report import emit, say
 from trainers.methods.table import METHODS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.report import emit, show
+from curate.commands.printing import emit, show
 from curate.commands.round_words import check_words
 from curate.commands.verify_words import lines_of
 from curate.counted import counted

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from curate import __version__
 from curate.cli import user_errors
-from curate.commands.report import one_line
+from curate.commands.printing import one_line
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 

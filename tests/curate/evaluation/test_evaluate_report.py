@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.commands.evaluate_words import evaluation_notes, evaluation_verdict
-from curate.commands.report import columns_that_fit
+from curate.commands.printing import columns_that_fit
 from curate.engines.score import score
 from curate.evaluation.run import evaluate
 from curate.tables.table import embedding_field
