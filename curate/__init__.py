@@ -2,7 +2,8 @@
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
 ``compare`` and ``verify`` are the commands of these names, with the same options as keywords; a mistake of the user's
-is an ``InputError``. They are loaded when first used, so that ``import curate`` costs nothing.
+is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when first used, so
+that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
     from curate.policies.verify import verify
+    from curate.report.notebook import open as open
     from scoring.errors import InputError
 
 
@@ -39,9 +41,10 @@ _MODULES = {
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
     "verify": "curate.policies.verify",
+    "open": "curate.report.notebook",
     "InputError": "scoring.errors",
 }
-# Not ``filter``: a star import would replace Python's own.
+# Not ``filter`` and ``open``: a star import would replace Python's own.
 __all__ = [
     "InputError",
     "__version__",

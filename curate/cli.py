@@ -55,6 +55,7 @@ DISK_ERRORS = frozenset(
 SCORE, CURATE, LOOK, TRAIN = "Score", "Curate", "Look", "Train"
 
 app = plain_app(
+    add_completion=True,
     name="curate",
     cls=grouped(SCORE, CURATE, LOOK, TRAIN),
     help="Turn a heap of images into the subset worth training on: score them, then filter, deduplicate, select.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import account, emit, printers, say_files
+from curate.commands.printing import emit, printers, say_files
 
 if TYPE_CHECKING:
     from curate.policies.balance.result import BalanceResult
@@ -94,7 +94,7 @@ def _report(result: "BalanceResult", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in result.notes:
         line(note)
-    table(account(result), right=1)
+    table(result.account(), right=1)
     if dry_run:
         _cells(result, line, table)
         for example in result.examples:

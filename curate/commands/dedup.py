@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
+from curate.commands.complete import OFFERED
 from curate.commands.dedup_words import dedup_notes, recall_header, recall_lines, recall_table
 from curate.commands.order import typed
-from curate.commands.printing import EXIT_FOUND, account, emit, printers, say, say_files
+from curate.commands.printing import EXIT_FOUND, emit, printers, say, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
 
@@ -24,6 +25,7 @@ Finder = Annotated[
     Texts,
     typer.Option(
         metavar="NAME",
+        autocompletion=OFFERED["--finder"],
         help="Kind of sameness: bytes, pixels, hash, signature, crop or embedding; again for more. "
         "[default: bytes and signature]",
     ),
@@ -234,7 +236,7 @@ def _report(result: "DedupResult", against: Path | None, dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*dedup_notes(result), *result.recall]:
         line(note)
-    rows = account(result)
+    rows = result.account()
     rows.append(
         ("groups", result.n_groups, f"the largest has {counted(result.largest, 'row')}" if result.n_groups else "")
     )

@@ -7,7 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.order import typed
-from curate.commands.printing import account, emit, printers, say_files
+from curate.commands.printing import emit, printers, say_files
 from curate.commands.uneven import uneven_words
 from curate.counted import counted
 
@@ -140,7 +140,7 @@ def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
-    table(account(result, "{}: no value"), right=1)
+    table(result.account("{}: no value"), right=1)
     for text in _uneven(result):
         line(text)
     if dry_run:

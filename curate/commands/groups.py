@@ -6,11 +6,11 @@ import typer
 from typer.core import TyperGroup
 
 
-def plain_app(**named: Any) -> typer.Typer:
+def plain_app(*, add_completion: bool = False, **named: Any) -> typer.Typer:
     """Return an empty ``typer.Typer`` that prints plain text and shows tracebacks as Python does."""
     return typer.Typer(
         rich_markup_mode=None,
-        add_completion=False,
+        add_completion=add_completion,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         **named,

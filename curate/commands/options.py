@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from curate.commands.complete import OFFERED
 from curate.export.table import FORMATS
 
 # What an option is, in every command that has it; a command may add what it does with it.
@@ -71,7 +72,7 @@ def shared(name: str, more: str = "", **named: Any) -> Any:
     """
     text = MEANS[name] + more
     names = (name, SHORT[name]) if name in SHORT else (name,)
-    named = {"show_default": False, **named}
+    named = {"show_default": False, "autocompletion": OFFERED.get(name), **named}
     return typer.Option(*names, help=text if text.endswith("]") else f"{text}.", **named)
 
 

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from curate.counted import one_line
+
 if TYPE_CHECKING:
     from curate.policies.result import Result
 
 DRY_RUN = "dry run: nothing was written"
 EXIT_FOUND = 3  # what a gate was to look for is there; everything that was asked for is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
-
-
-def one_line(text: object) -> str:
-    """Return text that cannot break a line or command the terminal: control characters are spelled out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in str(text))
 
 
 def say(text: str) -> None:
@@ -53,19 +50,6 @@ def say_files(result: "Result", *, dry_run: bool) -> None:
     for name, path in result.paths().items():
         if path is not None:
             say(f"{name}: {path}")
-
-
-def account(result: "Result", undecided: str = "{}") -> list[tuple[str, int, str]]:
-    """Return what became of all rows, as rows of a table: how many, and why.
-
-    Args:
-        result: of a policy.
-        undecided: what is said of a reason, in place of the braces.
-    """
-    rows = [("rows in", result.n_rows, ""), ("kept", result.kept, "")]
-    rows += [("dropped", n, why) for why, n in result.dropped_by.items()]
-    rows += [("undecided", n, undecided.format(why)) for why, n in result.undecided_by.items()]
-    return [*rows, *(("failed", n, status) for status, n in result.failed_by.items())]
 
 
 def say_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), right: int | None = None) -> None:

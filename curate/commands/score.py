@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from curate.commands import options
+from curate.commands.complete import OFFERED
 from curate.commands.printing import emit, say, say_table
 from curate.commands.progress import ScoreBar
-from curate.counted import counted
 from curate.engines.table import ENGINES
 from scoring.scorers import free_scorers
 
@@ -69,7 +69,13 @@ def run(
         bool, typer.Option("--allow-truncated", help="Score what there is of a truncated image, with a warning.")
     ] = False,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="NAME", help=f"What scores the shards: {', '.join(ENGINES)}.")
+        str,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help=f"What scores the shards: {', '.join(ENGINES)}.",
+            autocompletion=OFFERED["--engine"],
+        ),
     ] = "local",
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
     overwrite: options.Overwrite = False,
@@ -136,12 +142,8 @@ def run(
 
 
 def _report(result: Any) -> None:
-    fresh = result.rows - result.resumed
-    speed = f" in {result.seconds:.1f} s ({fresh / max(result.seconds, 1e-9):,.0f} images/s)" if fresh else ""
-    before = f", {result.resumed:,} of them by an earlier run" if result.resumed else ""
-    say(f"{counted(result.rows, 'row')}{before}{speed} on {result.device} in {result.precision}")
-    by_count = sorted(result.statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0]))
-    say_table(by_count, header=("status", "rows"), right=1)
+    say(result.summary())
+    say_table(result.by_status(), header=("status", "rows"), right=1)
     for note in result.notes:
         say(note)
     say(f"scores: {result.path}")

@@ -1,5 +1,6 @@
 """`curate score`: what is opened and checked, an engine at work on what is to do, and the table in its place."""
 
+import html
 import os
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 import torch
 
 from curate.columns import OK
+from curate.counted import aligned, counted, one_line
 from curate.engines.job import Job, Opened, open_all
 from curate.engines.journal import WorkFolder
 from curate.engines.output import check_out, holds_scores, publish
@@ -57,6 +59,25 @@ class ScoreResult:
     def failed(self) -> int:
         """Rows whose image could not be scored."""
         return self.rows - self.statuses.get(OK, 0)
+
+    def summary(self) -> str:
+        """Return how many rows were scored, how fast and where, in one line."""
+        fresh = self.rows - self.resumed
+        speed = f" in {self.seconds:.1f} s ({fresh / max(self.seconds, 1e-9):,.0f} images/s)" if fresh else ""
+        before = f", {self.resumed:,} of them by an earlier run" if self.resumed else ""
+        return f"{counted(self.rows, 'row')}{before}{speed} on {self.device} in {self.precision}"
+
+    def by_status(self) -> list[tuple[str, int]]:
+        """Return the rows of each status: ``ok``, then the failures, the most frequent first."""
+        return sorted(self.statuses.items(), key=lambda item: (item[0] != OK, -item[1], item[0]))
+
+    def __str__(self) -> str:
+        """Return what the command prints."""
+        return "\n".join([self.summary(), aligned(self.by_status()), *self.notes, one_line(f"scores: {self.path}")])
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 class ScoreKeywords(TypedDict, total=False):

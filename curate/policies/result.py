@@ -1,8 +1,11 @@
 """What a policy did, as a value."""
 
+import html
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+
+from curate.counted import aligned, one_line
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,26 @@ class Result:
     def paths(self) -> dict[str, Path | None]:
         """Return the files written, by name; None for those that were not."""
         return {name: getattr(self, name) for name in self.FILES}
+
+    def account(self, undecided: str = "{}") -> list[tuple[str, int, str]]:
+        """Return what became of all rows, as rows of a table: how many, and why.
+
+        Args:
+            undecided: what is said of a reason, in place of the braces.
+        """
+        rows = [("rows in", self.n_rows, ""), ("kept", self.kept, "")]
+        rows += [("dropped", n, why) for why, n in self.dropped_by.items()]
+        rows += [("undecided", n, undecided.format(why)) for why, n in self.undecided_by.items()]
+        return [*rows, *(("failed", n, status) for status, n in self.failed_by.items())]
+
+    def __str__(self) -> str:
+        """Return the account of all rows, and where the files lie, as the command prints them."""
+        files = [f"{name}: {path}" for name, path in self.paths().items() if path is not None]
+        return "\n".join([aligned(self.account()), *map(one_line, files)])
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says beside the counts, as plain JSON."""

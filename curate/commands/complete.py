@@ -1,0 +1,50 @@
+"""What the shell offers for the value of an option where one presses Tab: names from our tables, columns of the user's."""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
+
+import typer
+
+
+def columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the columns of the table that stands on the line and begin so; none where there is no table to read."""
+    from curate.tables.table import open_table
+    from scoring.errors import InputError
+
+    # A line that ends in an option without its value is not parsed whole: its words are in ``args`` then.
+    for place in [ctx.params.get("table"), ctx.params.get("first"), *ctx.args]:
+        with suppress(InputError):
+            if place:
+                return _begin(open_table(place).schema.names, incomplete)
+    return []
+
+
+def names_of(place: str) -> Callable[[str], list[str]]:
+    """Return what offers the names of a literal table.
+
+    Args:
+        place: where it is, ``module:TABLE``; imported when Tab is pressed.
+    """
+    module, table = place.split(":")
+
+    def names(incomplete: str) -> list[str]:
+        return _begin(getattr(import_module(module), table), incomplete)
+
+    return names
+
+
+def _begin(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
+    "--column": columns,
+    "--label": columns,
+    "--per": columns,
+    "--strategy": names_of("curate.selectors.table:SELECTORS"),
+    "--finder": names_of("curate.policies.dedup.finders.table:FINDERS"),
+    "--format": names_of("curate.export.table:FORMATS"),
+    "--to": names_of("curate.export.table:FORMATS"),
+    "--engine": names_of("curate.engines.table:ENGINES"),
+}
