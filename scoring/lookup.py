@@ -1,13 +1,14 @@
 """Names that users type, looked up in a literal table."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from importlib import import_module
 from typing import TypeVar
 
 from scoring.errors import InputError
 
 T = TypeVar("T")
+MOST_TOLD = 12  # names in a message
 
 
 def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
@@ -60,3 +61,24 @@ def closest(name: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def told(known: Iterable[str], near: str = "") -> str:
+    """Return names for a message: all in their order where they are few, else the nearest first and how many more.
+
+    >>> told(["key", "label"], "labl")
+    'key, label'
+    >>> told([f"c{number}" for number in range(100)], "c42").split(", ")[0]
+    'c42'
+    """
+    names = list(known)
+    if len(names) <= MOST_TOLD:
+        return ", ".join(names)
+    matcher = SequenceMatcher(b=near)
+
+    def likeness(name: str) -> float:
+        matcher.set_seq1(name)
+        return matcher.ratio()
+
+    some = sorted(names, key=likeness, reverse=True)[:MOST_TOLD] if near else names[:MOST_TOLD]
+    return f"{', '.join(some)} and {len(names) - len(some):,} more"

@@ -58,6 +58,7 @@ def run(
     nearest: Annotated[
         bool, typer.Option("--nearest", help="Come as near as rows allow to shares that cannot be met.")
     ] = False,
+    embedding: options.Embedding = None,
     seed: options.Seed = 0,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,

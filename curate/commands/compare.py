@@ -39,6 +39,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    embedding: options.Embedding = None,
     seed: options.Seed = 0,
     sheet: Annotated[
         Path | None,

@@ -125,6 +125,7 @@ def run(
     image_column: options.SourceImageColumn = None,
     against_source: AgainstSource = None,
     model: Model = None,
+    embedding: options.Embedding = None,
     seed: options.Seed = 0,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,

@@ -44,6 +44,7 @@ def run(
     repeats: Annotated[
         int, options.shared("--repeats", ": bootstrap resamples, shuffles of permutation tests", show_default=True)
     ] = 1000,
+    embedding: options.Embedding = None,
     seed: options.Seed = 0,
     sample: Annotated[
         int | None,

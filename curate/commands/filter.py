@@ -68,6 +68,7 @@ def run(
     model: Annotated[
         str | None, options.shared("--model", ": that of the table, for an IMAGE, if it does not ship")
     ] = None,
+    embedding: options.Embedding = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -93,8 +94,8 @@ def run(
     from curate.policies.filter.request import rules_in_order
     from curate.tables.table import open_table
 
-    rules = rules_in_order(typed(ctx), open_table(table, require=["key"]), model=model)
-    result = filter(table, out, rules, dry_run=dry_run, overwrite=overwrite)
+    rules = rules_in_order(typed(ctx), open_table(table, require=["key"], embedding=embedding), model=model)
+    result = filter(table, out, rules, embedding=embedding, dry_run=dry_run, overwrite=overwrite)
     if json_:
         emit({**result.to_json(), "notes": filter_notes(result)})
     elif dry_run or not quiet:

@@ -51,6 +51,7 @@ def run(
         str | None, options.shared("--label", " to learn from, of the table or of --labelled", show_default=True)
     ] = None,
     labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds: to learn from")] = None,
+    embedding: options.Embedding = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -83,6 +84,7 @@ def run(
         model=model,
         label=label,
         labelled=labelled,
+        embedding=embedding,
         seed=seed,
         overwrite=overwrite,
         report=line,

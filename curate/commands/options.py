@@ -21,6 +21,7 @@ MEANS: dict[str, str] = {
     "--discount": "Low quality lowers a row's rank or weight",
     "--dry-run": "Show what would be done; write nothing",
     "--dtype": "Of what is stored: float16 or float32",
+    "--embedding": "Column of your own embeddings, read at unit length in place of the model's",
     "--epochs": "Passes over the images",
     "--format": ", ".join(FORMATS),
     "--link": "Link images, where the format copies them",
@@ -131,6 +132,7 @@ Damage = Annotated[
         "--damage", help="Chance that little is left of a view: dark, blank, blurred, tiny, ...", show_default=False
     ),
 ]
+Embedding = Annotated[str | None, shared("--embedding", metavar="COLUMN")]
 Seed = Annotated[int, shared("--seed", show_default=True)]
 Device = Annotated[str, shared("--device", show_default=True)]
 Precision = Annotated[str, shared("--precision", show_default=True)]

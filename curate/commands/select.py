@@ -73,6 +73,7 @@ def run(
     holdout_loss: HoldoutLoss = None,
     graph: options.Graph = None,
     plot: Plot = None,
+    embedding: options.Embedding = None,
     seed: options.Seed = 0,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,

@@ -43,6 +43,7 @@ def run(
     duplicates: Annotated[
         bool, typer.Option("--duplicates/--no-duplicates", help="Whether copies are looked for.")
     ] = True,
+    embedding: options.Embedding = None,
     seed: options.Seed = 0,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,

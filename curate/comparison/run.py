@@ -71,6 +71,7 @@ def compare(
     clusters: int = 20,
     top: int = 10,
     fail_above: float | None = None,
+    embedding: str | None = None,
     seed: int = 0,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
@@ -90,6 +91,7 @@ def compare(
         clusters: that the rows of both are put into; 0 for none.
         top: rows of each table that are named for telling it from the other.
         fail_above: AUROC of the embeddings above which, if it is more than chance, ``failed`` is true.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of samples, folds, clusters and deals.
         announce: told in words what is about to happen.
 
@@ -97,10 +99,12 @@ def compare(
         InputError: for tables, columns or settings that cannot be used, or embeddings of two models.
     """
     settings = CompareSettings(sample, repeats, clusters, top, fail_above, seed)
-    tables = open_table(table), open_table(other)
+    tables = open_table(table, embedding=embedding), open_table(other, embedding=embedding)
     if tables[0].path.resolve() == tables[1].path.resolve():
         raise InputError(f"expected two tables, got {tables[0].path} twice; name another one")
     wanted = [column] if isinstance(column, str) else column or ()
+    if embedding is not None and wanted and EMBEDDING not in wanted:
+        raise InputError(f"--embedding {embedding} is not read without --column {EMBEDDING}; add that, or leave it out")
     common, only_in = _columns(tables, wanted)
     for each in tables:
         each.require([label] if label else [])

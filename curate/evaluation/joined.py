@@ -14,7 +14,7 @@ from curate.manifest.text_tables import read_csv
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import closest, told
 
 KEY_NAMES = (KEY, "id")  # of the file that is joined; the first that is there
 MOST_CSV_BYTES = 1 << 30
@@ -92,10 +92,10 @@ def _keyed(labelled: Labelled, column: str, option: str) -> tuple[pa.Array, pa.A
     file, names = labelled.path, labelled.names
     key = next((name for name in KEY_NAMES if name in names), None)
     if key is None:
-        raise InputError(f"--labelled: expected a column 'key' or 'id' in {file}, got {', '.join(names)}; rename one")
+        raise InputError(f"--labelled: expected a column 'key' or 'id' in {file}, got {told(names, 'key')}; rename one")
     if column not in names:
         raise InputError(
-            f"{option}: {file} has no column {column!r}{closest(column, names)} (columns: {', '.join(names)})"
+            f"{option}: {file} has no column {column!r}{closest(column, names)} (columns: {told(names, column)})"
         )
     found = labelled.read(list(dict.fromkeys([key, column])))
     keys, values = _as_text(found.column(key)).combine_chunks(), found.column(column).combine_chunks()

@@ -14,6 +14,7 @@ from curate.tables.rows import read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import MISSING, rows_of
 from scoring.errors import InputError
+from scoring.lookup import told
 from scoring.metrics import rank_average
 
 FEWEST_ROWS = 20
@@ -63,7 +64,7 @@ def score_columns(table: Table, columns: Sequence[str] = ()) -> tuple[list[str],
         names = [name for name in names if name not in doubles]
     if not names:
         raise InputError(
-            f"expected a score column (kappa_* or unc_*) in {table.path}, got {', '.join(table.schema.names)}; "
+            f"expected a score column (kappa_* or unc_*) in {table.path}, got {told(table.schema.names, 'kappa_')}; "
             "score the images with curate score, or name one with --column"
         )
     table.require(names)

@@ -28,6 +28,7 @@ from curate.manifest import SourceOptions
 from curate.tables.table import Table, open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
+from scoring.lookup import told
 from scoring.runner import Runner, select_device, select_precision
 
 MOST_REPEATS = 100_000
@@ -84,6 +85,7 @@ def evaluate(
     device: str = "auto",
     folds: int = 5,
     repeats: int = 1000,
+    embedding: str | None = None,
     seed: int = 0,
     sample: int | None = None,
     announce: Callable[[str], None] = lambda text: None,
@@ -110,6 +112,7 @@ def evaluate(
         device: that scores them.
         folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of folds, resamples, shuffles, samples and worse images.
         sample: measure that many rows, chosen by a hash of their keys; None for all.
         announce: told in words what is about to happen.
@@ -118,13 +121,17 @@ def evaluate(
         InputError: if there is nothing to measure, or it cannot be read.
     """
     settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device)
-    opened = open_table(table)
+    opened = open_table(table, embedding=embedding)
     if label is None and votes is None and labelled is not None:
         label = "label"
     if label is None and votes is None and against is None and not settings.degrade:
         raise InputError(
             "expected something to measure against, got none; give --label, --votes, --against or --degrade "
-            f"(columns of {opened.path}: {', '.join(opened.schema.names)})"
+            f"(columns of {opened.path}: {told(opened.schema.names, 'label')})"
+        )
+    if embedding is not None and label is None:
+        raise InputError(
+            f"--embedding {embedding} is for what is measured against labels; add --label, or leave it out"
         )
     names, same_ranks = score_columns(opened, [column] if isinstance(column, str) else column or ())
     caveats = Caveats(same_ranks)

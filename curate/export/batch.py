@@ -13,6 +13,7 @@ from curate.manifest.keys import check_keys
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 from scoring.errors import InputError
+from scoring.lookup import told
 
 PREFIX = "curate_"  # what our columns are called among a tool's own
 PREDICTED = "predicted"  # column: the class that the probe expects
@@ -120,7 +121,7 @@ def batch_of(table: pa.Table, *, label: str | None = None) -> Batch:
         InputError: without rows, without keys, with a key twice, or with a probability outside [0, 1].
     """
     if KEY not in table.column_names:
-        raise InputError(f"expected a column 'key' in the batch, got {', '.join(table.column_names)}; name one 'key'")
+        raise InputError(f"expected a column 'key' in the batch, got {told(table.column_names, 'key')}; name one 'key'")
     if table.num_rows == 0:
         raise InputError("expected at least one row in the batch, got none; choose a larger budget")
     keys = table[KEY].cast(pa.string()).combine_chunks()

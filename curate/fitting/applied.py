@@ -35,6 +35,7 @@ def write_applied(
         about: what the table says of the fit.
         overwrite: replace what is there.
     """
+    table = table.stored
     kept = [name for name in table.schema.names if name not in columns]
     added = [pa.field(name, values.type) for name, values in columns.items()]
     schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)

@@ -55,6 +55,7 @@ def fit(
     model: str | Path | None = None,
     label: str | None = None,
     labelled: str | Path | None = None,
+    embedding: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda text: None,
@@ -72,6 +73,7 @@ def fit(
         model: the model that scored the table; by default looked for among those that ship.
         label: column of classes to learn from, of the table or of ``labelled``; 50 rows with one are enough.
         labelled: file of keys and classes, or a folder of rounds, to learn from.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of clusterings, and of the rows that are kept of a large heap.
         overwrite: replace files that are there.
         report: told in words what is done.
@@ -82,7 +84,8 @@ def fit(
     Raises:
         InputError: for a table, model or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY])
+    opened = open_table(table, require=[KEY], embedding=embedding)
+    _refuse_models(embedding, {"-o": out, "--fitted": fitted, "--model": model})
     places = _places(opened, out, apply, fitted, overwrite=overwrite)
     if fitted is not None and (label is not None or labelled is not None):
         raise InputError(f"--fitted {fitted} is applied as it is, and nothing is learned; leave out the labels")
@@ -112,6 +115,16 @@ def fit(
         path=places[0],
         applied=places[1],
     )
+
+
+def _refuse_models(embedding: str | None, given: Mapping[str, str | Path | None]) -> None:
+    """Refuse a model beside embeddings that no model is known of: it could score no image by what is fitted to them."""
+    for flag, value in given.items():
+        if embedding is not None and value is not None:
+            raise InputError(
+                f"{flag} {value} is a model, and nobody knows which made the column {embedding!r} of --embedding; "
+                "write a table with --apply NAME.parquet, and leave the model out"
+            )
 
 
 def _places(
@@ -185,6 +198,7 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
     """Return what model and table say of the fit, as plain JSON."""
     return {
         "table": {"path": str(table.path.resolve()), "digest": done.heap.rows.digest, "rows": len(done.heap)},
+        **({} if table.own is None else {"embedding": table.own}),
         "labels": done.given.source,
         "seed": seed,
         "references": len(done.fit.references),

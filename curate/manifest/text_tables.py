@@ -15,6 +15,7 @@ from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import one_line, some
 from curate.manifest.schemes import check_scheme
 from scoring.errors import InputError
+from scoring.lookup import told
 
 MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
 _MAX_LINE = 64 << 20
@@ -131,7 +132,7 @@ def open_text_table(table: pa.Table, options: SourceOptions, *, root: str, name:
     layout = find_layout(table.schema, options, name)
     if layout.path is None:
         raise InputError(
-            f"expected a column with paths or URLs in {name}, got the columns {', '.join(table.column_names)}; "
+            f"expected a column with paths or URLs in {name}, got the columns {told(table.column_names)}; "
             "name one with --path-column"
         )
     table = table.slice(0, options.limit)

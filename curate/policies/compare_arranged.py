@@ -47,7 +47,7 @@ def compare_arranged(source: Table, expected: Expected, subset: Table, differ: D
         differ: told of each row that differs.
         problem: told of what differs and is no row.
     """
-    columns = expected.columns
+    source, columns = source.stored, expected.columns
     own = passed_through(source.schema, columns.schema.names)
     if [(field.name, field.type) for field in subset.schema] != [(f.name, f.type) for f in (*own, *columns.schema)]:
         problem(Finding(OTHER_COLUMNS, expected.file))

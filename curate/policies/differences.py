@@ -172,7 +172,7 @@ def _compare_subset_keys(again: Again, subset: Table, result: Verification) -> N
 
 def _compare_subset_rows(again: Again, subset: Table, result: Verification) -> None:
     """Both in the same order: every column of every kept row must be the same."""
-    source = again.table
+    source = again.table.stored
     if source.schema != subset.schema:
         result.problem(Finding(OTHER_COLUMNS, "subset"))
         return

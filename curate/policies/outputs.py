@@ -155,7 +155,7 @@ def write_outputs(
 
 def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
     """The schema of the subset with the table's own metadata, and ours."""
-    table, arranged = decided.table, decided.arranged
+    table, arranged = decided.table.stored, decided.arranged
     metadata = {**table.metadata, "kind": "subset", "policy": _earlier(table) + decided.policy}
     if arranged is None:
         return table.schema.with_metadata(table.file_metadata), metadata
@@ -179,7 +179,7 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWriter) -> np.ndarray:
     """Write kept rows and all decisions; return how many rows of each outcome were written as decisions."""
     tally = np.zeros(4, np.int64)
-    for start, batch in numbered(decided.table.batches(rows=STREAM_ROWS)):
+    for start, batch in numbered(decided.table.stored.batches(rows=STREAM_ROWS)):
         outcome = decided.outcome[start : start + batch.num_rows]
         if len(outcome) != batch.num_rows:
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")

@@ -53,6 +53,7 @@ def receipt_json(decided: "Decided[Result]", facts: Mapping[str, Any], outputs: 
             "n_rows": counts["n_rows"],
             "digest": decided.digest,
             "digest_of": DIGEST_OF,
+            **({} if table.own is None else {"embedding": table.own}),
         },
         "model": table.metadata.get("model"),
         "policy": decided.policy,
@@ -117,6 +118,7 @@ def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
     whole = (
         isinstance(source, dict)
         and all(isinstance(source.get(name), str) for name in ("path", "digest"))
+        and isinstance(source.get("embedding"), str | None)
         and isinstance(receipt.get("policy"), list)
         and isinstance(outputs, dict)
         and {"subset", "decisions"} <= set(outputs)

@@ -30,7 +30,8 @@ def verify(receipt: str | Path, table: str | Path | None = None) -> Verification
     """
     receipt = Path(receipt)
     noted, folder = read_receipt(receipt), receipt.parent
-    source = open_table(table if table is not None else _moved(receipt, noted), require=[KEY])
+    where, own = table if table is not None else _moved(receipt, noted), noted["input"].get("embedding")
+    source = open_table(where, require=[KEY], embedding=own)
     again = _policy(receipt, noted).decide(source, write=False)
     result = Verification(n_rows=len(again.outcome))
     result.check_digest("the input", again.digest, noted["input"]["digest"])

@@ -16,7 +16,7 @@ from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import closest, told
 
 LABEL = "label"
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -73,7 +73,7 @@ def read_known(path: str | Path, label: str | None = None, *, labels: bool = Tru
         table = opened.read([KEY, *([column] if column else [])])
     if KEY not in names:
         raise InputError(
-            f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {', '.join(names)}); name the keys there"
+            f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {told(names, KEY)}); name the keys there"
         )
     column = _label_column(names, label) if labels else None
     table = table.combine_chunks()

@@ -15,9 +15,13 @@ UNKNOWN = "unknown"
 def model_of(table: Table) -> str:
     """Return the digest of the model that made a table's embeddings, or an empty text where the table does not say.
 
+    A column of the user's own is nobody's but its own: ``column NAME``.
+
     Raises:
         InputError: if parts of the table come from two models; the text names both.
     """
+    if table.own is not None:
+        return f"column {table.own}"
     seen: dict[str, tuple[str, Path]] = {}
     for file in table.files:
         model = _part(_metadata(file), "model")

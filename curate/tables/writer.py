@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate import columns
-from curate.tables.table import BATCH_BYTES, METADATA_KEY, is_flat_text
+from curate.tables.batches import BATCH_BYTES, is_flat_text
+from curate.tables.table import METADATA_KEY
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 

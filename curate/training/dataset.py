@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.training.amount import fitted
 from scoring.errors import InputError
+from scoring.lookup import told
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
         InputError: if there is no such column, it does not hold classes, or nothing.
     """
     if label not in manifest.schema.names:
-        columns = ", ".join(manifest.schema.names)
+        columns = told(manifest.schema.names, label)
         raise InputError(
             f"{method} needs labels, and there is no column {label!r} (columns: {columns}); "
             "name one with --label, or use --label-from-folder"
@@ -116,7 +117,7 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
 
     if column not in manifest.schema.names:
         raise InputError(
-            f"there is no column {column!r} to take losses from (columns: {', '.join(manifest.schema.names)}); "
+            f"there is no column {column!r} to take losses from (columns: {told(manifest.schema.names, column)}); "
             f"name one with {option}"
         )
     kind = manifest.schema.field(column).type

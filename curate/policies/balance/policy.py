@@ -42,7 +42,9 @@ class Balance:
     def decide(self, table: Table, *, write: bool) -> Decided[BalanceResult]:
         """Decide every row of a table; InputError for a column, key, share or amount that cannot be used."""
         request, signal = self.request, self.request.signal(table)
-        rows = read_rows(table, request.needs(table), by_hash=True)  # so that k-means starts from the same rows
+        needs = request.needs(table)
+        needs.check_own(table, f"--per {CLUSTERS} and --within {TYPICAL}")
+        rows = read_rows(table, needs, by_hash=True)  # so that k-means starts from the same rows
         by_clusters = request.by_clusters(table)
         lacks, reasons = _lacking(request, rows, signal, by_clusters=by_clusters)
         inside = np.flatnonzero(rows.ok & (lacks < 0))
@@ -160,6 +162,7 @@ def balance(
     column: str | None = None,
     clusters: int | None = None,
     nearest: bool = False,
+    embedding: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
@@ -178,6 +181,7 @@ def balance(
         column: score column for ``certain``; by default the table's own.
         clusters: how many, for k-means; by default 100, or a tenth of the rows where those are fewer.
         nearest: come as near as rows allow to shares that are named and cannot be met, rather than refuse.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of k-means and of what is drawn.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
@@ -189,7 +193,7 @@ def balance(
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
     power, shares = target_of(to, alpha)
-    opened = open_table(table, require=[KEY])
+    opened = open_table(table, require=[KEY], embedding=embedding)
     if per != CLUSTERS:
         opened.require([per])
     if within == CERTAIN and column is None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.manifest.text import read_text
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
 from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import closest, told
 
 NAMED = {"uniform": 0.0, "square-root": 0.5}  # power of the size of a cell that its share goes by
 FILES = (".csv", ".json")
@@ -115,7 +115,7 @@ def _read(path: Path) -> dict[str, float]:
         names = [name for name in table.schema.names if name != SHARE]
         if SHARE not in table.schema.names or len(names) != 1:
             raise InputError(
-                f"expected two columns in {path}, classes and {SHARE!r}, got {', '.join(table.schema.names)}; take the "
+                f"expected two columns in {path}, classes and {SHARE!r}, got {told(table.schema.names)}; take the "
                 "others out"
             )
         columns = table.column(names[0]).to_pylist(), table.column(SHARE).to_pylist()

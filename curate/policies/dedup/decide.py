@@ -16,7 +16,7 @@ from curate.policies.dedup.grouping.chains import find_chains
 from curate.policies.dedup.grouping.keep import Criterion, keep_order
 from curate.policies.dedup.grouping.other import find_outside
 from curate.policies.dedup.grouping.stars import Stars, find_stars
-from curate.policies.dedup.request import CHAIN, DedupRequest, refuse_graph
+from curate.policies.dedup.request import CHAIN, WITH_GRAPH, DedupRequest, refuse_graph
 from curate.policies.outcomes import DROP, FAILED, KEEP
 from curate.tables.graph import Stored, stored_graph
 from curate.tables.provenance import same_model, same_signature
@@ -83,8 +83,11 @@ def decide_duplicates(
             another kind.
     """
     if other is not None:
+        other = other.by(table.own)
         _require_same_kinds(table, other, request)
-    rows = read_rows(table, request.needs(criteria))
+    needs = request.needs(criteria)
+    needs.check_own(table, f"--finder {', '.join(WITH_GRAPH)}")
+    rows = read_rows(table, needs)
     protected = rows.holds(request.protect)
     other_rows = read_rows(other, request.needs_of_other(), unique=False) if other is not None else None
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []

@@ -232,6 +232,7 @@ def dedup(
     image_column: str | None = None,
     against_source: str | None = None,
     model: str | None = None,
+    embedding: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
@@ -270,6 +271,7 @@ def dedup(
         image_column: column of the source that holds image bytes.
         against_source: what was scored for ``against``.
         model: that scored the table, for ``estimate_recall``, if it does not ship.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of the images and pairs that are drawn.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
@@ -282,8 +284,13 @@ def dedup(
     Raises:
         InputError: for a table, option or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY])
-    other = _other_table(against, opened) if against is not None else None
+    opened = open_table(table, require=[KEY], embedding=embedding)
+    if embedding is not None and estimate_recall is not None:
+        raise InputError(
+            f"--estimate-recall embeds edited images, and nobody knows the model that made the column {embedding!r} of "
+            "--embedding; leave one of them out"
+        )
+    other = _other_table(against, opened, embedding) if against is not None else None
     request = DedupRequest(
         {},
         mirrored=mirrored,
@@ -318,9 +325,9 @@ def dedup(
     return apply(policy, opened, out, dry_run=dry_run, overwrite=overwrite)
 
 
-def _other_table(path: str | Path, table: Table) -> Table:
+def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table:
     """Return the table to compare with, which must be another one."""
-    other = open_table(path, require=[KEY])
+    other = open_table(path, require=[KEY], embedding=embedding)
     if other.path.resolve() == table.path.resolve():
         raise InputError(f"--against is {table.path} itself, which has every row already; name another table")
     return other

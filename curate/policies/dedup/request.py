@@ -17,7 +17,7 @@ from curate.tables.table import Table
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.images.views import View, views
-from scoring.lookup import lookup
+from scoring.lookup import lookup, told
 
 STAR, CHAIN = "star", "chain"
 GROUPS = {STAR: "no row further from the one that stays than the threshold", CHAIN: "rows that a chain of pairs joins"}
@@ -197,7 +197,7 @@ def _default_finders(table: Table) -> tuple[tuple[str, ...], FewFinders | None]:
         return others, FewFinders(str(table.path), others)
     raise InputError(
         f"{table.path} has nothing to compare: expected a column sha256, phash, signature or embedding, got "
-        f"{', '.join(table.schema.names)}; score the images with curate score"
+        f"{told(table.schema.names)}; score the images with curate score"
     )
 
 
@@ -223,6 +223,11 @@ def _kappa(request: DedupRequest, table: Table) -> str | None:
         if request.kappa is not None:
             raise InputError(f"--kappa {request.kappa} is for --similarity elk; add it, or leave --kappa out")
         return None
+    if table.own is not None and request.kappa is None:
+        raise InputError(
+            f"--similarity elk takes its radius from the kappa of the model that made the embeddings, and nobody knows "
+            f"that of the column {table.own!r} of --embedding; name a column with --kappa, or leave elk out"
+        )
     column = request.kappa or kappa_of(table)
     if column is None:
         there = [name for name in table.schema.names if name.startswith("kappa_")]

@@ -150,6 +150,11 @@ def parse_examples(
             )
         images += [] if name in keys else [Path(name)]
         found.append(Example(name, cosine))
+    if images and table.own is not None:
+        raise InputError(
+            f"{flag} {images[0]} is an image to embed, and nobody knows the model that made the column {table.own!r} "
+            "of --embedding; give the key of a row"
+        )
     vectors = _embedded(images, table, model) if images else {}
     return tuple(Example(one.name, one.cosine, vectors.get(one.name, "")) for one in found)
 

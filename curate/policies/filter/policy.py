@@ -53,7 +53,9 @@ class Filter:
 
     def decide(self, table: Table, *, write: bool) -> Decided[Result]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
-        table_rows = read_rows(table, needs_of(self.rules))
+        needs = needs_of(self.rules)
+        needs.check_own(table, "--like and --unlike")
+        table_rows = read_rows(table, needs)
         verdict = decide(self.rules, table_rows)
         undecided = self._by_rule(verdict, UNDECIDED)
         words = DecisionWords(self.rules, table_rows, verdict)
@@ -98,6 +100,7 @@ def filter(
     column: str | None = None,
     per: str | None = None,
     model: str | Path | None = None,
+    embedding: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
 ) -> Result:
@@ -122,6 +125,7 @@ def filter(
             score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
         model: that scored the table, if it does not ship, for examples that are images.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
 
@@ -131,7 +135,7 @@ def filter(
     Raises:
         InputError: for a table, column, rule or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY])
+    opened = open_table(table, require=[KEY], embedding=embedding)
     if rules is None:
         named = {"column": column, "per": per, "where": where, "like": like, "unlike": unlike, "min": min, "max": max}
         named |= {"drop_bottom": drop_bottom, "keep_top": keep_top}

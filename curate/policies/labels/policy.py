@@ -79,7 +79,7 @@ class Labels:
             result=self._result(columns, outcome),
             examples={"worst": worst} if len(worst) else {},
             texts=drawn,
-            arranged=Ranked(table.schema, kept, added, meanings),
+            arranged=Ranked(table.stored.schema, kept, added, meanings),
             compare=partial(compare_arranged, table, columns.expected(kept)),
         )
 
@@ -117,6 +117,7 @@ def labels(
     key: str | None = None,
     path_column: str | None = None,
     image_column: str | None = None,
+    embedding: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
@@ -139,6 +140,7 @@ def labels(
         key: its column of keys.
         path_column: its column of paths.
         image_column: its column of image bytes.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of the folds, and of what is drawn.
         dry_run: write nothing.
         overwrite: replace outputs that exist.
@@ -149,7 +151,7 @@ def labels(
     Raises:
         InputError: for a table, column or output that cannot be used; nothing is written then.
     """
-    opened = open_table(table, require=[KEY])
+    opened = open_table(table, require=[KEY], embedding=embedding)
     named = (label,) if isinstance(label, str) else tuple(label or ())
     request = LabelsRequest(named, drop, relabel, below, seed)
     where = SourceOptions(

@@ -105,7 +105,7 @@ class Select:
             schema=SCHEMA,
             meanings=MEANINGS,
             result=self._result(table, picked),
-            arranged=Ranked(table.schema, picked.picks, *picked.pick_columns()),
+            arranged=Ranked(table.stored.schema, picked.picks, *picked.pick_columns()),
             compare=partial(compare_arranged, table, picked.expected()),
         )
 
@@ -153,6 +153,7 @@ def select(
     loss: str | None = None,
     holdout_loss: str | None = None,
     graph: str | Path | None = None,
+    embedding: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
@@ -183,6 +184,7 @@ def select(
         loss: column of losses of the model in training, for ``rho-loss``.
         holdout_loss: column of losses of a model of other rows, for ``rho-loss`` and ``small-loss``.
         graph: file of the graph of nearest neighbours: read, or computed and written.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: the same one gives the same picks.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
@@ -216,7 +218,13 @@ def select(
     )
     if score is not None:  # of a choice that is made: receipts of earlier versions hold such a score, and verify
         refuse_unused_score(strategy, request.plan.selector())
-    return apply(Select(request), open_table(table, require=[KEY]), out, dry_run=dry_run, overwrite=overwrite)
+    return apply(
+        Select(request),
+        open_table(table, require=[KEY], embedding=embedding),
+        out,
+        dry_run=dry_run,
+        overwrite=overwrite,
+    )
 
 
 def _name(path: str | Path | None) -> str | None:

@@ -16,6 +16,7 @@ from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import Expected, compare_arranged
 from curate.policies.decided import Decided
+from curate.policies.dedup.request import WITH_GRAPH
 from curate.policies.outcomes import FAILED, KEEP
 from curate.policies.outputs import Files
 from curate.policies.split.assign import by_hash, commonest, in_strata
@@ -55,7 +56,9 @@ class Split:
     def decide(self, table: Table, *, write: bool) -> Decided[SplitResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
         request = self.request
-        rows = read_rows(table, request.needs())
+        needs = request.needs()
+        needs.check_own(table, f"--finder {', '.join(WITH_GRAPH)}")
+        rows = read_rows(table, needs)
         kept = np.flatnonzero(rows.ok)
         shares = shares_of(request.sides)
         owner = copies(rows, request, rows.ok)
@@ -89,7 +92,7 @@ class Split:
             meanings=MEANINGS,
             result=result,
             examples={name: at for name, at in first.items() if len(at)},
-            arranged=Ranked(table.schema, kept, columns, {SPLIT: MEANING}),
+            arranged=Ranked(table.stored.schema, kept, columns, {SPLIT: MEANING}),
             compare=partial(compare_arranged, table, expected),
         )
 
@@ -145,6 +148,7 @@ def split(
     finder: str | Sequence[str] | Mapping[str, float | None] | None = None,
     mirrored: bool = False,
     duplicates: bool = True,
+    embedding: str | None = None,
     seed: int = 0,
     dry_run: bool = False,
     overwrite: bool = False,
@@ -168,6 +172,7 @@ def split(
         finder: of copies, as ``curate.dedup`` takes it; by default its own.
         mirrored: mirrored copies are copies too.
         duplicates: whether copies are looked for.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of the hashes that decide.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
@@ -180,7 +185,7 @@ def split(
     """
     sides = sides_of({"train": train, "val": val, "test": test}, [side] if isinstance(side, str) else side)
     shares_of(sides)
-    opened = open_table(table, require=[KEY])
+    opened = open_table(table, require=[KEY], embedding=embedding)
     columns = tuple([per] if isinstance(per, str) else per or ())
     opened.require([*columns, *([group] if group else [])])
     thresholds, notes = thresholds_in(opened, finder, duplicates=duplicates, mirrored=mirrored)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.tables import table as table_module
+from curate.tables import batches as batches_module
 from curate.tables.digests import RowDigest
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -67,7 +67,7 @@ def is_number(value):
 
 @pytest.mark.parametrize("by_hash", [False, True])
 def test_every_kind_of_column_holds_the_values_of_its_rows(path, by_hash, monkeypatch):
-    monkeypatch.setattr(table_module, "BATCH_BYTES", 10_000)  # several batches
+    monkeypatch.setattr(batches_module, "BATCH_BYTES", 10_000)  # several batches
     rows = read_rows(open_table(path), NEEDS, by_hash=by_hash)
     python = pa.table(columns()).to_pylist()
     hashes = [int.from_bytes(hashlib.blake2b(f"k{i}".encode(), digest_size=8).digest(), "big") for i in range(N)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.tables import table as table_module
+from curate.tables import batches as batches_module
 from curate.tables import writer as writer_module
 from curate.tables.table import embedding_field, embedding_matrix, open_table
 from curate.tables.writer import TableWriter
@@ -222,7 +222,7 @@ def test_a_table_without_rows_reads_and_writes(tmp_path):
 
 
 def test_text_repeated_by_a_dictionary_unfolds_in_bounded_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_module, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(batches_module, "BATCH_BYTES", 1 << 20)
     values = ["x" * 100_000, None, "y"] * 1000  # 100 MB when written out, a few kB in the file
     pq.write_table(pa.table({"key": values}), tmp_path / "a.parquet")
     batches = list(open_table(tmp_path / "a.parquet").batches())

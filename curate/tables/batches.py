@@ -1,0 +1,121 @@
+"""Batches of one Parquet file: checked, bounded in memory, and with errors that name the file."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from scoring.errors import InputError
+
+BATCH_BYTES = 64 << 20  # a batch holds at most about this much, unless a single row is larger
+READ_BUFFER = 1 << 20  # column chunks are read piece by piece: a row group may be larger than memory
+
+
+@contextmanager
+def named_errors(file: Path) -> Iterator[None]:
+    """Turn what pyarrow and the system say about a file into one line that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        text = str(error).splitlines()[0].strip() if str(error) else type(error).__name__
+        if "magic bytes" in text or "file size is 0" in text or "smaller than" in text:
+            raise InputError(f"{file} is not a Parquet file; expected a table that curate score or you wrote") from None
+        if isinstance(error, PermissionError):
+            raise InputError(f"{file} cannot be read: permission denied; check who owns it") from None
+        raise InputError(f"{file} is damaged or cannot be read ({text}); write it again or take a copy") from None
+
+
+def open_parquet(file: Path, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+    """Return the open file, its page checksums verified, some text columns as dictionaries."""
+    return pq.ParquetFile(
+        file,
+        buffer_size=READ_BUFFER,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        read_dictionary=list(dictionary),
+    )
+
+
+def file_batches(file: Path, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of one file, with dictionary pages kept compact until it is known how large they unfold."""
+    with named_errors(file):
+        with open_parquet(file) as parquet:
+            dictionary, row_bytes = _layout(parquet, schema)
+        parquet = open_parquet(file, dictionary=dictionary)
+    with parquet:
+        if not schema.names:
+            yield from _empty_batches(parquet.metadata.num_rows, rows)
+            return
+        size = max(1, min(rows, BATCH_BYTES // max(1, row_bytes)))
+        with named_errors(file):
+            stream = parquet.iter_batches(batch_size=size, columns=schema.names, use_threads=False)
+        while True:
+            with named_errors(file):
+                batch = next(stream, None)
+                if batch is None:
+                    return
+                pieces = _unfold(batch.select(schema.names), schema)
+            yield from pieces
+
+
+def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, n_rows, rows):
+        length = min(rows, n_rows - start)
+        yield pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
+
+
+def _layout(parquet: pq.ParquetFile, schema: pa.Schema) -> tuple[list[str], int]:
+    """Return the text columns stored with a dictionary, and bytes a row by the fullest row group."""
+    texts = [field.name for field in schema if is_flat_text(field.type)]
+    dictionary: set[str] = set()
+    row_bytes = 0
+    for index in range(parquet.metadata.num_row_groups):
+        group = parquet.metadata.row_group(index)
+        row_bytes = max(row_bytes, group.total_byte_size // max(1, group.num_rows))
+        if not texts:
+            continue
+        # pyarrow aborts the process when Python asks for a damaged column header; reading a row finds it in peace.
+        next(parquet.iter_batches(batch_size=1, row_groups=[index], columns=texts, use_threads=False), None)
+        leaves = _leaves(parquet, texts)
+        dictionary.update(name for name, number in leaves.items() if group.column(number).has_dictionary_page)
+    return sorted(dictionary), row_bytes
+
+
+def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
+    """The numbers of the Parquet columns that hold these flat Arrow columns."""
+    paths = {parquet.schema.column(number).path: number for number in range(len(parquet.schema))}
+    return {name: paths[name] for name in names if name in paths}
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema with ``large_string`` and ``large_binary`` in place of views, which few functions of Arrow take."""
+    kinds = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return pa.schema([field.with_type(kinds.get(field.type, field.type)) for field in schema], schema.metadata)
+
+
+def is_flat_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is text or bytes that Parquet may store with a dictionary."""
+    return pa.types.is_string(kind) or pa.types.is_binary(kind)
+
+
+def _unfold(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Slices of ``batch`` with the types of ``schema``, cut so that repeated text does not outgrow memory."""
+    other = [i for i, field in enumerate(schema) if batch.column(i).type != field.type]
+    if not other:
+        yield batch
+        return
+    per_row = np.zeros(batch.num_rows, np.int64)
+    for i in (i for i in other if pa.types.is_dictionary(batch.column(i).type)):
+        lengths = pc.binary_length(batch.column(i).dictionary).take(batch.column(i).indices)
+        per_row += lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    piece = np.cumsum(per_row) // BATCH_BYTES
+    cuts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), batch.num_rows]
+    for start, stop in pairwise(cuts):
+        part = batch.slice(start, stop - start)
+        arrays = [part.column(i).cast(field.type) if i in other else part.column(i) for i, field in enumerate(schema)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,112 @@
+"""Embeddings in a column of the user's own: read as ``embedding``, each brought to unit length."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING
+from scoring.errors import InputError
+
+UNIT = 1e-3  # a row whose length is this near 1 stays as it is stored: float16 is no finer
+BLOCK = 8_192  # rows at a time, in float64
+KINDS = (pa.float16(), pa.float32(), pa.float64())
+
+
+def own_field(field: pa.Field, where: object) -> pa.Field:
+    """Return the field as which a column of embeddings is read: ``embedding``, float32 in place of float64.
+
+    Args:
+        field: of the column, lists of float16, float32 or float64, of fixed size or not.
+        where: the table, for messages.
+
+    Raises:
+        InputError: for a column that holds something else.
+    """
+    kind = field.type
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not lists or kind.value_type not in KINDS:
+        raise InputError(
+            f"--embedding: expected lists of float16, float32 or float64 in column {field.name!r} of {where}, got "
+            f"{kind}; name another column, or cast it"
+        )
+    number = pa.float16() if kind.value_type == pa.float16() else pa.float32()
+    if pa.types.is_fixed_size_list(kind):
+        return pa.field(EMBEDDING, pa.list_(number, kind.list_size))
+    return pa.field(EMBEDDING, pa.large_list(number) if pa.types.is_large_list(kind) else pa.list_(number))
+
+
+def as_embeddings(
+    batches: Iterator[pa.RecordBatch], names: Sequence[str], own: str, field: pa.Field, where: object
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the columns asked for, ``embedding`` made of the user's column.
+
+    Args:
+        batches: with the columns asked for, the user's in place of ``embedding``.
+        names: asked for.
+        own: the user's column.
+        field: of ``embedding``; see ``own_field``.
+        where: the table, for messages.
+
+    Raises:
+        InputError: for vectors of several lengths.
+    """
+    width = 0
+    for batch in batches:
+        made, found = _units_of(batch.column(own), field.type, own, where)
+        if width and found and found != width:
+            raise _ragged([width, found], own, where)
+        width = width or found
+        columns = [made if name == EMBEDDING else batch.column(name) for name in names]
+        fields = [field if name == EMBEDDING else batch.schema.field(name) for name in names]
+        yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _units_of(column: pa.Array, kind: pa.DataType, own: str, where: object) -> tuple[pa.Array, int]:
+    """Return lists as lists of unit length, and how many numbers each has; 0 where no row has any."""
+    lengths = np.unique(column.drop_null().value_lengths().to_numpy(zero_copy_only=False))
+    if len(lengths) > 1:
+        raise _ragged(lengths.tolist(), own, where)
+    width = int(lengths[0]) if len(lengths) else 0
+    if not width:
+        return pa.nulls(len(column), kind), 0
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    matrix = np.full((len(column), width), np.nan, column.type.value_type.to_pandas_dtype())
+    matrix[there] = column.drop_null().flatten().to_numpy(zero_copy_only=False).reshape(-1, width)
+    values = units(matrix).reshape(-1)
+    number = pa.float16() if values.itemsize == 2 else pa.float32()
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(values, number), width, mask=pa.array(~there))
+    return lists.cast(kind), width
+
+
+def units(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return rows at unit length; zeros, NaN and infinities stay what they are.
+
+    Args:
+        matrix: shape (N, D), float16, float32 or float64.
+
+    Returns:
+        Shape (N, D), float16 for that and else float32; a row that has unit length already to the bit as it was.
+
+    >>> units(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    found = np.empty(matrix.shape, np.float16 if matrix.itemsize == 2 else np.float32)
+    for start in range(0, len(matrix), BLOCK):
+        wide = matrix[start : start + BLOCK].astype(np.float64)
+        largest = np.abs(wide).max(1, initial=0)
+        with np.errstate(all="ignore"):
+            scaled = wide / largest[:, None]  # or squares of large numbers are infinite, and of small ones zero
+            length = np.sqrt(np.einsum("nd,nd->n", scaled, scaled))
+            other = np.isfinite(largest) & (largest > 0) & (np.abs(length * largest - 1) > UNIT)
+            wide[other] = scaled[other] / length[other, None]
+            found[start : start + BLOCK] = wide
+    return found
+
+
+def _ragged(lengths: Sequence[int], own: str, where: object) -> InputError:
+    return InputError(
+        f"--embedding: expected as many numbers in every row of column {own!r} of {where}, got "
+        f"{', '.join(map(str, sorted(lengths)[:5]))}; take out the rows of another model"
+    )
