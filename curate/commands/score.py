@@ -52,7 +52,9 @@ def run(
         bool,
         typer.Option(" /--no-quality", help="Leave out picture quality: the columns quality_*.", show_default=False),
     ] = True,
-    embedding: Annotated[bool, typer.Option("--embedding/--no-embedding", help="Store embeddings.")] = True,
+    embedding: Annotated[
+        bool, typer.Option(" /--no-embedding", help="Leave out the embeddings.", show_default=False)
+    ] = True,
     key: options.Key = None,
     path_column: options.PathColumn = None,
     image_column: options.ImageColumn = None,
