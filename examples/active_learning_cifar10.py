@@ -32,7 +32,7 @@ from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_ta
 
 from curate.policies.select.strategy import SAFE_GATE, guard
 from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.picture import save_picture
+from curate.report.style import save_chart
 from curate.selectors.contract import Selector
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.table import SELECTORS
@@ -273,7 +273,7 @@ def draw(curves: Mapping[str, Curves], folder: Path, kind: str) -> None:
         if any(line.x for line in lines):
             title = f"CIFAR-10, {kind} pool: probe on frozen embeddings"
             panel = Panel(lines, "labels (bands: 95 % intervals)", "accuracy", percent=True)
-            save_picture(draw_chart([panel], title=title), folder / f"curves-{kind}-{regime}.png", overwrite=True)
+            save_chart(draw_chart([panel], title=title), folder / f"curves-{kind}-{regime}.png", overwrite=True)
 
 
 if __name__ == "__main__":

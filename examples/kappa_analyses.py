@@ -32,6 +32,7 @@ from curate.evaluation.joined import class_codes, named_column
 from curate.evaluation.rows import MeasuredRows, embeddings, sampled, select_rows
 from curate.evaluation.squares import squares
 from curate.report.chart import Curve, Panel, draw_chart
+from curate.report.style import save_chart
 from curate.tables.signals import default_column
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
@@ -118,7 +119,7 @@ def tell_histogram(a: argparse.Namespace) -> None:
         dots = Curve("share right", middle, shares[0].tolist(), shares[1].tolist(), shares[2].tolist())
         name = column if sign_of(column) > 0 else f"minus {column}"
         panels = [Panel(both, name, "pictures", zero=True), Panel([dots, line], name, "share right", percent=True)]
-        draw_chart(panels, title=f"{column} and a linear classifier being right").save(a.chart)
+        save_chart(draw_chart(panels, title=f"{column} and a linear classifier being right"), a.chart, overwrite=True)
         print(f"drawn as {a.chart}")
 
 
@@ -211,7 +212,7 @@ def main() -> None:
     parser.add_argument("--crops", type=int, default=30, help="of each picture")
     parser.add_argument("--seeds", type=int, default=3, help="draws of crops, and of labels")
     parser.add_argument("--seed", type=int, default=0, help="of the rows, folds and views")
-    parser.add_argument("--chart", type=Path, help="PNG to draw the histogram as")
+    parser.add_argument("--chart", type=Path, help="PNG, SVG or PDF to draw the histogram as")
     a = parser.parse_args()
     if a.analysis != "probes" and len(a.tables) > 1:
         parser.error(f"{a.analysis} takes one table, got {len(a.tables)}")

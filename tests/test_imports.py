@@ -15,7 +15,19 @@ MODULES = sorted(path.relative_to(ROOT) for package in PACKAGES for path in (ROO
 SCRIPTS = sorted(
     path.relative_to(ROOT) for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("*.py")
 )
-HEAVY = {"torch", "torchvision", "timm", "polars", "pyarrow", "numpy", "PIL", "safetensors", "simplejpeg", "scipy"}
+HEAVY = {
+    "torch",
+    "torchvision",
+    "timm",
+    "polars",
+    "pyarrow",
+    "numpy",
+    "PIL",
+    "safetensors",
+    "simplejpeg",
+    "scipy",
+    "matplotlib",
+}
 LEAVES = {
     Path("scoring/errors.py"),
     Path("scoring/lookup.py"),

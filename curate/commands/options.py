@@ -42,7 +42,7 @@ MEANS: dict[str, str] = {
     "--overwrite": "Replace what is there",
     "--path-column": "Column that holds paths or URLs",
     "--per": "Column whose values are groups",
-    "--plot": "Picture to draw, NAME.png",
+    "--plot": "Chart to draw, NAME.png, .svg or .pdf",
     "--precision": "auto, fp32 or bf16; auto is bf16 on a GPU, and on a CPU what suits the model",
     "--quality": "Quality: kappa_*, unc_*, or max:COLUMN, min:COLUMN",
     "--quiet": "Nothing on stderr but errors",

@@ -150,7 +150,7 @@ def labels_(
 
 def plot_(
     source: Annotated[Path, typer.Argument(help="Folder of the rounds, or the JSON of `curate round simulate`.")],
-    out: Annotated[Path, options.shared("--out", ": a picture, such as curve.png")],
+    out: Annotated[Path, options.shared("--out", ": a chart, such as curve.svg")],
     table: options.MovedTable = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,

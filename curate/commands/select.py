@@ -115,20 +115,20 @@ def run(
 
 def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
     """Mistakes about the picture, before the work."""
-    from curate.report.picture import check_picture
+    from curate.report.style import check_chart
     from scoring.errors import InputError
 
     if dry_run:
         raise InputError("--plot writes a picture, and --dry-run writes nothing; leave one of them out")
-    check_picture(plot, overwrite=overwrite)
+    check_chart(plot, overwrite=overwrite)
 
 
 def _draw(result: "SelectResult", plot: Path, overwrite: bool) -> None:
-    from curate.report.gains import gain_picture
-    from curate.report.picture import save_picture
+    from curate.report.gains import gain_chart
+    from curate.report.style import save_chart
 
     title = f"{result.strategy}: {result.kept:,} picked of {counted(result.n_rows, 'row')}"
-    save_picture(gain_picture(result.gains, title), plot, overwrite=overwrite)
+    save_chart(gain_chart(result.gains, title), plot, overwrite=overwrite)
 
 
 def _report(result: "SelectResult", dry_run: bool, plot: Path | None) -> None:

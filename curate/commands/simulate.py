@@ -47,13 +47,13 @@ def run(
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625).
     """
-    from curate.report.picture import check_picture
+    from curate.report.style import check_chart
     from curate.simulation.run import check_outputs, simulate, typed_budgets, write_simulation
 
     line = (lambda text: None) if quiet else say
     check_outputs(out, overwrite=overwrite)
     if plot is not None:
-        check_picture(plot, overwrite=overwrite)
+        check_chart(plot, overwrite=overwrite)
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")

@@ -12,8 +12,8 @@ from curate.pipeline.file import Pipeline
 from curate.pipeline.plan import Commands, Planned, plan
 from curate.pipeline.receipt import RECEIPT, digest_of, outputs_of, stage_of, write_receipt
 from curate.pipeline.state import Done, Stage, looks, read_state, write_state
-from curate.report.funnel import Bar, funnel_picture
-from curate.report.picture import save_picture
+from curate.report.funnel import Bar, funnel_chart
+from curate.report.style import save_chart
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.lock import HeldFolder
@@ -169,7 +169,7 @@ class _Run:
         bars = [
             Bar(ran.name, ran.stage.rows_in, ran.stage.rows_out, ran.stage.lost) for ran in result.steps if ran.stage
         ]
-        save_picture(funnel_picture(bars, self.pipeline.path.name), self.folder / PICTURE, overwrite=True)
+        save_chart(funnel_chart(bars, self.pipeline.path.name), self.folder / PICTURE, overwrite=True)
         return replace(result, receipt=self.folder / RECEIPT, picture=self.folder / PICTURE)
 
     def tried(self, steps: list[Planned]) -> PipelineResult:

@@ -17,10 +17,11 @@ def plain_line(text: str, most: int = 200) -> str:
     if len(text) > most:
         tail = (most - 1) // 2
         text = f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
-    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+    return "".join(letter if letter.isprintable() else escaped(letter) for letter in text)
 
 
-def _escape(letter: str) -> str:
+def escaped(letter: str) -> str:
+    """Return a letter as its code."""
     code = ord(letter)
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 

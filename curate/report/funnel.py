@@ -1,17 +1,28 @@
-"""A funnel as a picture: for every step how many rows stay, how many go, and why."""
+"""A funnel: for every step how many rows stay, how many go, and why."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from PIL import Image, ImageDraw, ImageFont
-
-from curate.report.axes import SCALE, WIDTH
 from curate.report.captions import plain_line
-from curate.report.chart import COLOURS, GREY, INK, PAPER
+from curate.report.style import (
+    COLOURS,
+    INK,
+    WIDTH,
+    drawing,
+    new_axes,
+    new_figure,
+    set_title,
+)
 
-LEFT, RIGHT, TOP = 150, 130, 56  # pixels around the bars
-BAR, LINE, GAP = 26, 18, 14  # of a bar, of a reason beneath it, and between two bars
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+STEP, LINE, ROOM = 7.0, 3.6, 4.0  # mm: a bar with its name, a reason beneath it, and around all
+BAR = 3.2
 MOST_REASONS = 4  # named beneath a bar; the rest is one sum
+NAME_LETTERS, REASON_LETTERS = 30, 52
 
 
 @dataclass(frozen=True)
@@ -28,63 +39,59 @@ class Bar:
     name: str
     rows_in: int
     rows_out: int
-    lost: Mapping[str, int]
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
-def funnel_picture(bars: Sequence[Bar], title: str) -> Image.Image:
-    """Return a picture, 960 pixels wide, RGB: one bar a step, as long as its rows, with the reasons beneath.
+def reasons(lost: Mapping[str, int], most: int = MOST_REASONS) -> list[tuple[str, int]]:
+    """Return the reasons by rows, the most first, those beyond a few as one."""
+    rows = sorted(((why, n) for why, n in lost.items() if n), key=lambda item: -item[1])
+    rest = sum(n for _, n in rows[most:])
+    return [*rows[:most], *([(f"{len(rows) - most} other reasons", rest)] if rest else [])]
+
+
+@drawing()
+def funnel_chart(bars: Sequence[Bar], title: str = "", width: float = WIDTH) -> "Figure":
+    """Return a chart with one bar a step, as long as its rows, and the reasons beneath.
 
     Args:
         bars: in order; none gives the title alone.
-        title: on one line.
+        title: on one line; empty for none.
+        width: in mm.
     """
-    reasons = [_reasons(bar.lost) for bar in bars]
-    height = TOP + sum(BAR + LINE * len(rows) + GAP for rows in reasons) + GAP
-    whole = Image.new("RGB", (WIDTH * SCALE, height * SCALE), PAPER)
-    draw = ImageDraw.Draw(whole)
-    draw.text((GAP * SCALE, GAP * SCALE), plain_line(title, 90), INK, _font(19))
+    named = [reasons(bar.lost) for bar in bars]
+    height = sum(STEP + LINE * len(rows) + ROOM / 2 for rows in named)
+    figure = new_figure(height + ROOM + 6 * bool(title), width)
+    set_title(figure, title)
+    (axes,) = new_axes(figure)
+    axes.set_axis_off()
     most = max((max(bar.rows_in, bar.rows_out) for bar in bars), default=0) or 1
-    top = TOP
-    for bar, rows in zip(bars, reasons, strict=True):
-        _draw(draw, bar, rows, most, top)
-        top += BAR + LINE * len(rows) + GAP
-    return whole.resize((whole.width // SCALE, whole.height // SCALE), Image.Resampling.LANCZOS)
+    axes.set_xlim(0, most)
+    axes.set_ylim(max(height, 1), 0)  # in mm, downwards
+    axes.margins(0)
+    top = 0.0
+    for bar, rows in zip(bars, named, strict=True):
+        _draw_bar(axes, bar, rows, most, top, width)
+        top += STEP + LINE * len(rows) + ROOM / 2
+    return figure
 
 
-def _reasons(lost: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The reasons by rows, the most first, those beyond a few as one."""
-    rows = sorted(lost.items(), key=lambda item: -item[1])
-    rest = sum(n for _, n in rows[MOST_REASONS:])
-    return [*rows[:MOST_REASONS], *([(f"{len(rows) - MOST_REASONS} other reasons", rest)] if rest else [])]
-
-
-def _draw(draw: ImageDraw.ImageDraw, bar: Bar, reasons: Sequence[tuple[str, int]], most: int, top: int) -> None:
-    across = (WIDTH - LEFT - RIGHT) / most
-    middle = top + BAR / 2
-    draw.text(((LEFT - 10) * SCALE, middle * SCALE), plain_line(bar.name, 16), INK, _font(14), anchor="rm")
-    _box(draw, LEFT, LEFT + bar.rows_out * across, top, COLOURS[0])
-    start = LEFT + bar.rows_out * across
-    for number, (_, rows) in enumerate(reasons):
-        _box(draw, start, start + rows * across, top, _colour(number))
-        start += rows * across
+def _draw_bar(axes: "Axes", bar: Bar, rows: Sequence[tuple[str, int]], most: int, top: float, width: float) -> None:
     share = f"{bar.rows_out:,} of {bar.rows_in:,}" if bar.rows_out != bar.rows_in else f"{bar.rows_out:,}"
-    draw.text(((WIDTH - GAP) * SCALE, middle * SCALE), share, INK, _font(13), anchor="rm")
-    for number, (why, rows) in enumerate(reasons):
-        at = top + BAR + LINE * (number + 0.5)
-        draw.rectangle((LEFT * SCALE, (at - 5) * SCALE, (LEFT + 10) * SCALE, (at + 5) * SCALE), _colour(number))
-        draw.text(((LEFT + 18) * SCALE, at * SCALE), f"{rows:,}  {plain_line(why, 90)}", INK, _font(12), anchor="lm")
+    letters = round(NAME_LETTERS * width / WIDTH)
+    axes.text(0, top + 2.2, plain_line(bar.name, letters), va="center", fontweight="bold")
+    axes.text(most, top + 2.2, share, va="center", ha="right")
+    middle = top + STEP - BAR / 2
+    start = 0.0
+    for number, rows_of in enumerate([bar.rows_out, *(n for _, n in rows)]):
+        axes.barh(middle, rows_of, height=BAR, left=start, color=_colour(number), edgecolor="white", linewidth=0.3)
+        start += rows_of
+    letters = round(REASON_LETTERS * width / WIDTH)
+    for number, (why, n) in enumerate(rows):
+        at = top + STEP + LINE * (number + 0.5) + 0.6
+        axes.plot(most * 0.012, at, marker="s", markersize=4, color=_colour(number + 1), clip_on=False)
+        axes.text(most * 0.035, at, f"{n:,}  {plain_line(why, letters)}", va="center", color=INK, fontsize=6.5)
 
 
-def _colour(number: int) -> tuple[int, int, int]:
-    """The colour of a reason; the bar's own is not among them."""
-    return COLOURS[1 + number % (len(COLOURS) - 1)]
-
-
-def _box(draw: ImageDraw.ImageDraw, left: float, right: float, top: float, colour: tuple[int, int, int]) -> None:
-    if right > left:
-        ends = (left * SCALE, top * SCALE, max(right, left + 1) * SCALE, (top + BAR) * SCALE)
-        draw.rectangle(ends, colour, GREY)
-
-
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size * SCALE)
+def _colour(number: int) -> str:
+    """The colour of what stays (0), and of the reasons; the first is not among these."""
+    return COLOURS[0] if not number else COLOURS[1 + (number - 1) % (len(COLOURS) - 1)]

@@ -1,6 +1,7 @@
 """A picture as a PNG file."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -15,8 +16,19 @@ def check_picture(path: Path, *, overwrite: bool = False) -> None:
     Raises:
         InputError: naming it.
     """
-    if path.suffix.lower() != ".png":
-        raise InputError(f"expected a picture name that ends in .png, got {path}")
+    refuse_name(path, (".png",), overwrite=overwrite)
+
+
+def refuse_name(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
+    """Refuse a name with none of the endings, or that is taken.
+
+    Raises:
+        InputError: naming it.
+    """
+    if path.suffix.lower() not in endings:
+        *others, last = endings
+        known = f"{', '.join(others)} or {last}" if others else last
+        raise InputError(f"expected a picture name that ends in {known}, got {path}")
     refuse_existing(path, overwrite=overwrite)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.picture import check_picture, save_picture
+from curate.report.style import check_chart, save_chart
 from curate.rounds.files.folder import open_folder
 from curate.rounds.state.pool import table_of
 from curate.rounds.state.standing import progress_of, standing_of
@@ -21,7 +21,7 @@ def plot_folder(
 
     Args:
         folder: of `curate round init`.
-        out: a name ending in ``.png``.
+        out: a name ending in ``.png``, ``.svg`` or ``.pdf``.
         table: where the table of the folder is now, if it was moved.
         overwrite: replace a picture that is there.
 
@@ -29,10 +29,10 @@ def plot_folder(
         InputError: if the folder cannot be read, has nothing to draw, or the place refuses.
     """
     folder, out = Path(folder), Path(out)
-    check_picture(out, overwrite=overwrite)
+    check_chart(out, overwrite=overwrite)
     panel = Panel(folder_curves(folder, table), "labels", "accuracy", percent=True)
-    picture = draw_chart([panel], title=f"Accuracy on held-out images: {folder.name}")
-    save_picture(picture, out, overwrite=overwrite)
+    figure = draw_chart([panel], title=f"Accuracy on held-out images: {folder.name}")
+    save_chart(figure, out, overwrite=overwrite)
 
 
 def folder_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.picture import check_picture, save_picture
+from curate.report.style import check_chart, save_chart
 from curate.simulation.run import Simulation
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
@@ -63,13 +63,13 @@ def plot_replay(path: Path, out: Path, *, overwrite: bool = False) -> None:
 
     Args:
         path: the file.
-        out: a name ending in ``.png``.
+        out: a name ending in ``.png``, ``.svg`` or ``.pdf``.
         overwrite: replace a picture that is there.
 
     Raises:
         InputError: if the file is no replay, the name no picture's, or the place refuses.
     """
-    check_picture(out, overwrite=overwrite)
+    check_chart(out, overwrite=overwrite)
     _draw(read_replay(path), out, path.name, overwrite)
 
 
@@ -106,4 +106,4 @@ def _draw(replay: ReplayCurves, out: Path, name: str, overwrite: bool) -> None:
         low, high = ([a + sign * e for a, e in zip(one.mean, error, strict=True)] for sign in (-1, 1))
         curves.append(Curve(strategy, replay.budgets, one.mean, low, high))
     panel = Panel(curves, AXIS, "accuracy", percent=True)
-    save_picture(draw_chart([panel], title=f"Replayed rounds: {name}"), out, overwrite=overwrite)
+    save_chart(draw_chart([panel], title=f"Replayed rounds: {name}"), out, overwrite=overwrite)

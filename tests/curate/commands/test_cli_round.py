@@ -127,7 +127,10 @@ def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):
         ("labels nowhere -o l.csv", "expected a name like labels.parquet"),
         ("plot nowhere.json -o c.png", "No such file"),
         ("simulate t.parquet --label truth --budget 5 -o s.csv", "expected a name like results.json"),
-        ("simulate t.parquet --label truth --budget 5 --plot s.jpg", "expected a picture name that ends in .png"),
+        (
+            "simulate t.parquet --label truth --budget 5 --plot s.jpg",
+            "expected a picture name that ends in .png, .svg or .pdf",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_left(truth, tmp_path, line, text):

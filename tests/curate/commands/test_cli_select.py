@@ -170,7 +170,7 @@ def test_the_picture_is_written_with_the_batch(scores):
     result = run("s.parquet", "-b", 20, "-o", "b.parquet", "--plot", "g.png")
     assert result.exit_code == 0, result.output
     with Image.open("g.png") as picture:
-        assert picture.size[0] == 960
+        assert picture.size[0] == 1051  # 89 mm at 300 dots an inch
     again = run("s.parquet", "-b", 20, "-o", "c.parquet", "--plot", "g.png")
     assert again.exit_code == 1
     assert "g.png exists already" in again.stderr
@@ -199,7 +199,7 @@ def test_the_seed_decides_what_is_drawn(scores):
         (["-b", "5"], "expected a name for the subset (-o kept.parquet), got none"),
         (["-b", "5", "-o", "b.parquet", "--set", "x"], "--set takes NAME=VALUE"),
         (["-b", "5", "-o", "b.parquet", "--set", "seed=1", "--set", "seed=2"], "--set seed was given twice"),
-        (["-b", "5", "-o", "b.parquet", "--plot", "g.jpg"], "ends in .png"),
+        (["-b", "5", "-o", "b.parquet", "--plot", "g.jpg"], "ends in .png, .svg or .pdf"),
         (["-b", "5", "--dry-run", "--plot", "g.png"], "leave one of them out"),
         (["-b", "5", "-o", "b.parquet", "--strategy", "entrpy"], "did you mean 'entropy'"),
         (["-b", "5", "-o", "b.parquet", "--labelled", "none.csv"], "none.csv does not exist"),

@@ -1,80 +1,156 @@
-"""Charts: where lines, bands and numbers are."""
+"""Charts: what lines and bands hold, what is written, and bytes that do not change."""
 
+import io
 import math
+import os
+import subprocess
+import sys
+from itertools import combinations
+from xml.etree import ElementTree
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.collections import PolyCollection
+from PIL import Image
 
-from curate.report.axes import Frame, log_ticks, ticks
-from curate.report.chart import COLOURS, Curve, Panel, draw_chart
+from curate.report.chart import Curve, Panel, draw_chart
+from curate.report.style import COLOURS, DPI, INCH, chart_bytes, drawing, new_axes, new_figure, save_chart, set_log
 from scoring.errors import InputError
 
-
-def chart(*curves, **more):
-    return draw_chart([Panel(curves, "x", "y", **more)], title="t")
+HOSTILE = "$\\frac{1}{0}$ <script> & \u202eright to left\u0000\n" + "x" * 300
 
 
-def place_of(picture, colour):
-    """Mean place of the pixels of a colour, left of the legend."""
-    pixels = np.asarray(picture)[64:534, 79:700]
-    where = np.argwhere((pixels == colour).all(2))
-    return where.mean(0)
+def chart(*curves, title="t", **more):
+    return draw_chart([Panel(curves, "x", "y", **more)], title=title)
 
 
-def test_a_chart_has_a_line_of_each_colour_and_higher_values_are_higher():
-    x = [0, 1, 2]
-    picture = chart(Curve("low", x, [0.1] * 3), Curve("high", x, [0.8] * 3))
-    assert picture.size == (960, 600)
-    low, high = (place_of(picture, colour) for colour in COLOURS[:2])
-    assert high[0] < low[0] - 300
+def texts(svg):
+    return [node.text for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_a_chart_draws_its_band_between_low_and_high():
-    plain = chart(Curve("a", [0, 1], [0.5, 0.5]))
-    banded = chart(Curve("a", [0, 1], [0.5, 0.5], [0.2, 0.2], [0.8, 0.8]))
-    tint = tuple(round(255 + (c - 255) * 46 / 255) for c in COLOURS[0])
+def test_a_line_holds_its_points_and_a_band_its_ends():
+    (axes,) = chart(Curve("a", [0, 1, 2], [0.5, math.nan, 0.6], [0.2, math.nan, 0.4], [0.8, math.nan, 0.9])).axes
+    (line,) = axes.lines
+    assert line.get_xydata().tolist() == [[0, 0.5], [2, 0.6]]
+    (band,) = [one for one in axes.collections if isinstance(one, PolyCollection)]
+    assert {(0, 0.2), (0, 0.8), (2, 0.4), (2, 0.9)} == set(map(tuple, band.get_paths()[0].vertices))
+    low, high = axes.get_xlim()
+    assert low <= 0 < 2 <= high
 
-    def near(picture):
-        pixels = np.asarray(picture).astype(int)
-        return (np.abs(pixels - tint).max(2) <= 2).mean()
 
-    assert near(plain) < 0.001
-    assert 0.4 < near(banded) < 0.8
+def test_curves_have_colours_and_marks_of_their_own():
+    (axes,) = chart(*(Curve(str(i), [0, 1], [i, i + 1]) for i in range(12))).axes
+    looks = [(line.get_color(), str(line.get_linestyle())) for line in axes.lines]
+    assert len(set(looks)) == 12
 
 
 def test_a_chart_of_one_point_or_of_gaps_can_be_drawn():
-    chart(Curve("one", [5], [0.5], [0.4], [0.6]))
-    chart(Curve("gap", [1, 2, 3], [0.5, math.nan, 0.6], [math.nan] * 3, [math.nan] * 3))
+    for curve in (
+        Curve("one", [5], [0.5], [0.4], [0.6]),
+        Curve("gap", [1, 2, 3], [0.5, math.nan, 0.6], [math.nan] * 3, [math.nan] * 3),
+    ):
+        chart_bytes(chart(curve), ".svg")
     with pytest.raises(InputError, match="at least one point"):
         chart(Curve("none", [1], [math.nan]))
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 7), (1e-4, 3e-4), (0, 123456), (5, 5)])
-def test_ticks_are_round_numbers_inside(low, high):
-    found = ticks(low, high)
-    assert 1 <= len(found) <= 8
-    assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
-    steps = np.diff(found)
-    assert np.allclose(steps, steps[0]) if len(steps) else found == [low]
+@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
+def test_the_same_chart_is_the_same_bytes(ending):
+    first, second = (chart_bytes(chart(Curve("a", [0, 1], [0, 1], [0, 0], [1, 2])), ending) for _ in range(2))
+    assert first == second
+    assert b"20" + b"26-" not in first  # a date
 
 
-def test_ticks_of_a_logarithmic_axis_are_powers_of_ten_and_three_times_these():
-    assert log_ticks(math.log10(0.002), math.log10(0.4)) == pytest.approx([0.003, 0.01, 0.03, 0.1, 0.3])
-    assert log_ticks(math.log10(4), math.log10(5)) == pytest.approx([4, 5])
-    assert 2 <= len(log_ticks(-336, 336)) <= 12
+def test_another_process_with_settings_of_its_own_writes_the_same_bytes(tmp_path):
+    (tmp_path / "matplotlibrc").write_text("font.size: 30\nsvg.fonttype: path\naxes.facecolor: red\n")
+    code = (
+        "import sys\nfrom curate.report.chart import Curve, Panel, draw_chart\n"
+        "from curate.report.style import chart_bytes\n"
+        "figure = draw_chart([Panel([Curve('a', [0, 1], [0, 1], [0, 0], [1, 2])], 'x', 'y')], title='t')\n"
+        "sys.stdout.buffer.write(chart_bytes(figure, '.svg'))\n"
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    env = {**os.environ, "MATPLOTLIBRC": str(tmp_path / "matplotlibrc"), "PYTHONHASHSEED": "7"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
+    assert done.stdout == chart_bytes(chart(Curve("a", [0, 1], [0, 1], [0, 0], [1, 2])), ".svg")
+    assert done.stderr == b""
 
 
-def test_a_frame_puts_values_between_its_ends():
-    frame = Frame(0, 10, 0, 4, top=100, bottom=500)
-    x, y = frame.pixel(5, 1)
-    assert (x, y) == ((78 + (960 - 78 - 24) / 2) * 2, 400 * 2)  # drawn at twice the size
-    assert Frame(0, 10, 0, 2, top=0, bottom=100, log=True).pixel(0, 10)[1] == pytest.approx(50 * 2)
+def test_a_picture_has_the_size_that_was_asked_for():
+    with Image.open(io.BytesIO(chart_bytes(new_figure(50.8, 101.6), ".png"))) as picture:
+        assert picture.size == (4 * DPI, 2 * DPI)
+    assert INCH * 4 == 101.6
 
 
-def test_panels_stand_one_under_the_other():
-    curve = Curve("a", [0, 1], [0.0, 1.0])
-    one = np.asarray(chart(curve, legend=False))
-    both = np.asarray(draw_chart([Panel([curve], "x", "y", legend=False)] * 2, title="t"))
-    assert both.shape == (1200, 960, 3)
-    assert np.array_equal(both[:600], one)
-    assert np.array_equal(both[640:], one[40:])  # but for the title
+def test_text_is_text_in_an_svg_whatever_it_holds():
+    figure = chart(Curve(HOSTILE, [0, 1], [0, 1]), title=HOSTILE)
+    said = texts(chart_bytes(figure, ".svg"))
+    assert {"x", "y"} <= set(said)
+    hostile = [text for text in said if text and text.startswith("$\\frac")]
+    assert len(hostile) == 2
+    assert all(len(text) < 90 and "\u202e" not in text for text in hostile)
+    assert any("<script> & \\u202e" in text for text in hostile)
+
+
+def test_hostile_text_is_drawn_in_silence(capfd):
+    for text in (HOSTILE, "$unclosed", "中文 עברית 👩‍👩‍👧", "", "\ud800", "_^{}\\"):
+        for ending in (".png", ".svg", ".pdf"):
+            chart_bytes(chart(Curve(text, [0, 1], [0, 1]), title=text), ending)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_letters_that_the_font_lacks_are_codes_where_shapes_are_drawn_and_stay_in_an_svg():
+    figure = chart(Curve("中", [0, 1], [0, 1]))
+    assert "中" in texts(chart_bytes(figure, ".svg"))
+    chart_bytes(figure, ".png")
+    assert figure.axes[0].get_legend().get_texts()[0].get_text() == "\\u4e2d"
+
+
+def test_what_a_user_set_is_as_it_was_afterwards():
+    before = dict(mpl.rcParams)
+    chart(Curve("a", [0, 1], [0, 1]))
+    assert dict(mpl.rcParams) == before
+
+
+def test_an_ending_that_is_none_and_a_name_that_is_taken_are_refused(tmp_path):
+    figure = chart(Curve("a", [0, 1], [0, 1]))
+    with pytest.raises(InputError, match=r"ends in \.png, \.svg or \.pdf, got .*x\.jpg"):
+        save_chart(figure, tmp_path / "x.jpg")
+    save_chart(figure, tmp_path / "x.SVG")
+    with pytest.raises(InputError, match="exists already"):
+        save_chart(figure, tmp_path / "x.SVG")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.SVG"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 2), (0.002, 0.4), (1e-300, 1e300), (5, 5), (4, 5e4)])
+def test_a_logarithmic_axis_has_two_plain_numbers_or_more(low, high):
+    with drawing():
+        figure = new_figure(40)
+        (axes,) = new_axes(figure)
+        axes.plot([0, 1], [low, high])
+        set_log(axes, "y", low, high)
+        ends = axes.get_ylim()
+        said = [tick.get_text() for tick in axes.get_yticklabels()]
+        places = axes.get_yticks()
+    shown = [text for text, place in zip(said, places, strict=True) if ends[0] <= place <= ends[1]]
+    assert 1 + (low < high) <= len(shown) <= 12
+    assert all(float(text) > 0 for text in shown)
+
+
+# Linear RGB to what eyes without one kind of cone see: Viénot, Brettel and Mollon 1999, as matrices.
+BLIND = {
+    "protan": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+    "deutan": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+}
+
+
+@pytest.mark.parametrize("kind", ["normal", *BLIND])
+def test_the_colours_of_the_first_curves_are_apart_for_every_eye(kind):
+    rgb = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in COLOURS])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = linear @ np.array(BLIND.get(kind, np.eye(3))).T
+    xyz = seen @ np.array([[0.4124, 0.2126, 0.0193], [0.3576, 0.7152, 0.1192], [0.1805, 0.0722, 0.9505]])
+    f = np.cbrt(xyz / [0.9505, 1, 1.089])
+    lab = np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], 1)
+    assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > 10  # some five just noticeable differences

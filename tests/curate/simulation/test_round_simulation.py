@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from rounds_table import CLASSES, answer, table
 
-from curate.report.chart import COLOURS
+from curate.report.style import COLOURS
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
@@ -113,12 +113,13 @@ def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
         import_labels(tmp_path / "f", answer(next_round(tmp_path / "f"), truth, tmp_path / f"{number}.csv"))
     plot_folder(tmp_path / "f", tmp_path / "f.png")
     with Image.open(tmp_path / "f.png") as picture:
-        assert {COLOURS[0], COLOURS[1], COLOURS[2]} <= {
-            colour for _, colour in picture.convert("RGB").getcolors(1 << 20)
-        }
+        drawn = {"#{:02X}{:02X}{:02X}".format(*colour) for _, colour in picture.convert("RGB").getcolors(1 << 20)}
+    assert set(COLOURS[:3]) <= drawn
+    plot_folder(tmp_path / "f", tmp_path / "f.svg")
+    assert "random labels (control)" in (tmp_path / "f.svg").read_text()
     with pytest.raises(InputError, match=r"f\.png exists already"):
         plot_folder(tmp_path / "f", tmp_path / "f.png")
-    with pytest.raises(InputError, match=r"a picture name that ends in \.png"):
+    with pytest.raises(InputError, match=r"ends in \.png, \.svg or \.pdf, got"):
         plot_folder(tmp_path / "f", tmp_path / "f.jpg")
 
 
