@@ -73,7 +73,7 @@ def test_the_funnel_adds_up_from_step_to_step(here):
     assert all(stage["rows_in"] - stage["rows_out"] == sum(stage["lost"].values()) for stage in stages)
     assert stages[0]["lost"] == {"bytes": 30}
     with Image.open(result["picture"]) as picture:
-        assert picture.size[0] == 960
+        assert picture.size[0] == 1051
 
 
 def test_what_is_up_to_date_is_not_done_again(here):
