@@ -173,27 +173,6 @@ def strategies() -> str:
     return table(("strategy", "what it picks", "needs", "prefix", "time and memory"), rows)
 
 
-def methods() -> str:
-    """Return every training method: what it is, the column that it gives, whether it reads labels, and its paper."""
-    from scoring.scorers import main_column
-    from trainers.config import TrainConfig
-    from trainers.methods.table import METHODS
-
-    return table(
-        ("method", "what it is", "column", "needs labels", "paper"),
-        [
-            (
-                f"`{name}`",
-                (kind.__doc__ or "").splitlines()[0],
-                f"`{main_column(name, head)}`" if (head := kind.head(kind.Settings(), TrainConfig.size)) else "",
-                "yes" if kind.needs_labels else "no",
-                kind.paper,
-            )
-            for name, kind in METHODS.items()
-        ],
-    )
-
-
 def compared() -> str:
     """Return every training method in more words: what it models, needs, costs and gives, and when to use it."""
     from scoring.scorers import columns_of
@@ -305,7 +284,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "strategies": strategies,
     "formats": formats,
     "engines": engines,
-    "methods": methods,
     "compared": compared,
     "settings": settings,
     "columns": columns,

@@ -94,21 +94,43 @@ def test_the_tables_are_what_the_code_says_and_each_stands_once(generate):
 
 
 def test_a_stale_table_is_noticed(generate):
-    text = README.read_text().replace("| `sha256` |", "| `sha1` |")
-    assert generate.renew(text) == README.read_text() != text
+    page = (ROOT / "docs" / "table.md").read_text()
+    text = page.replace("| `sha256` |", "| `sha1` |")
+    assert generate.renew(text) == page != text
 
 
-def test_every_command_source_rule_method_and_column_is_in_the_readme():
+def test_every_command_source_rule_method_and_column_has_its_page():
     from curate.columns import COLUMNS
     from curate.manifest.sources import KINDS
     from curate.policies.filter.rules import RULES
     from scoring.images.outcome import STATUSES
     from trainers.methods.table import METHODS
 
+    named = {
+        "commands": [f"curate {name}" for name in GROUP.commands],
+        "filter": [f"--{name} " for name in RULES],
+        "methods": METHODS,
+        "table": COLUMNS,
+        "decoding": STATUSES,
+        "sources": [f"`.{suffix}`" for suffix in KINDS],
+    }
+    pages = {page: (ROOT / "docs" / f"{page}.md").read_text() for page in named}
+    assert [(page, name) for page, names in named.items() for name in names if name not in pages[page]] == []
+
+
+def test_the_readme_is_short_and_leads_to_every_page():
     text = README.read_text()
-    flags = [f"--{name} " for name in RULES]
-    names = [*(f"curate {name}" for name in GROUP.commands), *flags, *METHODS, *COLUMNS, *STATUSES]
-    assert [name for name in [*names, *(f"`.{suffix}`" for suffix in KINDS)] if name not in text] == []
+    assert text.count("\n") <= 250
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    reached, todo = set(), [README]
+    while todo:
+        page = todo.pop()
+        for target in re.findall(r"\]\(([^)#:]+\.md)", page.read_text()):
+            found = (page.parent / target).resolve()
+            if found.parent == ROOT / "docs" and found.name not in reached:
+                reached.add(found.name)
+                todo.append(found)
+    assert pages - reached == set()
 
 
 def test_there_are_command_lines_of_every_command_to_check():
