@@ -7,7 +7,7 @@ READY := $(VENV)/.installed
 # A process for each core; one that is done takes over tests of another, in runs that keep a module's fixtures together.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: demo test studies fmt lint types docs wheel clean
+.PHONY: demo test studies fmt lint types docs site wheel clean
 
 # The mark is written last, so an installation that was interrupted is picked up again. A new pyproject.toml makes the
 # mark stale. An environment without a working pip (cut off while it was made, or its Python is gone) is made anew.
@@ -43,6 +43,9 @@ types: $(READY)
 
 docs: $(READY)  ## write the tables of the README anew
 	$(BIN)/python docs/generate.py
+
+site: $(READY)  ## build the documents as a static site, with one page a command
+	$(BIN)/python docs/build_site.py
 
 wheel: $(READY)  ## build dist/*.tar.gz and dist/*.whl
 	$(BIN)/python -m build --no-isolation

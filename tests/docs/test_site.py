@@ -1,0 +1,41 @@
+"""The site: every page has its place at the side, and every command its page."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from curate.cli import app
+
+ROOT = Path(__file__).parents[2]
+GROUP = typer.main.get_command(app)
+
+
+@pytest.fixture(scope="module")
+def site():
+    """The script that builds the site."""
+    spec = importlib.util.spec_from_file_location("build_site", ROOT / "docs" / "build_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_page_stands_once_at_the_side(site):
+    pages = [path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(page for pages in site.PAGES.values() for page in pages) == sorted(pages)
+
+
+def test_every_option_of_every_command_is_on_its_page(site):
+    pages = dict(site.command_pages())
+    assert list(pages) == list(GROUP.list_commands(None))
+    for name, page in pages.items():
+        commands = [GROUP.commands[name], *getattr(GROUP.commands[name], "commands", {}).values()]
+        options = {flag for command in commands for param in command.params for flag in param.opts if flag[0] == "-"}
+        assert {flag for flag in options if f"`{flag}`" not in page} == set(), name
+        assert re.search(rf"```console\ncurate {name}\b", page), name
+
+
+def test_markdown_in_a_help_text_stays_text(site):
+    assert site.escaped("a *b* <c> `unc_*` [d] | e_f") == r"a \*b\* \<c\> `unc_*` \[d\] \| e\_f"
