@@ -9,7 +9,16 @@ from typing import Any
 
 from curate.pipeline.file import Pipeline
 from curate.pipeline.state import Done, Stage
-from curate.policies.receipts import MAX_BYTES, environment, read_receipt
+from curate.policies.receipts import (
+    PIPELINE_KIND,
+    PIPELINE_RECEIPT,
+    REST,
+    environment,
+    lost_rows,
+    read_pipeline_receipt,
+    read_receipt,
+    receipt_beside,
+)
 from curate.policies.verify import verify
 from curate.tables.table import open_table
 from curate.version import __version__
@@ -17,14 +26,6 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
-RECEIPT = "pipeline.receipt.json"
-KIND = "pipeline receipt"
-OTHERS = ("not chosen", "undecided", "failed")
-
-
-def receipt_beside(out: str | Path) -> Path:
-    """Return where the receipt of a policy that wrote ``out`` lies."""
-    return Path(out).with_name(Path(out).name.removesuffix(".parquet") + ".receipt.json")
 
 
 def outputs_of(out: str) -> list[str]:
@@ -46,16 +47,11 @@ def stage_of(table: str | None, out: str) -> Stage:
 
 
 def _of_policy(receipt: Mapping[str, Any]) -> Stage:
-    counts = receipt["counts"]
-    n_rows, kept = int(counts["n_rows"]), int(counts["kept"])
     lost: dict[str, int] = {}
-    for group, word in (("dropped_by", ""), ("undecided_by", "undecided: "), ("failed_by", "failed: ")):
-        lost |= {f"{word}{why}": int(rows) for why, rows in receipt.get(group, {}).items() if rows}
-    for name, total in zip(OTHERS, (counts["dropped"], counts["undecided"], counts["failed"]), strict=True):
-        said = {"not chosen": "dropped_by", "undecided": "undecided_by", "failed": "failed_by"}[name]
-        rest = int(total) - sum(receipt.get(said, {}).values())
-        lost |= {name: rest} if rest > 0 else {}
-    return Stage(n_rows, kept, lost)
+    for decision, why, n in lost_rows(receipt):
+        word = f"{decision}: " if decision != "drop" and why != REST[decision] else ""
+        lost[f"{word}{why}"] = n
+    return Stage(int(receipt["counts"]["n_rows"]), int(receipt["counts"]["kept"]), lost)
 
 
 def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> None:
@@ -67,7 +63,7 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
         steps: all of them, done.
     """
     receipt = {
-        "kind": KIND,
+        "kind": PIPELINE_KIND,
         "curate": __version__,
         "file": pipeline.path.name,
         "text": pipeline.text,
@@ -120,7 +116,7 @@ class StepCheck:
 
 def is_pipeline_receipt(path: Path) -> bool:
     """Whether a path is the receipt of a pipeline, or a folder that holds one."""
-    return (path / RECEIPT).is_file() or path.name == RECEIPT
+    return (path / PIPELINE_RECEIPT).is_file() or path.name == PIPELINE_RECEIPT
 
 
 def verify_pipeline(path: Path) -> Iterator[StepCheck]:
@@ -132,8 +128,8 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
     Raises:
         InputError: for a receipt that is missing or not as it was written.
     """
-    path = path / RECEIPT if path.is_dir() else path
-    for name, outputs in _read(path):
+    path = path / PIPELINE_RECEIPT if path.is_dir() else path
+    for name, outputs in read_pipeline_receipt(path):
         check = StepCheck(name)
         inside = {file: digest for file, digest in outputs.items() if ".." not in Path(file).parts}
         for file, digest in inside.items():
@@ -148,22 +144,3 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
                     check.differences.append(f"{file} derives another subset; curate verify of it says which rows")
         check.elsewhere = len(outputs) - len(inside)
         yield check
-
-
-def _read(path: Path) -> list[tuple[str, dict[str, str]]]:
-    """Steps with the digests of their files, from a receipt."""
-    if not path.is_file():
-        raise InputError(f"expected the receipt of a pipeline, got {path}; check the name")
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
-    try:
-        receipt = json.loads(path.read_bytes())
-        if receipt["kind"] != KIND:
-            raise ValueError
-        steps = [(str(step["step"]), dict(step["outputs"])) for step in receipt["steps"]]
-        names = [file for _, outputs in steps for file in outputs]
-        if any(Path(name).is_absolute() for name in names):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path} is not the receipt of a pipeline as curate wrote it; take it from a copy") from None
-    return steps

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from curate.pipeline.file import Pipeline
 from curate.pipeline.plan import Commands, Planned, plan
-from curate.pipeline.receipt import RECEIPT, digest_of, outputs_of, stage_of, write_receipt
+from curate.pipeline.receipt import digest_of, outputs_of, stage_of, write_receipt
 from curate.pipeline.state import Done, Stage, looks, read_state, write_state
+from curate.policies.receipts import PIPELINE_RECEIPT
 from curate.report.funnel import Bar, funnel_chart
 from curate.report.style import save_chart
 from curate.version import __version__
@@ -165,12 +166,12 @@ class _Run:
     def closed(self, result: PipelineResult) -> PipelineResult:
         """Write the receipt and the picture over all steps."""
         kept = {ran.name: self.state[ran.name] for ran in result.steps}
-        write_receipt(self.folder / RECEIPT, self.pipeline, kept)
+        write_receipt(self.folder / PIPELINE_RECEIPT, self.pipeline, kept)
         bars = [
             Bar(ran.name, ran.stage.rows_in, ran.stage.rows_out, ran.stage.lost) for ran in result.steps if ran.stage
         ]
         save_chart(funnel_chart(bars, self.pipeline.path.name), self.folder / PICTURE, overwrite=True)
-        return replace(result, receipt=self.folder / RECEIPT, picture=self.folder / PICTURE)
+        return replace(result, receipt=self.folder / PIPELINE_RECEIPT, picture=self.folder / PICTURE)
 
     def tried(self, steps: list[Planned]) -> PipelineResult:
         """Do in a temporary folder what is not up to date, up to the first step that takes long."""

@@ -3,7 +3,7 @@
 import json
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 KIND = "receipt"
 ROUND_KIND = "round receipt"
+PIPELINE_KIND = "pipeline receipt"
+PIPELINE_RECEIPT = "pipeline.receipt.json"
 MAX_BYTES = 16 << 20
 PACKAGES = ("numpy", "pyarrow")
 DIGEST_OF = (
@@ -26,6 +28,9 @@ DIGEST_OF = (
     "independent of row order"
 )
 
+
+LOST = (("dropped_by", "drop"), ("undecided_by", "undecided"), ("failed_by", "failed"))  # in a receipt, and in decisions
+REST = {"drop": "not chosen", "undecided": "undecided", "failed": "failed"}  # rows of which a receipt does not say why
 
 FileState = tuple[str, int, int]  # name, size and time of change
 
@@ -93,7 +98,7 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
-    beside = path.with_name(path.name.removesuffix(".parquet").removesuffix(".decisions") + ".receipt.json")
+    beside = receipt_beside(path)
     if path.suffix == ".parquet" and beside.is_file():
         raise InputError(f"expected a receipt, got the table {path}; the receipt beside it is {beside}")
     if path.stat().st_size > MAX_BYTES:
@@ -132,3 +137,39 @@ def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
     for output in outputs.values() if isinstance(outputs, dict) else ():
         if Path(output["file"]).name != output["file"] or output["file"] in ("", ".", ".."):
             raise InputError(f"{path} names a file outside its own folder ({output['file']}); it is not used")
+
+
+def receipt_beside(path: str | Path) -> Path:
+    """Return where the receipt lies of a policy that wrote a subset or its decisions."""
+    path = Path(path)
+    return path.with_name(path.name.removesuffix(".parquet").removesuffix(".decisions") + ".receipt.json")
+
+
+def lost_rows(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield decision, reason and rows of all that did not stay; with ``kept`` they add up to the rows that came in."""
+    counts = receipt["counts"]
+    for group, decision in LOST:
+        named = {str(why): int(n) for why, n in receipt.get(group, {}).items() if n}
+        yield from ((decision, why, n) for why, n in named.items())
+        rest = int(counts["dropped" if decision == "drop" else decision]) - sum(named.values())
+        if rest > 0:
+            yield decision, REST[decision], rest
+
+
+def read_pipeline_receipt(path: Path) -> list[tuple[str, dict[str, str]]]:
+    """Return the steps of a pipeline with the digests of their files; InputError if it is not as it was written."""
+    if not path.is_file():
+        raise InputError(f"expected the receipt of a pipeline, got {path}; check the name")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
+    try:
+        receipt = json.loads(path.read_bytes())
+        if receipt["kind"] != PIPELINE_KIND:
+            raise ValueError
+        steps = [(str(step["step"]), dict(step["outputs"])) for step in receipt["steps"]]
+        names = [file for _, outputs in steps for file in outputs]
+        if any(Path(name).is_absolute() for name in names):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{path} is not the receipt of a pipeline as curate wrote it; take it from a copy") from None
+    return steps

@@ -138,12 +138,18 @@ class Images:
         *,
         source: str | None = None,
         options: SourceOptions | None = None,
+        partial: bool = False,
     ) -> "Images":
         """Return the images of some rows of a table, by their numbers; see ``Images``."""
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
         found = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
-        return cls(found, table.path, numbers=numbers.tolist(), source=source, options=options)
+        return cls(found, table.path, numbers=numbers.tolist(), source=source, options=options, partial=partial)
+
+    @property
+    def named(self) -> bool:
+        """Whether any of the rows names where its image is, or a source is given."""
+        return self._source is not None or bool(self._uri)
 
     def data(self, row: int) -> bytes:
         """Return the encoded image of a row, whether or not it is the one that was scored.
@@ -179,7 +185,10 @@ class Images:
             for row in sorted(rows):
                 yield row, lambda row=row: self.data(row)  # type: ignore[misc]
             return
-        ordered = sorted(rows, key=lambda row: self._place[self.key[row]])
+        for row in rows:
+            if self.key[row] not in self._place:  # of a partial source: reading says so
+                yield row, lambda row=row: self.data(row)  # type: ignore[misc]
+        ordered = sorted((row for row in rows if self.key[row] in self._place), key=lambda row: self._place[self.key[row]])
         places = np.array([self._place[self.key[row]] for row in ordered], np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(places) > WIDEST_GAP) + 1).tolist(), len(places)]
         for first, last in pairwise(cuts):

@@ -50,6 +50,23 @@ class IssuesResult(Result):
 
 
 @dataclass(frozen=True)
+class Looked:
+    """What was found of N rows, by kind.
+
+    Attributes:
+        measures: shape (N,).
+        cuts: where each kind begins.
+        has: shape (N,) bool; nowhere for a kind that is common.
+        common: rows of the harmless kinds that most of the heap has.
+    """
+
+    measures: dict[str, Values]
+    cuts: dict[str, float]
+    has: dict[str, np.ndarray]
+    common: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Issues:
     """What to look for; a ``Policy``.
 
@@ -103,25 +120,16 @@ class Issues:
 
     def decide(self, table: Table, *, write: bool) -> Decided[IssuesResult]:
         """Decide every row of a table; InputError for one without measures of quality."""
-        kinds, absent = self._in(table)
+        kinds, absent = self.kinds_in(table)
         names = tuple(dict.fromkeys(name for kind in kinds.values() for name in kind.columns))
         rows = read_rows(table, Needs(exact=names, advice="score the images again"))
-        columns = {name: _values(rows, name) for name in names}
-        measures = {name: kind.measure(*(columns[each] for each in kind.columns)) for name, kind in kinds.items()}
-        cuts = {name: self.set.get(name, cut_of(kind, measures[name])) for name, kind in kinds.items()}
-        has = {name: rows.ok & kind.beyond(measures[name], cuts[name]) for name, kind in kinds.items()}
-        n_ok = max(1, int(rows.ok.sum()))
-        common = {
-            name: int(each.sum())
-            for name, each in has.items()
-            if not self.goes(name) and name not in self.set and each.sum() > COMMON * n_ok
-        }
-        for name in common:
-            has[name] = np.zeros(len(rows), bool)
+        columns = {name: values_of(rows, name, rows.ok) for name in names}
+        looked = self.look(kinds, columns, rows.ok)
+        measures, cuts, has, common = looked.measures, looked.cuts, looked.has, looked.common
         outcome = self._outcome(rows, has, [columns[name] for name in names if name.startswith(QUALITY)])
         first = _first(has, outcome, self.goes)
         words = IssueWords(kinds, measures, cuts, has, outcome, first)
-        worst = {name: _worst(kind, measures[name], has[name], self.show) for name, kind in kinds.items()}
+        worst = {name: worst_of(kind, measures[name], has[name], self.show) for name, kind in kinds.items()}
         result = IssuesResult(
             dropped_by={
                 name: int(((first == i) & (outcome == DROP)).sum()) for i, name in enumerate(has) if self.goes(name)
@@ -162,8 +170,29 @@ class Issues:
             examples={name: each for name, each in worst.items() if len(each)},
         )
 
-    def _in(self, table: Table) -> tuple[dict[str, Kind], list[str]]:
-        """The kinds whose columns a table has, and those whose it lacks; all lacking ones are refused if asked for."""
+    def look(self, kinds: Mapping[str, Kind], columns: Mapping[str, Values], ok: np.ndarray) -> "Looked":
+        """Look for kinds of issues.
+
+        Args:
+            kinds: which.
+            columns: that they are made of, shape (N,) each, NaN where there is no value.
+            ok: whether the image was scored, shape (N,).
+        """
+        measures = {name: kind.measure(*(columns[each] for each in kind.columns)) for name, kind in kinds.items()}
+        cuts = {name: self.set.get(name, cut_of(kind, measures[name])) for name, kind in kinds.items()}
+        has = {name: ok & kind.beyond(measures[name], cuts[name]) for name, kind in kinds.items()}
+        n_ok = max(1, int(ok.sum()))
+        common = {
+            name: int(each.sum())
+            for name, each in has.items()
+            if not self.goes(name) and name not in self.set and each.sum() > COMMON * n_ok
+        }
+        for name in common:
+            has[name] = np.zeros(len(ok), bool)
+        return Looked(measures, cuts, has, common)
+
+    def kinds_in(self, table: Table) -> tuple[dict[str, Kind], list[str]]:
+        """Return the kinds whose columns a table has, and those whose it lacks; InputError if those were asked for."""
         schema = table.schema
         numbers = {name for name in schema.names if is_number(schema.field(name).type)}
         there = {name: kind for name, kind in self.kinds.items() if numbers.issuperset(kind.columns)}
@@ -233,10 +262,11 @@ def _number(name: str, value: object) -> float:
         raise InputError(f"--set {name}: expected a number, such as 0.1, got {str(value)!r}") from None
 
 
-def _values(rows: Rows, name: str) -> Values:
+def values_of(rows: Rows, name: str, ok: np.ndarray) -> Values:
+    """Return a column as measures are made of it: NaN where there is no value, or no image that was scored."""
     column = rows.exact[name]
     values = column.values.astype(np.float32)
-    values[~(column.valid & rows.ok)] = np.nan
+    values[~(column.valid & ok)] = np.nan
     return values
 
 
@@ -248,7 +278,8 @@ def _first(has: Mapping[str, np.ndarray], outcome: np.ndarray, goes: Any) -> np.
     return first
 
 
-def _worst(kind: Kind, values: Values, has: np.ndarray, n: int) -> np.ndarray:
+def worst_of(kind: Kind, values: Values, has: np.ndarray, n: int) -> np.ndarray:
+    """Return up to n rows that have an issue, the worst first."""
     rows = np.flatnonzero(has)
     order = np.argsort(values[rows] if kind.low else -values[rows], kind="stable")
     return rows[order[:n]]

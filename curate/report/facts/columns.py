@@ -1,0 +1,113 @@
+"""Which columns of a table are shown, and as what."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS, URI, describe
+from curate.tables.needs import PHASH, SHA256, is_number, is_plain
+from curate.tables.signals import default_column, signal
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+SCORE, NUMBER, TEXT, CLASS = "score", "number", "text", "class"
+OWN = {KEY, URI, STATUS, EMBEDDING, SIGNATURE, PHASH, SHA256}  # said elsewhere, or nothing that one reads
+TAKEN = {"n", "row", KEY, "path", STATUS, "decision", "reason"}  # names of a report's own
+DIRECTION = {"more certain": 1, "less certain": -1}
+MOST = 80  # columns
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column of a table as a report shows it.
+
+    Attributes:
+        column: its name in the table.
+        kind: ``score``, ``number``, ``text`` or ``class``.
+        direction: 1 where higher is more certain, -1 where it is less, 0 where neither.
+        words: what it means.
+        integer: whether it holds whole numbers.
+    """
+
+    column: str
+    kind: str
+    direction: int
+    words: str
+    integer: bool
+
+    @property
+    def name(self) -> str:
+        """Its name in a report, where no column of the report's own is called so."""
+        return f"u:{self.column}" if self.column in TAKEN or self.column.startswith("u:") else self.column
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it can be counted in bins."""
+        return self.kind in (SCORE, NUMBER)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a page is told."""
+        return {
+            "name": self.name,
+            "label": self.column,
+            "kind": self.kind,
+            "direction": self.direction,
+            "words": self.words,
+            "integer": self.integer,
+        }
+
+
+def shown_columns(table: Table, class_column: str | None) -> tuple[list[Shown], list[str]]:
+    """Return the columns to show, scores first, and the names of those that are too many.
+
+    Args:
+        table: any.
+        class_column: None for none.
+    """
+    found = [each for field in table.schema if (each := _shown(field, class_column)) is not None]
+    order = {SCORE: 0, CLASS: 1, NUMBER: 2, TEXT: 3}
+    found.sort(key=lambda each: order[each.kind])
+    return found[:MOST], [each.column for each in found[MOST:]]
+
+
+def _shown(field: pa.Field, class_column: str | None) -> Shown | None:
+    if (field.name in OWN and field.name != class_column) or not (is_plain(field.type) or is_number(field.type)):
+        return None
+    about = describe(field.name)
+    words = f"{about.meaning} ({about.unit})" if about.unit not in ("", "1") else about.meaning
+    direction = DIRECTION.get(about.higher, 0)
+    integer = bool(pa.types.is_integer(field.type))
+    if field.name == class_column:
+        return Shown(field.name, CLASS, 0, words, integer)
+    if is_number(field.type):
+        return Shown(field.name, SCORE if direction else NUMBER, direction, words, integer)
+    return Shown(field.name, TEXT, 0, words, False)
+
+
+def default_score(table: Table, column: str | None, columns: Sequence[Shown]) -> tuple[Shown | None, str]:
+    """Return the score that certain and uncertain rows are told by, and what there is to say of the choice.
+
+    Args:
+        table: has the column.
+        column: as typed: ``COLUMN``, ``max:COLUMN`` or ``min:COLUMN``; None for the table's own.
+        columns: that are shown.
+
+    Raises:
+        InputError: for a column that was typed and cannot be used.
+    """
+    numbers = {each.column: each for each in columns if each.is_number}
+    if column is not None:
+        asked = signal(column, table, certain_first=True, flag="--column")
+        if asked.column not in numbers:
+            raise InputError(f"--column {asked.column}: expected a column of numbers; the table has: {', '.join(numbers)}")
+        one = numbers[asked.column]
+        return Shown(one.column, one.kind, asked.sign, one.words, one.integer), ""
+    try:
+        return numbers.get(default_column(table)), ""
+    except InputError:
+        scores = [each for each in columns if each.kind == SCORE]
+        if not scores:
+            return None, "the table has no score: nothing tells its certain rows from the others"
+        return scores[0], f"rows are told by {scores[0].column}; name another score with --column"

@@ -1,0 +1,277 @@
+"""All facts of a report as one JSON value, and where each comes from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import LABEL
+from curate.counted import counted
+from curate.manifest import SourceOptions
+from curate.report.facts.columns import SCORE, Shown, default_score, shown_columns
+from curate.report.facts.cuts import cuts_of
+from curate.report.facts.decided import Decided, decide_all
+from curate.report.facts.found import of_issues, of_labels
+from curate.report.facts.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score
+from curate.report.facts.heap import Heap, read_heap
+from curate.report.facts.histograms import histogram
+from curate.report.facts.measured import read_measured
+from curate.report.facts.numbers import ByClass, columns_in_turn, distribution, finite
+from curate.report.facts.places import Places, place_rows
+from curate.report.facts.ranks import rank_correlations
+from curate.report.facts.results import Applied, find_results
+from curate.report.facts.thumbs import Thumbs, thumbnails
+from curate.report.facts.values import row_values
+from curate.tables.images import ImageSource
+from curate.tables.rows import Codes
+from curate.tables.table import Table
+from curate.version import __version__
+
+VERSION = 1
+SAMPLE, THUMBS, POINTS = 20_000, 1_000, 5_000
+SIZES = ("width", "height", "n_bytes")
+NO_MAP = "the map was left out on request"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a report.
+
+    Attributes:
+        results: of policies: subsets, decisions, receipts, or receipts of pipelines.
+        column: score that certain and uncertain rows are told by; None for the table's own.
+        label: column of classes; None for ``label``, where there is one.
+        sample: rows that are listed.
+        points: rows on the map; 0 for none.
+        measured: what ``curate evaluate`` wrote; or None.
+        seed: of the draw and of the map.
+    """
+
+    results: Sequence[str | Path] = ()
+    column: str | None = None
+    label: str | None = None
+    sample: int = SAMPLE
+    points: int = POINTS
+    measured: str | Path | None = None
+    seed: int = 0
+
+
+@dataclass
+class Facts:
+    """What is known of a table, before any row of it is listed.
+
+    Attributes:
+        heap: the table.
+        decided: what became of its rows.
+        columns: that are shown.
+        drawn: rows of the sample, drawn by the hash of their keys.
+        galleries: by number of row.
+        places: the map; None without one.
+        counted: the parts of the document that need no row of the table.
+    """
+
+    heap: Heap
+    decided: Decided
+    columns: list[Shown]
+    drawn: NDArray[np.int64]
+    galleries: list[Gallery]
+    places: Places | None
+    counted: dict[str, Any]
+
+    def served(self) -> dict[str, Any]:
+        """Return the document without rows and thumbnails, in which rows are known by their numbers in the table."""
+        return self.counted | {"served": True} | self._shown(int)
+
+    def whole(self, thumbs: Thumbs) -> dict[str, Any]:
+        """Return the document with its rows and thumbnails, in which rows are known by their place among its rows."""
+        rows = self.listed()
+        place = {row: number for number, row in enumerate(rows.tolist())}
+        return (
+            self.counted
+            | {"rows": row_values(self.heap, self.decided, self.columns, rows), "thumbs": thumbs.to_json(rows.tolist())}
+            | self._shown(lambda row: place[row])
+        )
+
+    def listed(self) -> NDArray[np.int64]:
+        """Return the rows that a document lists: the sample, what is in a gallery, and what is on the map."""
+        of_map = self.places.row if self.places is not None else np.zeros(0, np.int64)
+        return np.unique(np.concatenate([self.drawn, np.array(self.in_galleries(), np.int64), of_map]))
+
+    def in_galleries(self) -> list[int]:
+        """Return every row of a gallery once; a few of each before many of one."""
+        turns = [gallery.all_rows() for gallery in self.galleries]
+        mixed = [rows[at] for at in range(max(map(len, turns), default=0)) for rows in turns if at < len(rows)]
+        return list(dict.fromkeys(mixed))
+
+    def to_thumb(self, n: int) -> list[int]:
+        """Return the n rows that come first: those of galleries, then of the map, then of the sample."""
+        of_map = self.places.row.tolist() if self.places is not None else []
+        return list(dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()]))[:n]
+
+    def _shown(self, place: Any) -> dict[str, Any]:
+        return {
+            "galleries": [gallery.to_json(place) for gallery in self.galleries],
+            "map": None if self.places is None else self.places.to_json(place),
+        }
+
+
+@dataclass
+class _Counted:
+    """What one pass over the columns of numbers leaves."""
+
+    sizes: dict[str, Any] = field(default_factory=dict)
+    distributions: list[dict[str, Any]] = field(default_factory=list)
+    scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # of the drawn rows, by name
+    certain_first: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def gather(table: Table, asked: Asked) -> Facts:
+    """Return what is known of a table: counted over all its rows, and which of them are to be shown.
+
+    Args:
+        table: with a unique ``key``.
+        asked: what is asked.
+
+    Raises:
+        InputError: for a table, column or file that cannot be used, or a policy's file that is not of the table.
+    """
+    measured = None if asked.measured is None else read_measured(asked.measured)
+    label = asked.label or (LABEL if LABEL in table.schema.names else None)
+    results = find_results(table, asked.results)
+    heap = read_heap(table, label, seed=asked.seed)
+    columns, left_out = shown_columns(table, label)
+    score, note = default_score(table, asked.column, columns)
+    columns = [score if score is not None and each.column == score.column else each for each in columns]
+    decided = decide_all(heap, results)
+    classes = ByClass(heap)
+    drawn = heap.drawn(asked.sample)
+    found = _count(heap, columns, score, classes, drawn, cuts_of(results, decided.policies))
+    galleries = [
+        *(of_score(score.column, found.certain_first, classes) if score is not None else []),
+        *of_decisions(heap, decided),
+        *of_duplicates(heap, decided),
+        *of_labels(decided),
+        *of_issues(heap, results),
+        *of_failures(heap),
+    ]
+    places = _places(heap, score, found.scores, drawn, asked)
+    notes = [
+        *([note] if note else []),
+        *(f"{one.path.name}: its decisions are gone; it is in the funnel alone" for one in results if one.decisions is None),
+        *([f"{counted(len(left_out), 'column')} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"] if left_out else []),
+        *([places] if isinstance(places, str) and places else []),
+    ]
+    return Facts(
+        heap,
+        decided,
+        columns,
+        drawn,
+        [each for each in galleries if each.rows or each.groups],
+        places if isinstance(places, Places) else None,
+        {
+            "version": VERSION,
+            "title": table.path.stem,
+            "about": _about(heap),
+            "n_rows": heap.n,
+            "sampled": _sampled(heap, drawn, asked.seed),
+            "columns": [each.to_json() for each in columns],
+            "default_score": None if score is None else score.name,
+            "class_column": next((each.name for each in columns if each.column == label), None),
+            "overview": {
+                "status": _tally(heap.status, heap.n, "ok"),
+                "format": _tally(heap.format, heap.n, "unknown"),
+                "classes": classes.to_json(),
+                "sizes": found.sizes,
+                "notes": notes,
+            },
+            "funnel": [each.funnel() for each in results],
+            "distributions": found.distributions,
+            "ranks": rank_correlations(found.scores),
+            "measured": measured,
+        },
+    )
+
+
+def document(table: Table, asked: Asked, images: ImageSource, *, thumbs: int = THUMBS) -> dict[str, Any]:
+    """Return a whole report as one JSON value.
+
+    Args:
+        table: with a unique ``key``.
+        asked: what is asked.
+        images: where they are.
+        thumbs: the most thumbnails.
+
+    Raises:
+        InputError: as ``gather``, or for a source that cannot be opened or is of other rows.
+    """
+    facts = gather(table, asked)
+    made = thumbnails(table, facts.to_thumb(thumbs), source=images.source, options=images.options)
+    return facts.whole(made)
+
+
+def _count(
+    heap: Heap,
+    columns: Sequence[Shown],
+    score: Shown | None,
+    classes: ByClass,
+    drawn: NDArray[np.int64],
+    cuts: Mapping[str, list[dict[str, Any]]],
+) -> _Counted:
+    found = _Counted()
+    by_name = {each.column: each for each in columns if each.is_number}
+    for name, numbers in columns_in_turn(heap, list(by_name)):
+        one, there = by_name[name], finite(numbers)
+        spread = distribution(one, numbers, classes, cuts)
+        if name in SIZES:
+            found.sizes[name] = histogram(numbers.values[there])
+        elif spread is not None:
+            found.distributions.append(spread)
+        if one.kind == SCORE or one is score:
+            found.scores[one.name] = np.where(there[drawn], numbers.values[drawn].astype(np.float64), np.nan)
+        if one is score:
+            rows = np.flatnonzero(there & heap.ok)
+            ascending = rows[np.argsort(numbers.values[rows], kind="stable")]
+            found.certain_first = ascending[::-1] if one.direction > 0 else ascending
+    return found
+
+
+def _places(
+    heap: Heap, score: Shown | None, scores: Mapping[str, NDArray[np.float64]], drawn: NDArray[np.int64], asked: Asked
+) -> Places | str:
+    if not asked.points:
+        return NO_MAP
+    n = min(asked.points, len(drawn))
+    uncertainty = None if score is None else -score.direction * scores[score.name][:n]
+    return place_rows(heap, drawn[:n], uncertainty, seed=asked.seed)
+
+
+def _about(heap: Heap) -> dict[str, Any]:
+    model = heap.table.metadata.get("model")
+    named = f"{model.get('method', 'a model')} ({str(model.get('digest', ''))[:12]})" if isinstance(model, dict) else None
+    return {
+        "table": str(heap.table.path),
+        "digest": heap.digest,
+        "curate": __version__,
+        "model": named,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _sampled(heap: Heap, drawn: NDArray[np.int64], seed: int) -> dict[str, Any] | None:
+    if len(drawn) == heap.n:
+        return None
+    words = f"{len(drawn):,} of {heap.n:,} rows were drawn by the hash of their keys; rows of galleries are there besides"
+    return {"n": len(drawn), "seed": seed, "words": words}
+
+
+def _tally(codes: Codes, n: int, otherwise: str) -> list[list[Any]]:
+    """Names with their rows, the most first; of a column that is not there all rows are one."""
+    if not len(codes.codes):
+        return [[otherwise, n]] if n else []
+    counts = np.bincount(codes.codes + 1, minlength=len(codes.names) + 1)
+    names = ["none", *codes.names]
+    return [[names[at], int(counts[at])] for at in np.argsort(-counts, kind="stable").tolist() if counts[at]][:50]

@@ -1,0 +1,64 @@
+"""Rows whose label is suspected, and pictures with an issue, as galleries."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from curate.counted import counted
+from curate.policies.issues.policy import Issues, values_of, worst_of
+from curate.report.facts.decided import Decided
+from curate.report.facts.galleries import EACH, FLAT, MOST_GROUPS, Gallery, Group
+from curate.report.facts.heap import Heap
+from curate.report.facts.results import Applied
+from curate.tables.digests import plain
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
+from scoring.errors import InputError
+
+LABELS, ISSUES = "labels", "issues"
+PAIR = ("given_label", "suggested_label")
+
+
+def of_labels(decided: Decided) -> list[Gallery]:
+    """Return the rows whose label is suspected most, by the pair of given and suggested label, the worst pair first."""
+    groups: dict[str, list[int]] = {}
+    n_suspected = 0
+    for one in decided.policies:
+        table = one.applied.decisions
+        if one.applied.name != LABELS or table is None or not set(PAIR) <= set(table.schema.names):
+            continue
+        suspected = np.flatnonzero(one.margin < 0)
+        n_suspected += len(suspected)
+        worst = suspected[np.argsort(one.margin[suspected], kind="stable")[: 2 * FLAT]]
+        given, suggested = (
+            plain(column.combine_chunks()).cast(pa.string()).to_pylist() for column in table.take(worst, PAIR).columns
+        )
+        for row, a, b in zip(one.row[worst].tolist(), given, suggested, strict=True):
+            groups.setdefault(f"given {a}, suggested {b}", []).append(row)
+    found = [Group(words, rows[:EACH]) for words, rows in groups.items()][:MOST_GROUPS]
+    words = f"the worst of {counted(n_suspected, 'suspected label')}, by what was given and what is suggested"
+    return [Gallery("labels", "Suspected labels", words, groups=found)]
+
+
+def of_issues(heap: Heap, results: Sequence[Applied]) -> list[Gallery]:
+    """Return the worst pictures of every kind of issue; as a policy looked for them, where one of the results did."""
+    table = heap.table
+    receipts = [one for one in results if one.name == ISSUES]
+    try:
+        policy = Issues.from_receipt(receipts[-1].rules) if receipts else Issues()
+        kinds, _ = policy.kinds_in(table)
+    except InputError:
+        return []  # the table has no measures of quality
+    groups = []
+    for name, kind in kinds.items():
+        read = read_rows(table, Needs(exact=kind.columns, keys=False))
+        columns = {each: values_of(read, each, heap.ok) for each in kind.columns}
+        looked = policy.look({name: kind}, columns, heap.ok)
+        rows = worst_of(kind, looked.measures[name], looked.has[name], EACH)
+        if len(rows):
+            n = int(looked.has[name].sum())
+            side = "below" if kind.low else "above"
+            words = f"{name}: {kind.meaning} ({kind.name} {side} {looked.cuts[name]:.4g}): {counted(n, 'row')}"
+            groups.append(Group(words, rows.tolist()))
+    return [Gallery("issues", "Pictures with an issue", "the worst of each kind", groups=groups)]

@@ -1,0 +1,175 @@
+"""Rows that a person should look at: of a score, of decisions, of duplicates, of labels, of issues, of failures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import OK
+from curate.counted import counted
+from curate.policies.contract import FILTER
+from curate.policies.outcomes import DROP, KEEP, UNDECIDED
+from curate.report.doubtful import doubtful_groups
+from curate.report.facts.decided import NO_RULE, Decided, Decisions
+from curate.report.facts.heap import Heap
+from curate.report.facts.numbers import ByClass
+from curate.tables.digests import tie_breaks
+
+FLAT, EACH = 48, 12  # rows of a gallery, and of each group of one
+MOST_GROUPS = 20
+CLASSES = 12
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that belong together, by number in the table; ``kept`` stands for them."""
+
+    words: str
+    rows: Sequence[int]
+    kept: int | None = None
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Rows to look at, flat or in groups.
+
+    Attributes:
+        id: in a page.
+        title: its heading.
+        words: how the rows were chosen.
+        rows: of a flat one, numbers of the table.
+        groups: of one in groups.
+    """
+
+    id: str
+    title: str
+    words: str
+    rows: Sequence[int] = ()
+    groups: Sequence[Group] = field(default_factory=list)
+
+    def all_rows(self) -> list[int]:
+        """Return every row once, in the order shown."""
+        return list(dict.fromkeys([*self.rows, *(row for group in self.groups for row in group.rows)]))
+
+    def to_json(self, place: Any) -> dict[str, Any]:
+        """Return what a page is told; ``place`` turns a row's number into what the page knows it by."""
+        found: dict[str, Any] = {"id": self.id, "title": self.title, "words": self.words}
+        if not self.groups:
+            return found | {"kind": "flat", "items": [place(row) for row in self.rows]}
+        groups = [
+            {
+                "words": group.words,
+                "items": [place(row) for row in group.rows],
+                "kept": None if group.kept is None else place(group.kept),
+            }
+            for group in self.groups
+        ]
+        return found | {"kind": "groups", "groups": groups}
+
+
+def of_score(column: str, certain_first: Rows, classes: ByClass) -> list[Gallery]:
+    """Return the ends of a score, overall and in the largest classes.
+
+    Args:
+        column: its name.
+        certain_first: the rows that have a value, the most certain first.
+        classes: of the same table.
+    """
+    n = counted(len(certain_first), "row")
+    by_class = [
+        Group(f"{name}: {side} certain", part.tolist())
+        for name, rows in list(classes.of(certain_first))[:CLASSES]
+        for side, part in (("most", rows[: EACH // 2]), ("least", rows[::-1][: EACH // 2]))
+        if len(part)
+    ]
+    return [
+        Gallery("least-certain", "Least certain", f"by {column}, of {n}", certain_first[::-1][:FLAT].tolist()),
+        Gallery("most-certain", "Most certain", f"by {column}, of {n}", certain_first[:FLAT].tolist()),
+        Gallery("by-class", "Ends of each class", f"by {column}, in the largest classes", groups=by_class),
+    ]
+
+
+def of_decisions(heap: Heap, decided: Decided) -> list[Gallery]:
+    """Return both sides of every cut, dropped rows by reason, and undecided rows."""
+    cut = [group for one in decided.policies if one.applied.name == FILTER for group in _sides(one)]
+    dropped = [group for number, one in enumerate(decided.policies) for group in _dropped(heap, decided, number, one)]
+    undecided = lowest(heap, np.flatnonzero(decided.outcome == UNDECIDED), FLAT)
+    return [
+        Gallery("cut", "Both sides of the cut", "the nearest to it on either side", groups=cut[: 2 * MOST_GROUPS]),
+        Gallery("dropped", "Dropped, by reason", "drawn by the hash of their keys", groups=dropped[:MOST_GROUPS]),
+        Gallery("undecided", "Undecided", "drawn by the hash of their keys", undecided.tolist()),
+    ]
+
+
+def lowest(heap: Heap, rows: Rows, n: int) -> Rows:
+    """Return n of some rows, drawn by the hash of their keys."""
+    if len(rows) > n:
+        rows = rows[np.argpartition(heap.draw[rows], n)[:n]]
+    return rows[np.argsort(heap.draw[rows], kind="stable")]
+
+
+def _sides(decisions: Decisions) -> list[Group]:
+    groups = []
+    for number, rule in enumerate(decisions.rules):
+        judged = (decisions.rule == number) & ~np.isnan(decisions.margin)
+        dropped = np.flatnonzero(judged & (decisions.outcome == DROP))
+        kept = np.flatnonzero(judged & (decisions.outcome == KEEP))
+        if not len(dropped) or not len(kept):
+            continue
+        for side, at in (("just kept", kept), ("just dropped", dropped)):
+            nearest = at[np.argsort(np.abs(decisions.margin[at]), kind="stable")[: 2 * EACH]]
+            groups.append(Group(f"{side} by {rule}: of {counted(len(at), 'row')}", decisions.row[nearest].tolist()))
+    return groups
+
+
+def _dropped(heap: Heap, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
+    """Rows that a policy dropped, by its rule, the most rows first; those that a later policy kept are not among them."""
+    gone = (decisions.outcome == DROP) & (decided.by[decisions.row] == number)
+    counts = np.bincount(decisions.rule[gone], minlength=len(decisions.rules))
+    return [
+        Group(
+            f"{decisions.applied.name}{'' if decisions.rules[code] == NO_RULE else f', {decisions.rules[code]}'}: "
+            f"{counted(int(counts[code]), 'row')}",
+            lowest(heap, decisions.row[gone & (decisions.rule == code)], EACH).tolist(),
+        )
+        for code in np.argsort(-counts, kind="stable").tolist()
+        if counts[code]
+    ]
+
+
+def of_duplicates(heap: Heap, decided: Decided) -> list[Gallery]:
+    """Return the most doubtful groups of every deduplication; rows of another table are not shown."""
+    found = []
+    for one in decided.policies:
+        if one.applied.groups is None or one.applied.decisions is None or not one.applied.groups.n_rows:
+            continue
+        for group in doubtful_groups(one.applied.decisions, one.applied.groups, limit=MOST_GROUPS):
+            keys = tie_breaks([member.key.encode("utf-8", "surrogateescape") for member in group.members])
+            places = heap.find(keys).tolist()
+            here = [(row, member) for row, member in zip(places, group.members, strict=True) if row >= 0]
+            kept = next((row for row, member in here if member.is_kept and not member.is_elsewhere), None)
+            conflict = f"; labels differ: {group.labels}" if group.is_conflict else ""
+            words = f"group {group.number}: {counted(group.size, 'row')} by {group.finders}{conflict}"
+            if here:
+                found.append(Group(words, [row for row, _ in here], kept))
+    return [Gallery("duplicates", "Duplicate groups", "the most doubtful first", groups=found[:MOST_GROUPS])]
+
+
+def of_failures(heap: Heap) -> list[Gallery]:
+    """Return rows whose image could not be scored, by what is wrong with it."""
+    if not len(heap.status.codes):
+        return []
+    counts = np.bincount(heap.status.codes + 1, minlength=len(heap.status.names) + 1)
+    names = ["no status", *heap.status.names]
+    groups = [
+        Group(
+            f"{names[place]}: {counted(int(counts[place]), 'row')}",
+            lowest(heap, np.flatnonzero(heap.status.codes == place - 1), EACH).tolist(),
+        )
+        for place in np.argsort(-counts, kind="stable").tolist()
+        if counts[place] and names[place] != OK
+    ]
+    return [Gallery("failed", "Failed", "drawn by the hash of their keys", groups=groups[:MOST_GROUPS])]

@@ -1,0 +1,57 @@
+"""Histograms with exact counts, and quantiles by class."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 60
+CORE = (0.001, 0.999)  # of the values: where the bins lie when the rest is far away
+FAR = 20  # times as wide as the core is what all values span
+SKEWED = 20  # times the 1 % quantile is the 99 % quantile
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def histogram(values: NDArray[Any]) -> dict[str, Any]:
+    """Return edges and counts of bins; the counts add up to the finite values.
+
+    A value lies in bin i where ``edges[i] <= value < edges[i + 1]``, in the last also at its right edge. Whole numbers
+    of few values have a bin each. Where a few values lie far from all others, the bins span the others, and the first
+    and the last bin count what lies beyond them: ``clipped`` says how many.
+
+    Args:
+        values: shape (N,); NaN and infinities are left out.
+    """
+    finite = values[np.isfinite(values)]
+    edges, is_log = bin_edges(finite)
+    place = np.searchsorted(edges, finite.astype(np.float64), side="right") - 1
+    counts = np.bincount(place.clip(0, len(edges) - 2), minlength=len(edges) - 1)
+    clipped = [int((finite < edges[0]).sum()), int((finite > edges[-1]).sum())]
+    found = {"edges": edges.tolist(), "counts": counts.tolist(), "log": is_log}
+    return found | ({"clipped": clipped} if any(clipped) else {})
+
+
+def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
+    """Return the edges of bins for finite values, ascending, and whether they are even on a logarithmic scale."""
+    if not len(finite):
+        return np.array([0.0, 1.0]), False
+    low, high = float(finite.min()), float(finite.max())
+    if np.issubdtype(finite.dtype, np.integer) and high - low < BINS:
+        return np.arange(low, high + 2) - 0.5, False
+    if low == high:
+        width = max(0.5, abs(low) * 1e-6)
+        return np.array([low - width, low + width]), False
+    first, last = np.quantile(finite.astype(np.float64), (0.01, 0.99))
+    if low > 0 and last > SKEWED * first:
+        edges = np.geomspace(low, high, BINS + 1)
+        edges[[0, -1]] = low, high
+        return np.maximum.accumulate(edges), True
+    core = np.quantile(finite.astype(np.float64), CORE)
+    if core[1] > core[0] and high / FAR - low / FAR > core[1] - core[0]:
+        low, high = float(core[0]), float(core[1])
+    return (low / 2 + (high / 2 - low / 2) * np.arange(BINS + 1) / BINS) * 2, False  # halves: their difference is finite
+
+
+def quantiles(values: NDArray[Any]) -> list[float]:
+    """Return the 5, 25, 50, 75 and 95 % quantiles of finite values, at least one, interpolated linearly."""
+    return [float(each) for each in np.quantile(values.astype(np.float64), QUANTILES)]

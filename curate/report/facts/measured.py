@@ -1,0 +1,58 @@
+"""What ``curate evaluate --json`` measured, as tables of a report."""
+
+import json
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from curate.policies.receipts import MAX_BYTES
+from scoring.errors import InputError
+
+MOST = 100  # measures, and columns of scores
+
+
+def read_measured(path: str | Path) -> list[dict[str, Any]]:
+    """Return what was measured of each score column: a table with a column a measure, and one of what they mean.
+
+    Args:
+        path: what ``curate evaluate --json`` printed, or ``-o`` wrote.
+
+    Raises:
+        InputError: if the file is missing, too large, or not that.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"--measured: {path} does not exist; give what curate evaluate wrote with -o")
+    if path.stat().st_size > MAX_BYTES:
+        raise InputError(f"--measured: {path} is too large ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
+    try:
+        found = json.loads(path.read_bytes())
+        measures = [_measure(one) for one in found["measures"]][:MOST]
+        columns = [str(name) for name in found["columns"]][:MOST]
+        rows, used = int(found["rows"]), int(found["used"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"--measured: {path} is not what curate evaluate wrote; run: curate evaluate ... -o {path}") from None
+    there = [one for one in measures if one["values"]]
+    names = list(dict.fromkeys(name for one in there for name in one["values"]))[:MOST]
+    order = [*(name for name in columns if name in names), *(name for name in names if name not in columns)]
+    title = f"What the scores are worth: {used:,} of {rows:,} rows measured"
+    table = [[name, *(one["values"].get(name, "") for one in there)] for name in order]
+    meanings = [[one["name"], one["better"], one["meaning"], one["missing"]] for one in measures]
+    return [
+        {"title": title, "columns": ["column", *(one["name"] for one in there)], "rows": table},
+        {"title": "What is measured", "columns": ["measure", "better", "meaning", "not measured, for"], "rows": meanings},
+    ]
+
+
+def _measure(value: dict[str, Any]) -> dict[str, Any]:
+    values = {str(name): _cell(one) for name, one in value.get("values", {}).items()}
+    return {key: str(value.get(key) or "") for key in ("name", "better", "meaning", "missing")} | {"values": values}
+
+
+def _cell(interval: dict[str, Any]) -> str:
+    """A value with its interval, in words."""
+    numbers = [interval[name] for name in ("value", "low", "high")]
+    if not all(isinstance(each, int | float) and isfinite(each) for each in numbers):
+        return "-"
+    value, low, high = (f"{each:.3f}" if abs(each) < 10 else f"{each:,.1f}" for each in numbers)
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,151 @@
+"""What policies did to a table: their receipts and decisions, found from any of their files, in the order applied."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.policies.contract import FILTER, POLICIES
+from curate.policies.receipts import (
+    PIPELINE_RECEIPT,
+    lost_rows,
+    read_pipeline_receipt,
+    read_receipt,
+    receipt_beside,
+)
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+RECEIPT = ".receipt.json"
+MOST = 50  # policies over one table
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A policy that was applied to a table, or to what another one left of it.
+
+    Attributes:
+        name: of the policy.
+        path: of its receipt.
+        receipt: as read.
+        decisions: beside it; None where they are gone.
+        groups: of a deduplication; None where there are none.
+    """
+
+    name: str
+    path: Path
+    receipt: Mapping[str, Any]
+    decisions: Table | None
+    groups: Table | None
+
+    @property
+    def subset(self) -> Path:
+        """Where it wrote what it kept."""
+        return self.path.with_name(self.receipt["outputs"]["subset"]["file"])
+
+    @property
+    def rules(self) -> list[dict[str, Any]]:
+        """What was asked, one entry a rule."""
+        return [rule for rule in self.receipt["policy"] if isinstance(rule, dict)]
+
+    def funnel(self) -> dict[str, Any]:
+        """Return the rows that came in, those kept, and why the others went; they add up."""
+        counts = self.receipt["counts"]
+        out = [{"reason": why, "decision": decision, "n": n} for decision, why, n in lost_rows(self.receipt)]
+        return {
+            "step": self.name,
+            "file": self.subset.name,
+            "rows_in": int(counts["n_rows"]),
+            "kept": int(counts["kept"]),
+            "out": sorted(out, key=lambda one: -int(str(one["n"]))),
+        }
+
+
+def find_results(table: Table, paths: Sequence[str | Path]) -> list[Applied]:
+    """Return the policies that some files are of, and those between the table and them, in the order applied.
+
+    Args:
+        table: that the first of them read.
+        paths: subsets, decisions or receipts of policies, receipts of pipelines or their folders.
+
+    Raises:
+        InputError: for a file that no policy wrote, that lacks its receipt, or of which more than ``MOST`` come together.
+    """
+    found: dict[Path, Applied] = {}
+    waiting = [receipt for path in paths for receipt in _receipts(Path(path))]
+    while waiting:
+        receipt = waiting.pop(0).resolve()
+        if receipt in found:
+            continue
+        if len(found) == MOST:
+            raise InputError(f"expected the results of at most {MOST} policies, got more; name fewer of them")
+        found[receipt] = one = _applied(receipt)
+        before = _input_of(one)
+        if before is not None and not _is_table(before, table):
+            earlier = receipt_beside(before)
+            waiting += [earlier] if before.suffix == ".parquet" and earlier.is_file() else []
+    order = list(found.values())
+    made = {one.subset.resolve(): one for one in order}
+    return sorted(order, key=lambda one: _depth(one, made))
+
+
+def _receipts(path: Path) -> Iterable[Path]:
+    """The receipts that a path names."""
+    if path.is_dir() and not (path / PIPELINE_RECEIPT).is_file():
+        raise InputError(f"expected what a policy wrote (NAME.parquet or NAME.receipt.json), got the folder {path}")
+    if path.is_dir() or path.name == PIPELINE_RECEIPT:
+        folder = path if path.is_dir() else path.parent
+        for _, outputs in read_pipeline_receipt(folder / PIPELINE_RECEIPT):
+            yield from (folder / name for name in outputs if name.endswith(RECEIPT) and (folder / name).is_file())
+        return
+    if path.name.endswith(".json"):
+        yield path
+        return
+    if not path.exists():
+        raise InputError(f"{path} does not exist; give a subset, its decisions or its receipt, as a policy wrote them")
+    receipt = receipt_beside(path)
+    if not receipt.is_file():
+        raise InputError(
+            f"{path} has no receipt beside it: expected {receipt.name}; give what a policy wrote, with its receipt"
+        )
+    yield receipt
+
+
+def _applied(path: Path) -> Applied:
+    receipt = read_receipt(path)
+    counts = receipt.get("counts")
+    wanted = ("n_rows", "kept", "dropped", "undecided", "failed")
+    if not isinstance(counts, dict) or not all(isinstance(counts.get(name), int) for name in wanted):
+        raise InputError(f"{path} is incomplete: expected counts of rows; take the receipt from a copy")
+    named = [str(rule.get("rule")) for rule in receipt["policy"] if isinstance(rule, dict)]
+    name = next((name for name in named if name in POLICIES), FILTER)
+    return Applied(name, path, receipt, _beside(path, receipt, "decisions"), _beside(path, receipt, "groups"))
+
+
+def _beside(path: Path, receipt: Mapping[str, Any], name: str) -> Table | None:
+    """A table that a policy wrote, where it still is."""
+    entry = receipt["outputs"].get(name)
+    file = path.with_name(entry["file"]) if entry else None
+    return open_table(file, require=["key", "decision"] if name == "decisions" else ()) if file and file.is_file() else None
+
+
+def _input_of(applied: Applied) -> Path | None:
+    """The table that a policy read, where it is, or beside what it wrote; None where it is gone."""
+    named = Path(applied.receipt["input"]["path"])
+    return next((path for path in (named, applied.path.with_name(named.name)) if path.exists()), None)
+
+
+def _is_table(path: Path, table: Table) -> bool:
+    return path.resolve() == table.path.resolve()
+
+
+def _depth(applied: Applied, made: Mapping[Path, Applied]) -> int:
+    """How many of the policies came before one."""
+    depth, at = 0, applied
+    while depth <= len(made):
+        before = _input_of(at)
+        earlier = made.get(before.resolve()) if before is not None else None
+        if earlier is None:
+            break
+        depth, at = depth + 1, earlier
+    return depth

@@ -1,0 +1,129 @@
+"""Thumbnails: images of rows, small enough that a thousand of them travel inside a page."""
+
+import base64
+import io
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from curate.counted import counted
+from curate.manifest import SourceOptions
+from curate.tables.images import Encoded, Images
+from curate.tables.table import Table
+from scoring.images import DecodeError, decode_rgb
+
+SIDE = 128  # pixels of the longer side
+TYPE = "image/webp"
+QUALITY, EFFORT = 75, 3  # of WebP: a third smaller than a JPEG that looks as good (benchmarks/report.py)
+MOST_BYTES = 25_000_000  # of all thumbnails of a page, as text
+AHEAD = 4  # images a thread that are read and not yet decoded
+
+
+@dataclass(frozen=True)
+class Thumbs:
+    """Thumbnails of some rows.
+
+    Attributes:
+        data: row of the table -> encoded thumbnail.
+        missing: rows whose image could not be had or decoded.
+        words: what there is to say of them; empty where all are there.
+    """
+
+    data: dict[int, bytes]
+    missing: int
+    words: str
+
+    def to_json(self, rows: Sequence[int]) -> dict[str, Any]:
+        """Return what a page is told, by place in its rows."""
+        place = {row: number for number, row in enumerate(self.data)}
+        return {
+            "side": SIDE,
+            "type": TYPE,
+            "of": [place.get(row, -1) for row in rows],
+            "data": [base64.b64encode(each).decode() for each in self.data.values()],
+            "missing": self.missing,
+            "words": self.words,
+        }
+
+
+def thumbnails(
+    table: Table, rows: Sequence[int], *, source: str | None, options: SourceOptions | None, workers: int | None = None
+) -> Thumbs:
+    """Return thumbnails of rows; an image that is gone or broken is counted, never an error.
+
+    Args:
+        table: with ``key``, and ``uri`` unless a source is given.
+        rows: numbers, each once.
+        source: what was scored, for tables whose images lie in a Parquet file.
+        options: how to read the source.
+        workers: decoding threads; None for one a core.
+
+    Raises:
+        InputError: if the source cannot be opened or has none of the keys.
+    """
+    if not len(rows):
+        return Thumbs({}, 0, "")
+    images = Images.of(table, rows, source=source, options=options, partial=True)
+    if source is None and not images.named:
+        words = f"{table.path} holds no path to any image: name what was scored with --source"
+        return Thumbs({}, len(rows), words)
+    found: dict[int, bytes] = {}
+    problems: dict[str, int] = {}
+    size = 0
+    for row, data, problem in _decoded(images.read(rows), workers or os.cpu_count() or 1):
+        size += -(-len(data or b"") // 3) * 4
+        if data is not None and size <= MOST_BYTES:
+            found[row] = data
+        elif data is None:
+            problems[problem] = problems.get(problem, 0) + 1
+    missing = sum(problems.values())
+    named = ", ".join(f"{n:,} {what}" for what, n in sorted(problems.items(), key=lambda item: -item[1])[:5])
+    words = f"{counted(missing, 'image')} could not be shown ({named})" if missing else ""
+    if size > MOST_BYTES:
+        words = "; ".join([*([words] if words else []), f"thumbnails beyond {MOST_BYTES:,} bytes are left out"])
+    return Thumbs({row: found[row] for row in rows if row in found}, missing, words)
+
+
+def _decoded(encoded: Iterable[Encoded], workers: int) -> Iterator[tuple[int, bytes | None, str]]:
+    """Thumbnails of images as they are read, in their order; never more than a few wait."""
+    waiting: deque[tuple[int, Future[bytes] | None, str]] = deque()
+
+    def first() -> tuple[int, bytes | None, str]:
+        row, future, problem = waiting.popleft()
+        try:
+            return row, future.result() if future is not None else None, problem
+        except DecodeError as error:
+            return row, None, error.status
+
+    with ThreadPoolExecutor(workers) as pool:
+        for one in encoded:
+            future = None if one.data is None else pool.submit(thumbnail, one.data)
+            waiting.append((one.row, future, one.problem.partition(":")[0]))
+            if len(waiting) > AHEAD * workers:
+                yield first()
+        while waiting:
+            yield first()
+
+
+def thumbnail(data: bytes, side: int = SIDE) -> bytes:
+    """Return an image as a WebP whose longer side is at most ``side`` pixels.
+
+    Raises:
+        DecodeError: if it cannot be decoded.
+    """
+    try:
+        pixels = decode_rgb(data, short_side=side)
+    except MemoryError:
+        raise DecodeError("too_large", "it does not fit in memory") from None
+    small = Image.fromarray(np.ascontiguousarray(pixels))
+    small.thumbnail((side, side))
+    out = io.BytesIO()
+    small.save(out, "WEBP", quality=QUALITY, method=EFFORT)
+    return out.getvalue()
+

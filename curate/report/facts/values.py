@@ -1,0 +1,79 @@
+"""Rows of a table as plain values, column by column: what a page lists, sorts and filters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import KEY, STATUS, URI
+from curate.report.facts.columns import Shown
+from curate.report.facts.decided import Decided
+from curate.report.facts.heap import Heap
+from curate.tables.digests import key_bytes, plain
+
+MOST_TEXT = 200  # characters of a text that is no key
+EXACT = 2**53  # whole numbers beyond are not exact in a browser
+
+
+def row_values(
+    heap: Heap, decided: Decided, columns: Sequence[Shown], rows: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Return rows as lists of plain JSON values, one a column.
+
+    Args:
+        heap: the table.
+        decided: what became of its rows.
+        columns: to return.
+        rows: numbers, in the order wanted.
+    """
+    table = heap.table
+    names = [name for name in (KEY, STATUS, URI) if name in table.schema.names]
+    taken = table.take(rows, list(dict.fromkeys([*names, *(each.column for each in columns)])))
+    keys = key_bytes(taken.column(KEY).combine_chunks(), table.path)
+    found: dict[str, Any] = {
+        "n": len(rows),
+        "row": rows.tolist(),
+        "key": [key.decode("utf-8", "replace") for key in keys],
+    }
+    if URI in names:
+        found["path"] = _texts(taken.column(URI))
+    found["status"] = _texts(taken.column(STATUS)) if STATUS in names else ["ok"] * len(rows)
+    if decided.policies:
+        found["decision"] = decided.words(rows)
+        found["reason"] = [None if text is None else shortened(text) for text in decided.reasons(rows)]
+    for each in columns:
+        column = taken.column(each.column)
+        found[each.name] = json_numbers(column) if each.is_number else _texts(column)
+    return found
+
+
+def json_numbers(column: pa.ChunkedArray) -> list[Any]:
+    """Return numbers as JSON has them, as short as their own precision allows; null for none and for infinities."""
+    array = plain(column.combine_chunks())
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64(), safe=False)
+    if pa.types.is_integer(array.type):
+        values = array.to_pylist()
+        return [str(v) if v is not None and abs(v) > EXACT else v for v in values]
+    if pa.types.is_float16(array.type):
+        array = array.cast(pa.float32())
+    numbers = array.to_numpy(zero_copy_only=False)
+    known = np.isfinite(numbers)
+    short = numbers.tolist() if numbers.dtype == np.float64 else [float(text) for text in numbers.astype(str).tolist()]
+    return [value if there else None for value, there in zip(short, known.tolist(), strict=True)]
+
+
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    array = plain(column.combine_chunks())
+    try:
+        values = array.cast(pa.large_string()).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        values = [None if value is None else str(value) for value in array.to_pylist()]
+    return [None if value is None else shortened(value) for value in values]
+
+
+def shortened(text: str) -> str:
+    """Return a text cut at ``MOST_TEXT`` characters."""
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
