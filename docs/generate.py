@@ -30,6 +30,7 @@ EXTRAS: dict[str, str] = {
     "s3": "`s3://` sources",
     "gcs": "`gs://` sources",
     "http": "`https://` sources",
+    "map": "the map of `curate report`",
     "dev": "everything that `make test` needs",
 }
 # What a training method models, and when to use it; the rest of its row comes from the code.

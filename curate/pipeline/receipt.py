@@ -23,9 +23,7 @@ from curate.policies.verify import verify
 from curate.tables.table import open_table
 from curate.version import __version__
 from scoring.atomic import AtomicFile
-from scoring.errors import InputError
 from scoring.file_digest import file_sha256
-
 
 
 def outputs_of(out: str) -> list[str]:

@@ -29,7 +29,11 @@ DIGEST_OF = (
 )
 
 
-LOST = (("dropped_by", "drop"), ("undecided_by", "undecided"), ("failed_by", "failed"))  # in a receipt, and in decisions
+LOST = (
+    ("dropped_by", "drop"),
+    ("undecided_by", "undecided"),
+    ("failed_by", "failed"),
+)  # in a receipt, and in decisions
 REST = {"drop": "not chosen", "undecided": "undecided", "failed": "failed"}  # rows of which a receipt does not say why
 
 FileState = tuple[str, int, int]  # name, size and time of change

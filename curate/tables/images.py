@@ -188,7 +188,9 @@ class Images:
         for row in rows:
             if self.key[row] not in self._place:  # of a partial source: reading says so
                 yield row, lambda row=row: self.data(row)  # type: ignore[misc]
-        ordered = sorted((row for row in rows if self.key[row] in self._place), key=lambda row: self._place[self.key[row]])
+        ordered = sorted(
+            (row for row in rows if self.key[row] in self._place), key=lambda row: self._place[self.key[row]]
+        )
         places = np.array([self._place[self.key[row]] for row in ordered], np.int64)
         cuts = [0, *(np.flatnonzero(np.diff(places) > WIDEST_GAP) + 1).tolist(), len(places)]
         for first, last in pairwise(cuts):

@@ -101,7 +101,9 @@ def default_score(table: Table, column: str | None, columns: Sequence[Shown]) ->
     if column is not None:
         asked = signal(column, table, certain_first=True, flag="--column")
         if asked.column not in numbers:
-            raise InputError(f"--column {asked.column}: expected a column of numbers; the table has: {', '.join(numbers)}")
+            raise InputError(
+                f"--column {asked.column}: expected a column of numbers; the table has: {', '.join(numbers)}"
+            )
         one = numbers[asked.column]
         return Shown(one.column, one.kind, asked.sign, one.words, one.integer), ""
     try:

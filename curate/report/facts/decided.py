@@ -168,4 +168,6 @@ def _refuse_strangers(heap: Heap, applied: Applied, row: NDArray[np.int64], outc
     counts = applied.receipt["counts"]
     told = [counts[name] for name in ("kept", "dropped", "undecided", "failed")]
     if np.bincount(outcome, minlength=len(OUTCOMES)).tolist() != told:
-        raise InputError(f"{path} and {applied.path.name} are not of one run: their counts differ; take both from a copy")
+        raise InputError(
+            f"{path} and {applied.path.name} are not of one run: their counts differ; take both from a copy"
+        )

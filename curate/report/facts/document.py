@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from curate.columns import LABEL
 from curate.counted import counted
-from curate.manifest import SourceOptions
 from curate.report.facts.columns import SCORE, Shown, default_score, shown_columns
 from curate.report.facts.cuts import cuts_of
 from curate.report.facts.decided import Decided, decide_all
@@ -23,7 +22,7 @@ from curate.report.facts.measured import read_measured
 from curate.report.facts.numbers import ByClass, columns_in_turn, distribution, finite
 from curate.report.facts.places import Places, place_rows
 from curate.report.facts.ranks import rank_correlations
-from curate.report.facts.results import Applied, find_results
+from curate.report.facts.results import find_results
 from curate.report.facts.thumbs import Thumbs, thumbnails
 from curate.report.facts.values import row_values
 from curate.tables.images import ImageSource
@@ -161,8 +160,16 @@ def gather(table: Table, asked: Asked) -> Facts:
     places = _places(heap, score, found.scores, drawn, asked)
     notes = [
         *([note] if note else []),
-        *(f"{one.path.name}: its decisions are gone; it is in the funnel alone" for one in results if one.decisions is None),
-        *([f"{counted(len(left_out), 'column')} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"] if left_out else []),
+        *(
+            f"{one.path.name}: its decisions are gone; it is in the funnel alone"
+            for one in results
+            if one.decisions is None
+        ),
+        *(
+            [f"{counted(len(left_out), 'column')} beyond {len(columns)} are not shown: {', '.join(left_out[:5])}"]
+            if left_out
+            else []
+        ),
         *([places] if isinstance(places, str) and places else []),
     ]
     return Facts(
@@ -251,7 +258,9 @@ def _places(
 
 def _about(heap: Heap) -> dict[str, Any]:
     model = heap.table.metadata.get("model")
-    named = f"{model.get('method', 'a model')} ({str(model.get('digest', ''))[:12]})" if isinstance(model, dict) else None
+    named = (
+        f"{model.get('method', 'a model')} ({str(model.get('digest', ''))[:12]})" if isinstance(model, dict) else None
+    )
     return {
         "table": str(heap.table.path),
         "digest": heap.digest,
@@ -264,7 +273,9 @@ def _about(heap: Heap) -> dict[str, Any]:
 def _sampled(heap: Heap, drawn: NDArray[np.int64], seed: int) -> dict[str, Any] | None:
     if len(drawn) == heap.n:
         return None
-    words = f"{len(drawn):,} of {heap.n:,} rows were drawn by the hash of their keys; rows of galleries are there besides"
+    words = (
+        f"{len(drawn):,} of {heap.n:,} rows were drawn by the hash of their keys; rows of galleries are there besides"
+    )
     return {"n": len(drawn), "seed": seed, "words": words}
 
 

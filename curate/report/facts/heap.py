@@ -56,10 +56,7 @@ class Heap:
 
     def drawn(self, n: int) -> NDArray[np.int64]:
         """Return up to n rows, drawn by the hash of their keys; fewer are the first of more."""
-        if n < self.n:
-            least = np.argpartition(self.draw, n)[:n] if n else np.zeros(0, np.int64)
-        else:
-            least = np.arange(self.n)
+        least = np.argpartition(self.draw, n)[:n] if n < self.n else np.arange(self.n)
         return least[np.argsort(self.draw[least], kind="stable")]
 
 
@@ -75,16 +72,21 @@ def read_heap(table: Table, class_column: str | None, *, seed: int) -> Heap:
         InputError: for keys that are missing or not unique, or a column that cannot be used.
     """
     table.require([class_column] if class_column else [])
-    plain = [name for name in (STATUS, FORMAT) if name in table.schema.names and is_plain(table.schema.field(name).type)]
+    plain = [
+        name for name in (STATUS, FORMAT) if name in table.schema.names and is_plain(table.schema.field(name).type)
+    ]
     names = tuple(dict.fromkeys([*plain, *([class_column] if class_column else [])]))
     rows = read_rows(table, Needs(names=names))
     order = np.argsort(rows.hashes, kind="stable")
+    status, formats, classes = (rows.names.get(name, NONE) for name in (STATUS, FORMAT, class_column or ""))
     return Heap(
         table,
         rows.ok,
         redrawn(rows.hashes, seed, PURPOSE),
         rows.digest,
-        *(rows.names.get(name, NONE) for name in (STATUS, FORMAT, class_column or "")),
+        status,
+        formats,
+        classes,
         class_column,
         rows.hashes[order],
         order,

@@ -49,7 +49,9 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
     core = np.quantile(finite.astype(np.float64), CORE)
     if core[1] > core[0] and high / FAR - low / FAR > core[1] - core[0]:
         low, high = float(core[0]), float(core[1])
-    return (low / 2 + (high / 2 - low / 2) * np.arange(BINS + 1) / BINS) * 2, False  # halves: their difference is finite
+    return (
+        low / 2 + (high / 2 - low / 2) * np.arange(BINS + 1) / BINS
+    ) * 2, False  # halves: their difference is finite
 
 
 def quantiles(values: NDArray[Any]) -> list[float]:

@@ -31,7 +31,9 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
         columns = [str(name) for name in found["columns"]][:MOST]
         rows, used = int(found["rows"]), int(found["used"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"--measured: {path} is not what curate evaluate wrote; run: curate evaluate ... -o {path}") from None
+        raise InputError(
+            f"--measured: {path} is not what curate evaluate wrote; run: curate evaluate ... -o {path}"
+        ) from None
     there = [one for one in measures if one["values"]]
     names = list(dict.fromkeys(name for one in there for name in one["values"]))[:MOST]
     order = [*(name for name in columns if name in names), *(name for name in names if name not in columns)]
@@ -40,7 +42,11 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
     meanings = [[one["name"], one["better"], one["meaning"], one["missing"]] for one in measures]
     return [
         {"title": title, "columns": ["column", *(one["name"] for one in there)], "rows": table},
-        {"title": "What is measured", "columns": ["measure", "better", "meaning", "not measured, for"], "rows": meanings},
+        {
+            "title": "What is measured",
+            "columns": ["measure", "better", "meaning", "not measured, for"],
+            "rows": meanings,
+        },
     ]
 
 

@@ -69,7 +69,7 @@ def find_results(table: Table, paths: Sequence[str | Path]) -> list[Applied]:
         paths: subsets, decisions or receipts of policies, receipts of pipelines or their folders.
 
     Raises:
-        InputError: for a file that no policy wrote, that lacks its receipt, or of which more than ``MOST`` come together.
+        InputError: for a file that no policy wrote, one that lacks its receipt, or more than ``MOST`` policies.
     """
     found: dict[Path, Applied] = {}
     waiting = [receipt for path in paths for receipt in _receipts(Path(path))]
@@ -126,7 +126,11 @@ def _beside(path: Path, receipt: Mapping[str, Any], name: str) -> Table | None:
     """A table that a policy wrote, where it still is."""
     entry = receipt["outputs"].get(name)
     file = path.with_name(entry["file"]) if entry else None
-    return open_table(file, require=["key", "decision"] if name == "decisions" else ()) if file and file.is_file() else None
+    return (
+        open_table(file, require=["key", "decision"] if name == "decisions" else ())
+        if file and file.is_file()
+        else None
+    )
 
 
 def _input_of(applied: Applied) -> Path | None:

@@ -126,4 +126,3 @@ def thumbnail(data: bytes, side: int = SIDE) -> bytes:
     out = io.BytesIO()
     small.save(out, "WEBP", quality=QUALITY, method=EFFORT)
     return out.getvalue()
-

@@ -17,9 +17,7 @@ MOST_TEXT = 200  # characters of a text that is no key
 EXACT = 2**53  # whole numbers beyond are not exact in a browser
 
 
-def row_values(
-    heap: Heap, decided: Decided, columns: Sequence[Shown], rows: NDArray[np.int64]
-) -> dict[str, Any]:
+def row_values(heap: Heap, decided: Decided, columns: Sequence[Shown], rows: NDArray[np.int64]) -> dict[str, Any]:
     """Return rows as lists of plain JSON values, one a column.
 
     Args:

@@ -1,0 +1,379 @@
+"""The document of a report: every number in it, counted again by other means from the same files."""
+
+import base64
+import hashlib
+import io
+import json
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from choosing import columns_of, write
+from PIL import Image
+from scipy.stats import spearmanr
+
+import curate
+from curate.report.facts.document import Asked, document, gather
+from curate.tables.images import ImageSource
+from curate.tables.table import open_table
+from scoring.errors import InputError
+
+N = 400
+FAILED = [7, 91, 200]
+
+
+def png(row):
+    row = row if row % 40 else 0  # of 40 rows one has the bytes of the first
+    buffer = io.BytesIO()
+    Image.new("RGB", (40 + row % 7, 30), (row % 256, 100, 200)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of 400 rows, three of them failed, and five policies over it, one after or beside another."""
+    folder = tmp_path_factory.mktemp("report")
+    ok = [row not in FAILED for row in range(N)]
+    columns = columns_of(N, seed=3)
+    score = [value if there else None for value, there in zip(columns["unc_losspred"].tolist(), ok, strict=True)]
+    for row in range(N):
+        (folder / f"{row}.png").write_bytes(png(row))
+    sha = [hashlib.sha256(png(row)).hexdigest() if ok[row] else None for row in range(N)]
+    columns |= {
+        "status": ["ok" if there else ("truncated", "not_an_image")[row % 2] for row, there in enumerate(ok)],
+        "unc_losspred": score,
+        "uri": [str(folder / f"{row}.png") for row in range(N)],
+        "sha256": sha,
+        "format": ["jpeg" if row % 3 else "png" for row in range(N)],
+        "width": [100 + row % 5 for row in range(N)],
+        "n": [f"text {row}" for row in range(N)],
+        "quality_highlight": [None if not there else 0.1 if row < 12 else 0.9 for row, there in enumerate(ok)],
+        "label": [f"class {(row + (row % 80 == 11)) % 5}" for row in range(N)],
+        "photographer": None,
+    }
+    write(folder / "scores.parquet", {name: values for name, values in columns.items() if values is not None})
+    table = folder / "scores.parquet"
+    curate.filter(table, folder / "kept.parquet", drop_bottom="25%", column="unc_losspred")
+    curate.dedup(folder / "kept.parquet", folder / "alone.parquet", finder=["bytes"])
+    curate.select(folder / "alone.parquet", folder / "picked.parquet", budget=20, strategy="random")
+    curate.labels(table, folder / "labels.parquet", "label", drop=True)
+    curate.issues(table, folder / "issues.parquet")
+    return folder
+
+
+def made(folder, *results, thumbs=0, **asked):
+    asked = {"points": 0, "column": "unc_losspred", **asked}
+    results = [folder / name for name in results]
+    return document(
+        open_table(folder / "scores.parquet"), Asked(results=results, **asked), ImageSource(), thumbs=thumbs
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    return made(folder, "issues.parquet", "labels.decisions.parquet", "picked.receipt.json")
+
+
+@pytest.fixture(scope="module")
+def frame(folder):
+    return pl.read_parquet(folder / "scores.parquet")
+
+
+def rows_of(document, gallery):
+    found = next(each for each in document["galleries"] if each["id"] == gallery)
+    items = (
+        found["items"] if found["kind"] == "flat" else [item for group in found["groups"] for item in group["items"]]
+    )
+    return [document["rows"]["row"][item] for item in items]
+
+
+def test_it_is_strict_json_without_a_number_that_does_not_exist(whole):
+    json.dumps(whole, allow_nan=False)
+    assert whole["version"] == 1
+    assert whole["n_rows"] == N
+    assert whole["sampled"] is None
+
+
+def test_the_overview_counts_every_row(whole, frame):
+    for name in ("status", "format"):
+        expected = {row[0]: row[1] for row in frame.group_by(name).len().iter_rows()}
+        assert dict(map(tuple, whole["overview"][name])) == expected
+    classes = whole["overview"]["classes"]
+    assert dict(map(tuple, classes["shown"])) == dict(frame.group_by("label").len().iter_rows())
+    assert (classes["n_classes"], classes["others"]) == (5, 0)
+    width = whole["overview"]["sizes"]["width"]
+    assert width["counts"] == [80] * 5
+    assert width["edges"][0] == 99.5
+
+
+def test_histograms_hold_every_value_once(whole, frame):
+    assert {each["column"] for each in whole["distributions"]} >= {"unc_losspred", "kappa_mcinfonce", "aesthetic"}
+    for each in whole["distributions"]:
+        values = frame[each["column"]].drop_nulls().to_numpy().astype(float)
+        edges, counts = each["hist"]["edges"], each["hist"]["counts"]
+        slow = [sum(1 for v in values if a <= v and (v < b or (b == edges[-1] and v == b))) for a, b in pairwise(edges)]
+        assert counts == slow, each["column"]
+        assert sum(counts) == len(values)
+
+
+def test_quantiles_of_a_class_are_those_of_polars(whole, frame):
+    for column in ("unc_losspred", "kappa_mcinfonce"):
+        spread = next(each for each in whole["distributions"] if each["column"] == column)
+        for one in spread["by_class"]:
+            values = frame.filter(pl.col("label") == one["name"])[column].cast(pl.Float64).drop_nulls()
+            assert one["n"] == len(values)
+            expected = [values.quantile(q, interpolation="linear") for q in (0.05, 0.25, 0.5, 0.75, 0.95)]
+            assert one["q"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_policies_stand_in_the_order_applied_and_those_between_are_found(whole):
+    assert [each["step"] for each in whole["funnel"]] == ["issues", "labels", "filter", "dedup", "select"]
+
+
+def test_the_sums_of_the_funnel_are_those_of_the_decisions(whole, folder):
+    for each in whole["funnel"]:
+        decisions = pl.read_parquet(folder / each["file"].replace(".parquet", ".decisions.parquet"))
+        counts = dict(decisions.group_by("decision").len().iter_rows())
+        assert each["rows_in"] == len(decisions) == each["kept"] + sum(one["n"] for one in each["out"])
+        assert each["kept"] == counts["keep"]
+        for word in ("drop", "undecided", "failed"):
+            assert sum(one["n"] for one in each["out"] if one["decision"] == word) == counts.get(word, 0)
+    after = {each["step"]: each["kept"] for each in whole["funnel"]}
+    into = {each["step"]: each["rows_in"] for each in whole["funnel"]}
+    assert (into["dedup"], into["select"]) == (after["filter"], after["dedup"])
+
+
+def test_every_row_has_the_decision_of_the_last_policy_that_saw_it(whole, folder):
+    expected = {}
+    for name in ("issues", "labels", "kept", "alone", "picked"):
+        for row in pl.read_parquet(folder / f"{name}.decisions.parquet").iter_rows(named=True):
+            expected[row["key"]] = (row["decision"], row["reason"])
+    rows = whole["rows"]
+    assert dict(zip(rows["key"], zip(rows["decision"], rows["reason"], strict=True), strict=True)) == expected
+
+
+def test_the_rows_are_those_of_the_table_under_names_that_do_not_clash(whole, frame):
+    rows = whole["rows"]
+    assert rows["n"] == N
+    assert rows["row"] == list(range(N))
+    for name in ("key", "status", "label", "unc_losspred", "width", "aesthetic"):
+        values = frame[name].to_list()
+        assert rows[name] == (pytest.approx(values) if name in ("unc_losspred", "aesthetic") else values)
+    assert rows["path"] == frame["uri"].to_list()
+    assert rows["u:n"] == frame["n"].to_list()
+    shown = {each["name"]: each for each in whole["columns"]}
+    assert shown["u:n"] | {"words": ""} == {
+        "name": "u:n", "label": "n", "kind": "text", "direction": 0, "words": "", "integer": False
+    }  # fmt: skip
+    assert (shown["label"]["kind"], shown["width"]["kind"], shown["width"]["integer"]) == ("class", "number", True)
+    assert (shown["unc_losspred"]["direction"], shown["kappa_mcinfonce"]["direction"]) == (-1, 1)
+    assert "embedding" not in shown
+    assert set(rows) == {"n", "row", "key", "path", "status", "decision", "reason", *shown}
+
+
+def test_the_ends_of_the_score_are_those_of_a_sort(whole, frame):
+    order = frame.with_row_index().drop_nulls("unc_losspred").sort("unc_losspred")
+    assert rows_of(whole, "most-certain") == order["index"].to_list()[:48]
+    assert rows_of(whole, "least-certain") == order["index"].to_list()[::-1][:48]
+    first = next(each for each in whole["galleries"] if each["id"] == "by-class")["groups"][:2]
+    name = first[0]["words"].partition(":")[0]
+    of_class = order.filter(pl.col("label") == name)["index"].to_list()
+    assert [whole["rows"]["row"][item] for item in first[0]["items"]] == of_class[:6]
+    assert [whole["rows"]["row"][item] for item in first[1]["items"]] == of_class[::-1][:6]
+
+
+def test_high_values_come_first_where_that_is_asked_for(folder, frame):
+    found = made(folder, column="max:aesthetic")
+    assert found["default_score"] == "aesthetic"
+    ok = frame.with_row_index().filter(pl.col("status") == "ok").sort("aesthetic", descending=True)
+    assert rows_of(found, "most-certain") == ok["index"].to_list()[:48]
+
+
+def test_the_cut_is_the_last_value_that_stayed_and_both_sides_are_nearest_to_it(whole, folder, frame):
+    kept = pl.read_parquet(folder / "kept.parquet")
+    cut = next(each for each in whole["distributions"] if each["column"] == "unc_losspred")["cuts"]
+    assert [(each["value"], each["words"]) for each in cut] == [
+        (pytest.approx(kept["unc_losspred"].max()), "--drop-bottom 25% of filter")
+    ]
+    just_kept, just_dropped = next(each for each in whole["galleries"] if each["id"] == "cut")["groups"]
+    score = frame["unc_losspred"].to_list()
+    stays = set(kept["key"])
+    ordered = sorted((v, i) for i, v in enumerate(score) if v is not None)
+    kept_rows = [i for _, i in ordered if frame["key"][i] in stays][::-1][:24]
+    dropped_rows = [i for _, i in ordered if frame["key"][i] not in stays][:24]
+    assert [whole["rows"]["row"][item] for item in just_kept["items"]] == kept_rows
+    assert [whole["rows"]["row"][item] for item in just_dropped["items"]] == dropped_rows
+
+
+def test_duplicates_stand_with_the_row_that_was_kept(whole, folder):
+    groups = next(each for each in whole["galleries"] if each["id"] == "duplicates")["groups"]
+    decisions = pl.read_parquet(folder / "alone.decisions.parquet").filter(pl.col("group").is_not_null())
+    keys = whole["rows"]["key"]
+    assert len(groups) == decisions["group"].n_unique() == 1
+    assert {keys[item] for item in groups[0]["items"]} == set(decisions["key"])
+    assert keys[groups[0]["kept"]] == decisions["kept_key"][0]
+
+
+def test_dropped_rows_stand_by_their_reason_and_failed_ones_by_their_status(whole, frame):
+    groups = next(each for each in whole["galleries"] if each["id"] == "dropped")["groups"]
+    rows = whole["rows"]
+    assert any(group["words"].startswith("filter, --drop-bottom 25%: ") for group in groups)
+    assert any(group["words"].startswith("dedup, bytes") for group in groups)
+    assert any(group["words"].startswith("select") for group in groups)
+    assert all(rows["decision"][item] == "drop" for group in groups for item in group["items"])
+    assert sorted(rows_of(whole, "failed")) == FAILED
+
+
+def test_suspected_labels_and_issues_are_those_that_the_policies_found(whole, folder):
+    labels = pl.read_parquet(folder / "labels.decisions.parquet").filter(pl.col("margin") < 0).sort("score")
+    assert set(rows_of(whole, "labels")) <= {int(key[4:7]) for key in labels["key"]}
+    assert {11, 91, 171, 251, 331} - set(FAILED) <= set(rows_of(whole, "labels"))
+    assert rows_of(whole, "labels")[0] == int(labels["key"][0][4:7])
+    assert sorted(rows_of(whole, "issues")) == [row for row in range(12) if row not in FAILED]
+
+
+def test_ranks_are_spearmans_by_scipy(whole, frame):
+    names, rho = whole["ranks"]["columns"], whole["ranks"]["rho"]
+    assert set(names) == {"unc_losspred", "kappa_mcinfonce"}
+    known = frame.drop_nulls("unc_losspred")
+    expected = spearmanr(known["unc_losspred"], known["kappa_mcinfonce"]).statistic
+    assert rho[0][1] == rho[1][0] == pytest.approx(expected, abs=1e-12)
+    assert whole["ranks"]["n"] == N
+
+
+def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galleries(folder, tmp_path):
+    asked = Asked(points=0, column="unc_losspred", sample=50)
+    table = open_table(folder / "scores.parquet")
+    facts = gather(table, asked)
+    turned = pl.read_parquet(folder / "scores.parquet").reverse()
+    turned.write_parquet(tmp_path / "turned.parquet")
+    again = gather(open_table(tmp_path / "turned.parquet"), asked)
+    keys = pl.read_parquet(folder / "scores.parquet")["key"]
+    assert [keys[row] for row in facts.drawn.tolist()] == [turned["key"][row] for row in again.drawn.tolist()]
+    assert len(facts.drawn) == 50
+    assert set(facts.in_galleries()) <= set(facts.listed().tolist())
+    found = document(table, asked, ImageSource(), thumbs=0)
+    assert found["sampled"]["n"] == 50
+    assert found["rows"]["n"] == len(facts.listed()) < N
+    assert found["about"]["digest"] == gather(open_table(tmp_path / "turned.parquet"), asked).counted["about"]["digest"]
+
+
+def test_another_seed_draws_other_rows(folder):
+    table = open_table(folder / "scores.parquet")
+    first, second = (gather(table, Asked(points=0, column="unc_losspred", sample=50, seed=s)).drawn for s in (0, 1))
+    assert set(first.tolist()) != set(second.tolist())
+
+
+def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(folder, tmp_path):
+    table = pl.read_parquet(folder / "scores.parquet").head(30)
+    gone = table.with_columns(
+        uri=pl.when(pl.int_range(pl.len()) < 4).then(pl.lit(str(tmp_path / "none.png"))).otherwise("uri")
+    )
+    gone.write_parquet(tmp_path / "scores.parquet")
+    (tmp_path / "text.png").write_text("no image")
+    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), ImageSource(), thumbs=100)
+    thumbs = found["thumbs"]
+    assert thumbs["missing"] == 4
+    assert "4 images could not be shown" in thumbs["words"]
+    assert [place >= 0 for place in thumbs["of"]] == [row >= 4 for row in found["rows"]["row"]]
+    picture = Image.open(io.BytesIO(base64.b64decode(thumbs["data"][thumbs["of"][9]])))
+    assert picture.size[0] <= thumbs["side"] == 128
+    assert picture.format == "WEBP"
+    assert np.abs(np.asarray(picture.convert("RGB"), int).mean((0, 1)) - (found["rows"]["row"][9], 100, 200)).max() < 5
+
+
+def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(folder):
+    found = made(folder, thumbs=9)
+    shown = [row for row, place in enumerate(found["thumbs"]["of"]) if place >= 0]
+    assert len(shown) == len(found["thumbs"]["data"]) == 9
+    in_galleries = {
+        item
+        for each in found["galleries"]
+        for items in [each.get("items", []), *(group["items"] for group in each.get("groups", []))]
+        for item in items
+    }
+    assert set(shown) <= in_galleries
+
+
+def test_a_table_without_paths_has_placeholders_and_says_what_to_name(folder, tmp_path):
+    pl.read_parquet(folder / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
+    found = document(open_table(tmp_path / "scores.parquet"), Asked(points=0), ImageSource(), thumbs=10)
+    assert found["thumbs"]["data"] == []
+    assert "--source" in found["thumbs"]["words"]
+    assert "path" not in found["rows"]
+
+
+def test_decisions_of_another_table_are_refused_in_one_line(folder, tmp_path):
+    write(tmp_path / "scores.parquet", columns_of(30, key=[f"other/{i}.png" for i in range(30)]))
+    curate.filter(tmp_path / "scores.parquet", tmp_path / "other.parquet", keep_top=5, column="unc_losspred")
+    with pytest.raises(
+        InputError, match=r"other\.decisions\.parquet does not belong to .*scores\.parquet: 30 of its 30"
+    ):
+        gather(open_table(folder / "scores.parquet"), Asked(results=[tmp_path / "other.parquet"], points=0))
+
+
+def test_decisions_that_contradict_their_receipt_are_refused(folder, tmp_path):
+    for name in ("scores.parquet", "kept.decisions.parquet", "kept.receipt.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    decisions = pl.read_parquet(tmp_path / "kept.decisions.parquet")
+    decisions.with_columns(decision=pl.lit("keep")).write_parquet(tmp_path / "kept.decisions.parquet")
+    with pytest.raises(InputError, match="not of one run"):
+        gather(open_table(tmp_path / "scores.parquet"), Asked(results=[tmp_path / "kept.receipt.json"], points=0))
+
+
+def test_files_that_are_no_result_are_refused_with_what_to_give(folder, tmp_path):
+    for name, words in (
+        (folder / "scores.parquet", "has no receipt beside it"),
+        (folder / "none.parquet", "does not exist"),
+        (tmp_path, "got the folder"),
+    ):
+        with pytest.raises(InputError, match=words):
+            gather(open_table(folder / "scores.parquet"), Asked(results=[name], points=0))
+
+
+def test_results_that_were_moved_with_their_table_are_found_beside_one_another(folder, tmp_path):
+    for file in folder.glob("*.parquet"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for file in folder.glob("*.json"):
+        text = file.read_text().replace(str(folder), "/where/it/was")
+        (tmp_path / file.name).write_text(text)
+    moved = Asked(results=[tmp_path / "picked.parquet"], points=0)
+    assert [each["step"] for each in gather(open_table(tmp_path / "scores.parquet"), moved).counted["funnel"]] == [
+        "filter", "dedup", "select"
+    ]  # fmt: skip
+
+
+def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(folder, tmp_path):
+    for name in ("scores.parquet", "kept.receipt.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    asked = Asked(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
+    facts = gather(open_table(tmp_path / "scores.parquet"), asked)
+    assert facts.counted["funnel"][0]["kept"] > 0
+    assert any("decisions are gone" in note for note in facts.counted["overview"]["notes"])
+
+
+def test_without_the_library_the_map_is_left_out_with_the_line_that_installs_it(folder, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "openTSNE", None)
+    found = made(folder, points=50)
+    assert found["map"] is None
+    assert any("pip install 'kappa-curate[map]'" in note for note in found["overview"]["notes"])
+
+
+def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_again_in_the_same_places(folder):
+    pytest.importorskip("openTSNE")
+    found = made(folder, points=120)
+    places = found["map"]
+    x, y, uncertainty = (np.frombuffer(base64.b64decode(places[name]), "<f4") for name in ("x", "y", "uncertainty"))
+    again = made(folder, points=120)["map"]
+    assert (places["x"], places["y"]) == (again["x"], again["y"])
+    rows = found["rows"]
+    assert len(places["row"]) == len(x) == len(uncertainty) >= 117
+    assert all(rows["status"][item] == "ok" for item in places["row"])
+    score = np.array([rows["unc_losspred"][item] for item in places["row"]])
+    order = np.argsort(score)
+    assert np.allclose(uncertainty[order], np.arange(len(order)) / (len(order) - 1), atol=1e-6)
+    xy = np.stack([x, y], 1)
+    cluster = np.array([rows["row"][item] % 5 for item in places["row"]])
+    nearest = [np.argsort(((xy - one) ** 2).sum(1))[1] for one in xy]
+    assert (cluster[nearest] == cluster).mean() > 0.8
