@@ -46,7 +46,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"tables"},
     {"selectors", "probes"},
     {"policies", "engines", "report", "evaluation", "comparison", "export", "info"},
-    {"rounds", "simulation", "fitting", "pipeline"},
+    {"rounds", "simulation", "fitting", "pipeline", "facts"},
     {"training"},
     {"commands"},
     {"cli", "__init__"},

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from curate.columns import LABEL
 from curate.counted import counted
-from curate.report.facts.columns import SCORE, Shown, default_score, shown_columns
-from curate.report.facts.cuts import cuts_of
-from curate.report.facts.decided import Decided, decide_all
-from curate.report.facts.found import of_issues, of_labels
-from curate.report.facts.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score
-from curate.report.facts.heap import Heap, read_heap
-from curate.report.facts.histograms import histogram
-from curate.report.facts.measured import read_measured
-from curate.report.facts.numbers import ByClass, columns_in_turn, distribution, finite
-from curate.report.facts.places import Places, place_rows
-from curate.report.facts.ranks import rank_correlations
-from curate.report.facts.results import find_results
-from curate.report.facts.thumbs import Thumbs, thumbnails
-from curate.report.facts.values import row_values
+from curate.facts.columns import SCORE, Shown, default_score, shown_columns
+from curate.facts.cuts import cuts_of
+from curate.facts.decided import Decided, decide_all
+from curate.facts.found import of_issues, of_labels
+from curate.facts.galleries import Gallery, of_decisions, of_duplicates, of_failures, of_score
+from curate.facts.heap import Heap, read_heap
+from curate.facts.histograms import histogram
+from curate.facts.measured import read_measured
+from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
+from curate.facts.places import Places, place_rows
+from curate.facts.ranks import rank_correlations
+from curate.facts.results import find_results
+from curate.facts.thumbs import Thumbs, thumbnails
+from curate.facts.values import row_values
 from curate.tables.images import ImageSource
 from curate.tables.rows import Codes
 from curate.tables.table import Table

@@ -14,7 +14,7 @@ from PIL import Image
 from scipy.stats import spearmanr
 
 import curate
-from curate.report.facts.document import Asked, document, gather
+from curate.facts.document import Asked, document, gather
 from curate.tables.images import ImageSource
 from curate.tables.table import open_table
 from scoring.errors import InputError

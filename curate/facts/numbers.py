@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.report.facts.columns import Shown
-from curate.report.facts.heap import Heap
-from curate.report.facts.histograms import histogram, quantiles
+from curate.facts.columns import Shown
+from curate.facts.heap import Heap
+from curate.facts.histograms import histogram, quantiles
 from curate.tables.needs import Needs
 from curate.tables.rows import Numbers, read_rows
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.facts.heap import Heap
+from curate.facts.results import Applied
 from curate.policies.outcomes import OUTCOMES
-from curate.report.facts.heap import Heap
-from curate.report.facts.results import Applied
 from curate.tables.arrays import coded
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from scoring.errors import InputError

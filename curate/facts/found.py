@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
+from curate.facts.decided import Decided
+from curate.facts.galleries import EACH, FLAT, MOST_GROUPS, Gallery, Group
+from curate.facts.heap import Heap
+from curate.facts.results import Applied
 from curate.policies.issues.policy import Issues, values_of, worst_of
-from curate.report.facts.decided import Decided
-from curate.report.facts.galleries import EACH, FLAT, MOST_GROUPS, Gallery, Group
-from curate.report.facts.heap import Heap
-from curate.report.facts.results import Applied
 from curate.tables.digests import plain
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows

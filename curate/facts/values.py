@@ -8,9 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
-from curate.report.facts.columns import Shown
-from curate.report.facts.decided import Decided
-from curate.report.facts.heap import Heap
+from curate.facts.columns import Shown
+from curate.facts.decided import Decided
+from curate.facts.heap import Heap
 from curate.tables.digests import key_bytes, plain
 
 MOST_TEXT = 200  # characters of a text that is no key

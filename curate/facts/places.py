@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.report.facts.heap import Heap
+from curate.facts.heap import Heap
 from curate.tables.table import embedding_matrix
 from scoring.errors import InputError
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+from curate.facts.decided import Decisions
+from curate.facts.results import Applied
 from curate.policies.contract import FILTER
 from curate.policies.filter.rules import rule_from_json, typed
 from curate.policies.issues.kinds import KINDS
-from curate.report.facts.decided import Decisions
-from curate.report.facts.results import Applied
 from scoring.errors import InputError
 
 ISSUES = "issues"
