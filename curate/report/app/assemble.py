@@ -1,0 +1,105 @@
+"""The page of a report, in one text: its facts inside, or asked for page by page from the server that serves it.
+
+The user's strings reach the page as JSON in blocks that no browser runs; the scripts put them into it as text.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from curate.report.page import escaped
+
+# In this order: each may use what those before it define.
+SCRIPTS = (
+    *("dom", "format", "source", "served", "state", "charts", "overview", "funnel", "distributions"),
+    *("tile", "filters", "gallery", "detail", "map", "against", "measured", "tray", "keys", "main"),
+)
+STYLES = ("base", "parts")
+THUMBS_A_BLOCK = 100  # a block of thumbnails is read when the first of them is shown
+INLINE = ("rows", "thumbs")  # what the server answers for
+
+
+def whole_page(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the page with all its facts inside, in pieces: what is seen first comes first, the thumbnails last.
+
+    Args:
+        document: the facts of a report, `curate.report.facts.document`; any string in it may be hostile.
+
+    Raises:
+        ValueError: if a number in it is not finite.
+    """
+    thumbs = document.get("thumbs") or {"of": [], "data": []}
+    facts = {name: value for name, value in document.items() if name not in INLINE}
+    facts["thumbs"] = {name: value for name, value in thumbs.items() if name != "data"}
+    yield _head(document["title"], images="data:", connect="'none'")
+    yield _block("rows", document["rows"])
+    yield _block("facts", facts)
+    yield f"<script>{_script()}</script>\n"
+    for start in range(0, len(thumbs["data"]), THUMBS_A_BLOCK):
+        lines = "\n".join(thumbs["data"][start : start + THUMBS_A_BLOCK])
+        if "<" in lines:
+            raise ValueError("expected thumbnails in base64, got other text")
+        yield f'<script type="text/plain" class="thumbs" data-per="{THUMBS_A_BLOCK}">\n{lines}\n</script>\n'
+    yield _foot()
+
+
+def served_page(document: dict[str, Any], token: str) -> str:
+    """Return the page without rows and thumbnails, which it asks the server for below the path of its token."""
+    facts = {name: value for name, value in document.items() if name not in INLINE}
+    head = _head(document["title"], images="'self'", connect="'self'", base=f"/{token}/")
+    return "".join([head, _block("facts", facts), f"<script>{_script()}</script>\n", _foot()])
+
+
+def _head(title: str, *, images: str, connect: str, base: str = "") -> str:
+    style = _text_of(tuple(f"css/{name}.css" for name in STYLES))
+    policy = (
+        f"default-src 'none'; img-src {images}; connect-src {connect}; style-src '{_digest(style)}'; "
+        f"script-src '{_digest(_script())}' '{_digest(_charts())}'; base-uri 'none'; form-action 'none'"
+    )
+    place = f' data-base="{escaped(base)}"' if base else ""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"{place}>\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{_text_of(('page.html',))}"
+    )
+
+
+def _foot() -> str:
+    return f"<script>{_charts()}</script>\n</body>\n</html>\n"
+
+
+def _block(name: str, value: Any) -> str:
+    """Return a value as JSON that no parser of HTML sees a tag in.
+
+    >>> _block("facts", {"a": "</script>"})
+    '<script type="application/json" id="facts">{"a":"\\\\u003c/script>"}</script>\\n'
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>\n'
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _script() -> str:
+    return f'(() => {{\n"use strict";\n{_text_of(tuple(f"js/{name}.js" for name in SCRIPTS))}}})();\n'
+
+
+def _charts() -> str:
+    return _text_of(("vendor/echarts.min.js",))
+
+
+@cache
+def _text_of(names: tuple[str, ...]) -> str:
+    """Return files of this folder, one after the other; none may end the element that it stands in."""
+    text = "".join(files(__package__).joinpath(name).read_text("utf-8") for name in names)
+    if "</script" in text or "</style" in text:
+        raise ValueError(f"one of {names} ends its own element")
+    return text

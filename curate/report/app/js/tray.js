@@ -1,0 +1,43 @@
+// The tray of ticks, at the bottom of the page once there are any.
+
+function makeTray(report) {
+  const tray = byId("tray");
+  const told = h("strong", {});
+  const save = () => saveText(ticks.csv(), "keys.csv");
+  const look = async () => {
+    const rows = await rowsOfTicks(report);
+    const gallery = { id: "ticked", title: "Ticked", words: "Images ticked so far.", kind: "flat", items: rows.map((row) => row.id), rows };
+    report.galleries = [...report.galleries.filter(({ id }) => id !== "ticked"), gallery];
+    query.gallery = "";
+    askFor({ gallery: "ticked", search: "", klass: "", decision: "", min: null, max: null });
+    goTo("images");
+  };
+  tray.append(
+    told,
+    h("button", { type: "button", id: "save", class: "strong", onclick: save }, "Download CSV"),
+    h("button", { type: "button", id: "copy", onclick: () => copyText(ticks.csv()) }, "Copy"),
+    h("button", { type: "button", onclick: look }, "Show"),
+    h("button", { type: "button", id: "untick", onclick: () => ticks.clear() }, "Clear"),
+  );
+  const follow = () => {
+    const n = ticks.keys.size;
+    told.textContent = `${count(n)} ticked`;
+    tray.hidden = n === 0;
+    document.body.classList.toggle("has-tray", n > 0);
+  };
+  changes.addEventListener("ticks", follow);
+  follow();
+}
+
+/** Return the ticked rows that this page knows. */
+async function rowsOfTicks({ source }) {
+  if (source.whole) return source.whole.filter((row) => ticks.keys.has(row.number));
+  return source.at([...ticks.keys.keys()]);
+}
+
+function saveText(text, name) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  const link = h("a", { href: address, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
