@@ -75,10 +75,10 @@ def _foot() -> str:
 
 
 def _block(name: str, value: Any) -> str:
-    """Return a value as JSON that no parser of HTML sees a tag in.
+    r"""Return a value as JSON that no parser of HTML sees a tag in.
 
     >>> _block("facts", {"a": "</script>"})
-    '<script type="application/json" id="facts">{"a":"\\\\u003c/script>"}</script>\\n'
+    '<script type="application/json" id="facts">{"a":"\\u003c/script>"}</script>\n'
     """
     text = json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>\n'

@@ -108,12 +108,18 @@ class Browser:
         kinds = ["mouseMoved", "mousePressed", *["mouseMoved"] * (len(points) - 1), "mouseReleased"]
         places = [points[0], points[0], *points[1:], points[-1]]
         for kind, (x, y) in zip(kinds, places, strict=True):
-            held = {} if kind == "mouseMoved" and (x, y) == points[0] else {"button": "left", "buttons": 1, "clickCount": 1}
+            held = (
+                {}
+                if kind == "mouseMoved" and (x, y) == points[0]
+                else {"button": "left", "buttons": 1, "clickCount": 1}
+            )
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
 
     def size(self, width, height, *, dark=False):
         """Give the page a size in CSS pixels, and a system that is dark or light."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.ask("Emulation.setEmulatedMedia", features=features)
 

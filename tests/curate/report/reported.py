@@ -1,4 +1,4 @@
-"""Facts of a report made by hand: small, whole, and hostile in every word, as `curate report` hands them to its page."""
+"""Facts of a report made by hand: small, whole and hostile in every word, as the page is handed them."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ HOSTILE = [
     "__proto__",
     "constructor",
     "\u202egnp.elif/\u05e9\u05dc\u05d5\u05dd",
-    "line\u2028separators\u2029and\nbreaks\r\n,\"quotes\"",
+    'line\u2028separators\u2029and\nbreaks\r\n,"quotes"',
     "long/" + "x" * 300 + ".png",
     "{a|b}${c}%s",
     " spaces ",
@@ -68,7 +68,13 @@ def document(n=150, *, thumbs=thumbnail):
     return {
         "version": 1,
         "title": "heap </title><script>.parquet",
-        "about": {"table": "heap <b>.parquet", "digest": "ab" * 32, "curate": "0.9", "model": "trio", "made": "2026-01-02T03:04:05+00:00"},
+        "about": {
+            "table": "heap <b>.parquet",
+            "digest": "ab" * 32,
+            "curate": "0.9",
+            "model": "trio",
+            "made": "2026-01-02T03:04:05+00:00",
+        },
         "n_rows": n,
         "sampled": None,
         "default_score": "unc_losspred",
@@ -82,7 +88,11 @@ def document(n=150, *, thumbs=thumbnail):
         "overview": {
             "status": [["ok", n - 3], ["<failed>", 3]],
             "format": [["jpeg", n - 20], ["png", 20]],
-            "classes": {"shown": [[str(name), int(k)] for name, k in zip(names, sizes, strict=True)], "n_classes": len(names), "others": 0},
+            "classes": {
+                "shown": [[str(name), int(k)] for name, k in zip(names, sizes, strict=True)],
+                "n_classes": len(names),
+                "others": 0,
+            },
             "sizes": {"width": histogram(size), "height": histogram(size / 2), "n_bytes": histogram(size * 3)},
             "notes": ["a note & more"],
         },
@@ -108,7 +118,13 @@ def document(n=150, *, thumbs=thumbnail):
             {"column": "kappa", "hist": histogram(1 / (unsure + 0.1)), "cuts": [], "by_class": []},
         ],
         "galleries": [
-            {"id": "least-certain", "title": "Least certain", "words": "Highest <unc>.", "kind": "flat", "items": order[::-1][:70]},
+            {
+                "id": "least-certain",
+                "title": "Least certain",
+                "words": "Highest <unc>.",
+                "kind": "flat",
+                "items": order[::-1][:70],
+            },
             {"id": "most-certain", "title": "Most certain", "words": "Lowest.", "kind": "flat", "items": order[:70]},
             {
                 "id": "duplicates",
@@ -120,7 +136,13 @@ def document(n=150, *, thumbs=thumbnail):
                     {"words": "group 2", "items": [30, 31], "kept": 30},
                 ],
             },
-            {"id": "dropped", "title": "Dropped", "words": "", "kind": "groups", "groups": [{"words": REASONS[2], "items": dropped, "kept": None}]},
+            {
+                "id": "dropped",
+                "title": "Dropped",
+                "words": "",
+                "kind": "groups",
+                "groups": [{"words": REASONS[2], "items": dropped, "kept": None}],
+            },
         ],
         "rows": {
             "n": n,
@@ -135,7 +157,13 @@ def document(n=150, *, thumbs=thumbnail):
             "u:label": classes.tolist(),
             "u:size": size.astype(int).tolist(),
         },
-        "thumbs": {"side": 48, "of": of, "data": [thumbs(at) for at in seen], "missing": n - len(seen), "words": f"{n - len(seen)} pictures are gone"},
+        "thumbs": {
+            "side": 48,
+            "of": of,
+            "data": [thumbs(at) for at in seen],
+            "missing": n - len(seen),
+            "words": f"{n - len(seen)} pictures are gone",
+        },
         "map": {
             "method": "t-SNE of <embedding>",
             "words": "seed 0",
@@ -145,6 +173,16 @@ def document(n=150, *, thumbs=thumbnail):
             "uncertainty": floats(np.argsort(np.argsort(unsure)) / (n - 1)),
             "size_note": "unsure: large",
         },
-        "ranks": {"columns": ["unc_losspred", "kappa", "u:size"], "rho": [[1, -1, 0.1], [-1, 1, -0.1], [0.1, -0.1, 1]], "n": n},
-        "measured": [{"title": "evaluate <1>", "columns": ["column", "AUROC"], "rows": [["unc_losspred", 0.91234], ["<kappa>", None]]}],
+        "ranks": {
+            "columns": ["unc_losspred", "kappa", "u:size"],
+            "rho": [[1, -1, 0.1], [-1, 1, -0.1], [0.1, -0.1, 1]],
+            "n": n,
+        },
+        "measured": [
+            {
+                "title": "evaluate <1>",
+                "columns": ["column", "AUROC"],
+                "rows": [["unc_losspred", 0.91234], ["<kappa>", None]],
+            }
+        ],
     }

@@ -26,6 +26,7 @@ from scoring.errors import InputError
 COUNT = "document.getElementById('count').textContent"
 COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight", "answer")
 
+
 def grey(key):
     """A picture for every key but one."""
     return None if key == "lost" else np.full((20, 40, 3), 128, np.uint8)

@@ -90,10 +90,9 @@ function plainText(text) {
   return String(text).replaceAll("{", "(").replaceAll("|", "¦").replaceAll("}", ")").slice(0, 400);
 }
 
-/** Return a name short enough for an axis; its end tells more than its beginning. */
+/** Return a name short enough for an axis. */
 function shortened(name, most = 22) {
-  const text = plainText(name).replace(/\s+/g, " ");
-  return text.length > most ? `…${text.slice(1 - most)}` : text;
+  return tail(plainText(name).replace(/\s+/g, " "), most);
 }
 
 function axis(colours, more = {}) {

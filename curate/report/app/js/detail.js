@@ -32,6 +32,7 @@ function makeDetail(report) {
     dialog.replaceChildren(head, h("div", { class: "detail-body" }, h("div", { class: "portrait" }, picture(row, report)), details(row, report, hists)));
     dialog.dataset.number = row.number;
     dialog.setAttribute("aria-label", `Image ${row.key}`);
+    if (dialog.open) dialog.querySelector("[aria-label='Next image']").focus(); // what had the focus is gone
   };
 
   report.look = (shown, among) => {
@@ -40,12 +41,12 @@ function makeDetail(report) {
     show(shown);
     if (!dialog.open) {
       dialog.showModal();
+      dialog.querySelector("[aria-label='Next image']").focus();
       dialog.addEventListener("close", () => {
         const seen = document.querySelector(`.tile[data-number="${Number(row.number)}"] .look`);
         (seen ?? from)?.focus();
       }, { once: true });
     }
-    dialog.querySelector("[aria-label='Next image']").focus();
   };
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   dialog.addEventListener("keydown", (event) => {

@@ -37,8 +37,9 @@ function filterFields(report) {
     "aria-label": "Search keys and reasons",
     "data-field": "search",
     oninput: () => {
+      const wanted = search.value.trim();
       clearTimeout(typing);
-      typing = setTimeout(() => askFor({ search: search.value.trim() }), 120);
+      typing = setTimeout(() => askFor({ search: wanted }), 120);
     },
   });
   const fields = [search];

@@ -21,6 +21,12 @@ function number(x) {
   return String(Number(x.toPrecision(4)));
 }
 
+/** Return a long text by its end, which tells more than its beginning: the name of a file, the last of a reason. */
+function tail(text, most) {
+  const points = [...String(text)]; // code points: no half of a pair is cut off
+  return points.length > most ? `…${points.slice(1 - most).join("")}` : String(text);
+}
+
 function percent(part, whole) {
   if (!whole) return "–";
   const share = (100 * part) / whole;

@@ -32,6 +32,8 @@ function followReading(links) {
       for (const { target, isIntersecting } of entries) {
         if (!isIntersecting) continue;
         for (const [id, link] of links) link.toggleAttribute("aria-current", id === target.id);
+        const link = links.get(target.id);
+        link.parentElement.scrollTo({ left: link.offsetLeft - 60 });
       }
     },
     { rootMargin: "-20% 0px -70% 0px" },

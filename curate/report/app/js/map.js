@@ -41,7 +41,7 @@ function colouring(by, rows, facts) {
 }
 
 function opacityOf(unsure) {
-  return 0.9 - 0.65 * unsure;
+  return 0.9 - 0.6 * unsure;
 }
 
 async function drawMap(report, section) {
@@ -110,7 +110,7 @@ async function drawMap(report, section) {
     const row = await rowOf(at);
     if (!row || card.wanted !== at) return;
     const score = facts.default_score;
-    card.replaceChildren(picture(row, report), own(row.key, { class: "key" }), h("span", { class: "soft" }, score ? `${score} ${number(row.get(score))} · ` : "", `less certain than ${(100 * unsure[at]).toFixed(0)} %`), own([facts.class_column && row.get(facts.class_column), row.get("decision"), row.get("reason")].filter(Boolean).join(" · ")));
+    card.replaceChildren(picture(row, report), own(tail(row.key, 60), { class: "key" }), h("span", { class: "soft" }, score ? `${score} ${number(row.get(score))} · ` : "", `less certain than ${(100 * unsure[at]).toFixed(0)} %`), own([facts.class_column && row.get(facts.class_column), row.get("decision"), row.get("reason")].filter(Boolean).join(" · ")));
     card.hidden = false;
     const { offsetWidth: wide, offsetHeight: high } = place;
     card.style.left = `${Math.max(4, Math.min(event.offsetX + 16, wide - 190))}px`;

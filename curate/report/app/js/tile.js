@@ -38,7 +38,7 @@ function tile(row, report, { mark = "", column = "", onlook, onrange }) {
     h("button", { type: "button", class: "look", onclick: () => onlook(row) }, picture(row, report)),
     tickBox(row, onrange),
     mark ? h("span", { class: "badge keep" }, mark) : decision && decision !== "keep" ? h("span", { class: `badge ${decision}` }, OUT[decision] ?? decision) : null,
-    own(row.key, { class: "key", title: row.key }),
+    own(tail(row.key, 40), { class: "key", title: row.key }),
     h("span", { class: "told" }, column ? h("span", { title: column }, number(value)) : null, klass === null ? null : own(klass, { class: "class" })),
   );
   item.row = row;
