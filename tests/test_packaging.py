@@ -23,6 +23,8 @@ PACKAGES = ("curate", "scoring", "trainers")
 SITE = Path(sysconfig.get_path("purelib"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SHIPPED = sorted((ROOT / "scoring" / "checkpoints").glob("*.safetensors"))
+PAGE = ROOT / "curate" / "report" / "app"  # HTML, CSS and JavaScript, beside the module that puts them together
+PARTS = [path for path in PAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}]
 
 
 def run(*command, **options):
@@ -110,7 +112,7 @@ def test_the_wheel_holds_every_module_the_licence_and_type_marks_and_nothing_els
     } | {f"{package}/py.typed" for package in PACKAGES}  # fmt: skip
     rest = {name for name in wheel_names - sources if ".dist-info/" not in name}
     assert sources <= wheel_names
-    assert rest == {str(path.relative_to(ROOT)) for path in SHIPPED}
+    assert rest == {str(path.relative_to(ROOT)) for path in [*SHIPPED, *PARTS]}
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
 
 
