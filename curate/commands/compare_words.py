@@ -20,6 +20,8 @@ def report(found: "Comparison") -> None:
     for name, n, taken in zip(found.tables, found.rows, found.sampled, strict=True):
         part = "" if taken == n else f", {taken:,} of them compared (by a hash of their keys)"
         show(f"{name}: {counted(n, 'row')}{part}")
+    for note in found.notes:
+        show(f"note: {note}")
     if found.columns:
         show("")
         header = ["column", "distance", *names, "std. difference", "p"]

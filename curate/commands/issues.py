@@ -93,7 +93,7 @@ def run(
 def _report(result: "IssuesResult", *, asked: bool) -> None:
     line, table = printers(asked=asked)
     n = max(1, result.n_rows - result.failed)
-    line(f"{counted(result.n_rows, 'row')}: {result.n_issues:,} with an issue ({result.n_issues / n:.1%})")
+    line(f"{counted(result.n_rows, 'row')}: {_found(result)}")
     rows = []
     for name, found in result.kinds.items():
         median = "" if found["median"] is None else f"{found['median']:.3g}"
@@ -113,6 +113,15 @@ def _report(result: "IssuesResult", *, asked: bool) -> None:
     for example in result.examples:
         line(f"{example['why']}: {example['key']}: {example['reason']}")
     line(f"kept {result.kept:,}, dropped {result.dropped:,}; copies are found by `curate dedup`")
+
+
+def _found(result: "IssuesResult") -> str:
+    """Return how many rows have an issue, and of how many that could be looked at."""
+    scored = result.n_rows - result.failed
+    if not result.n_issues and not scored - result.undecided:
+        return "none could be looked at: " + ("no image was scored" if not scored else "none has measures of quality")
+    of = f" of {scored:,} that were scored" if result.failed else ""
+    return f"{result.n_issues:,}{of} with an issue ({result.n_issues / scored:.1%})"
 
 
 def _draw(

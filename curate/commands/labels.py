@@ -16,6 +16,9 @@ def run(
         list[str] | None,
         options.shared("--label", "; again for the columns of several annotators", metavar="COLUMN"),
     ] = None,
+    labelled: Annotated[
+        Path | None, options.shared("--labelled", ", or a folder of rounds: in place of a column of the table")
+    ] = None,
     out: Annotated[Path | None, options.shared("--out", ": the table with what is thought, NAME.parquet")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out the rows whose label is suspected.")] = False,
     relabel: Annotated[
@@ -56,6 +59,7 @@ def run(
         curate labels scores.parquet --label label --drop --review 200 -o clean.parquet
         curate labels scores.parquet --verdicts clean.review.csv
         curate labels scores.parquet --label ann --label bob --label eve -o agreed.parquet
+        curate labels scores.parquet --labelled rounds/ -o checked.parquet
 
     Every label is judged by a probe of other folds and by the nearest rows: label_quality is how surely
     it is right. The share of wrong labels has an interval; --review draws rows whose answers bound it
@@ -77,13 +81,17 @@ def run(
         return
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
+        from curate.policies.labels.request import LabelsRequest
         from curate.report.label_sheet import check_sheet
 
+        asked = LabelsRequest(tuple(label or ()), drop, relabel, below, seed, str(labelled) if labelled else None)
+        asked.check(open_table(table, require=["key"], embedding=embedding))
         check_sheet(sheet, table, source, overwrite=overwrite)
     result = labels(
         table,
         out,
         label,
+        labelled=labelled,
         drop=drop,
         relabel=relabel,
         below=below,

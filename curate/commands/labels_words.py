@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from curate.policies.labels.verdicts import Share, Verdicts
     from scoring.metrics import Interval
 
-N_CLASSES, N_PAIRS, N_ROWS = 20, 10, 10
+N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
 
 def share_text(share: Mapping[str, Any]) -> str:
@@ -35,10 +35,13 @@ def report(result: "LabelsResult", *, asked: bool, below: float) -> None:
     for text in _notes(result):
         line(text)
     if result.annotators:
+        worst = sorted(result.annotators, key=lambda one: one["accuracy"]["high"])[:N_ANNOTATORS]
+        shown = [one for one in result.annotators if one in worst]
         table(
-            [(one["column"], share_text(one["accuracy"])) for one in result.annotators],
+            [(one["column"], share_text(one["accuracy"])) for one in shown],
             header=("annotator", "right, by all the others and the images"),
         )
+        _more(line, len(result.annotators) - len(shown), "annotator, surer,", "annotators, surer,")
     shown = result.of_class[:N_CLASSES]
     table(
         [(one["label"], one["rows"], one["suspected"], share_text(one["wrong"])) for one in shown],

@@ -123,6 +123,7 @@ class Comparison:
         clusters: those that one side lacks first, then by difference.
         failed: whether the embeddings differ by more than was allowed, and by more than chance.
         settings: what decides the numbers.
+        notes: what is odd about the keys of either table, one sentence each.
     """
 
     tables: tuple[str, str]
@@ -137,6 +138,7 @@ class Comparison:
     clusters: list[ClusterShare] = field(default_factory=list)
     failed: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""

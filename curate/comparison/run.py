@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.columns import EMBEDDING, LABEL, STATUS
+from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.clusters import cluster_shares, told
 from curate.comparison.columns import OF_ONE_ROW, shifts
 from curate.comparison.results import SIGNIFICANT, Comparison, EmbeddingShift
-from curate.comparison.sample import Items, Sample, contents, items, sampled
+from curate.comparison.sample import Items, Sample, contents, items, key_notes, sampled
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
 from curate.tables.table import Table, open_table
@@ -125,6 +125,7 @@ def compare(
         only_in=only_in,
         left_out=left_out,
         settings=asdict(settings),
+        notes=[note for each in samples for note in key_notes(each)],
     )
     unasked = bool(wanted) and EMBEDDING not in wanted
     of = "--column does not name embedding" if unasked else items(samples, content, seed=seed)
@@ -179,4 +180,4 @@ def _columns(tables: tuple[Table, Table], wanted: Sequence[str]) -> tuple[list[s
 
 
 def _beside(table: Table, common: Sequence[str]) -> list[str]:
-    return [name for name in (SHA256, STATUS, EMBEDDING) if name in table.schema.names and name not in common]
+    return [name for name in (KEY, SHA256, STATUS, EMBEDDING) if name in table.schema.names and name not in common]

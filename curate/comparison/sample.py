@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, STATUS
+from curate.counted import counted
 from curate.tables.arrays import is_ok
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.needs import SHA256
@@ -66,6 +67,26 @@ def _lowest(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
         least = np.argsort(best, kind="stable")[:n]
         best, rows, start = best[least], rows[least], start + batch.num_rows
     return rows
+
+
+def key_notes(sample: Sample) -> list[str]:
+    """Return what is odd about the keys of a sample, one sentence each: there are none, some are null, some are equal.
+
+    Equal keys have one hash, by which rows are sampled: they are seen in a sample too.
+    """
+    path, n = sample.table.path, len(sample)
+    if KEY not in sample.columns.column_names:
+        return [f"{path} has no column {KEY!r}: its rows are sampled, and named, by their numbers"]
+    keys = plain(sample.columns[KEY].combine_chunks())
+    if pa.types.is_nested(keys.type):
+        return []
+    notes = []
+    if keys.null_count:
+        notes.append(f"{path}: {keys.null_count:,} of {counted(n, 'row')} compared without a key")
+    twice = len(keys) - keys.null_count - pc.count_distinct(keys, mode="only_valid").as_py()
+    if twice:
+        notes.append(f"{path}: {twice:,} of {counted(n, 'row')} compared with a key that another row has too")
+    return notes
 
 
 def contents(samples: Sequence[Sample]) -> NDArray[np.int64]:

@@ -18,6 +18,17 @@ MEANINGS = {
 }
 
 
+def votes_in(folder: str | Path) -> list[tuple[str, str, str]]:
+    """Return key, annotator and class of every vote that came back to a folder of rounds; see ``curate.tables.votes``.
+
+    Raises:
+        InputError: if the folder was changed.
+    """
+    opened = open_folder(folder)
+    opened.check()
+    return opened.votes.said()
+
+
 def write_consensus(folder: str | Path, out: str | Path, *, overwrite: bool = False) -> dict[str, int]:
     """Write one row a key that came back: label, state, number of labels, their entropy, round, and arm.
 

@@ -64,7 +64,7 @@ def read_heap(table: Table, *, names: tuple[str, ...] = (), heads: tuple[str, ..
     if EMBEDDING not in table.schema.names:
         raise InputError(
             f"{table.path} has no column {EMBEDDING!r}, which a score is fitted to; score the images again without "
-            "--no-embedding"
+            "--no-embedding, or name a column of your own with --embedding"
         )
     of_heads = columns_for_junk(table.schema.names) if heads is None else heads
     rows = read_rows(table, Needs(numbers=of_heads, names=names, representations=EMBEDDINGS), by_hash=True)

@@ -62,24 +62,35 @@ def read_known(path: str | Path, label: str | None = None, *, labels: bool = Tru
     Raises:
         InputError: if the file or a column is missing or cannot be read, or one key has two labels.
     """
+    column = label or LABEL
+    keys, columns = read_columns(path, [column] if labels else [])
+    return _known(str(path), keys, columns.get(column) if labels else None)
+
+
+def read_columns(path: str | Path, wanted: Sequence[str]) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
+    """Return the keys of a file, and its columns by name: as texts those that are wanted, None for the others.
+
+    Args:
+        path: of a CSV, TSV, JSON lines or Parquet file, or a folder of ``part-*.parquet``, with a column ``key``.
+        wanted: columns to read where they are there.
+
+    Raises:
+        InputError: if the file or its keys are missing or cannot be read.
+    """
     path = Path(path)
     if path.suffix.lower() in TEXT_SUFFIXES and not path.is_dir():
         table = _read_text(path)
         names = table.schema.names
+        if KEY not in names:
+            raise InputError(
+                f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {told(names, KEY)}); name the keys there"
+            )
     else:
         opened = open_table(path, require=[KEY])
         names = opened.schema.names
-        column = _label_column(names, label) if labels else None
-        table = opened.read([KEY, *([column] if column else [])])
-    if KEY not in names:
-        raise InputError(
-            f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {told(names, KEY)}); name the keys there"
-        )
-    column = _label_column(names, label) if labels else None
-    table = table.combine_chunks()
+        table = opened.read([KEY, *(name for name in wanted if name in names and name != KEY)])
     keys = key_bytes(_whole(table.column(KEY)), path)
-    texts = _texts(path, table.column(column)) if column else None
-    return _known(str(path), keys, texts)
+    return keys, {name: _texts(path, table.column(name)) if name in wanted else None for name in names}
 
 
 def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = None) -> Known:
@@ -89,11 +100,6 @@ def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = 
         InputError: if one key has two labels.
     """
     return _known(path, [key.encode("utf-8", "surrogateescape") for key in keys], list(labels) if labels else None)
-
-
-def _label_column(names: Sequence[str], label: str | None) -> str | None:
-    wanted = label or LABEL
-    return wanted if wanted in names else None
 
 
 def _read_text(path: Path) -> pa.Table:

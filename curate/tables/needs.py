@@ -22,7 +22,7 @@ class Needs:
     Attributes:
         exact: numbers in the column's own precision.
         numbers: numbers as float64.
-        groups: single values of any type, whose rows belong together; null is one of them.
+        groups: names or numbers, whose rows belong together; null is one of them.
         names: values as text, such as classes; null and empty text are none.
         texts: text kept whole.
         present: of which only counts whether there is a value.
@@ -89,8 +89,8 @@ class Needs:
             if not is_number(table.schema.field(name).type):
                 _refuse(table, name, "numbers", f"{self.advice} (numbers: {', '.join(_numeric(table)) or 'none'})")
         for name in self.groups:
-            if pa.types.is_nested(table.schema.field(name).type):
-                _refuse(table, name, "single values", "name another column")
+            if not is_plain(table.schema.field(name).type):
+                _refuse(table, name, "names or numbers", "name another column, or rename it")
         for expected, columns in (
             ("names or numbers", self.names),
             ("text", [*self.texts, *({SHA256} & self.representations)]),

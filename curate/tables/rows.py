@@ -57,7 +57,7 @@ class Rows:
         place: row of the table, shape (N,) int64.
         exact: numbers in their own precision.
         numbers: shape (N,) float64, NaN where there is no value.
-        groups: values of any type, in the order in which they come; null has a group of its own.
+        groups: single values, in the order in which they come; null has a group of its own.
         names: values as text, in their own order; -1 for null and for empty text.
         texts: text, N values, null where there is none.
         present: shape (N,) bool, whether there is a value.

@@ -1,5 +1,6 @@
 """Several annotators: what their votes and the other rows together say of a row, and how often each is right."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from scoring.noise.chances import LEAST, Chances
 from scoring.noise.joint import BLOCK
 
 Codes = NDArray[np.integer]
+CELLS = 8_000_000  # of a row, by votes by votes, that are looked at together
 PASSES = 3  # of consensus and accuracy, each from the other
 SMOOTH = 1.0  # vote of each annotator that is right, and one that is wrong, before any is seen
 
@@ -48,14 +50,26 @@ def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
     [1, -1]
     """
     width = votes.shape[1]
-    said = (votes[:, :, None] == votes[:, None, :]).sum(2) * (votes >= 0)
-    turned = (np.arange(width) + (tie % np.uint64(width)).astype(np.int64)[:, None]) % width
-    first = np.take_along_axis(said, turned, 1).argmax(1)  # said is 0 where there is no vote
-    place = turned[np.arange(len(votes)), first]
-    return np.asarray(votes[np.arange(len(votes)), place], np.int64)
+    found = np.empty(len(votes), np.int64)
+    for at in _blocks(len(votes), width):
+        cast = votes[at]
+        said = (cast[:, :, None] == cast[:, None, :]).sum(2) * (cast >= 0)
+        turned = (np.arange(width) + (tie[at] % np.uint64(width)).astype(np.int64)[:, None]) % width
+        first = np.take_along_axis(said, turned, 1).argmax(1)  # said is 0 where there is no vote
+        found[at] = cast[np.arange(len(cast)), turned[np.arange(len(cast)), first]]
+    return found
 
 
-def weigh(chances: Chances, votes: Codes, given: NDArray[np.int64], n_classes: int) -> Annotators:
+def _blocks(n: int, width: int) -> Iterator[slice]:
+    """Yield slices of n rows, as many together as memory has room for."""
+    size = int(np.clip(CELLS // width**2, 1, BLOCK))
+    for start in range(0, n, size):
+        yield slice(start, start + size)
+
+
+def weigh(
+    chances: Chances, votes: Codes, given: NDArray[np.int64], n_classes: int, who: Codes | None = None
+) -> Annotators:
     """Weigh the votes of annotators, each by its accuracy, and what other rows say, by theirs.
 
     The chance of class k is that of the other rows times, for each vote, the accuracy of its annotator if it is for k
@@ -67,21 +81,24 @@ def weigh(chances: Chances, votes: Codes, given: NDArray[np.int64], n_classes: i
         votes: classes, shape (N, A); -1 for none.
         given: the class with most votes, shape (N,); -1 without one.
         n_classes: C.
+        who: the annotator of each vote, shape (N, A), from 0; None where each column is one.
 
     Source: Dawid and Skene 1979, with one accuracy an annotator, and the models' chances for its prior, as in Goh et
     al. 2022 (CROWDLAB), arXiv:2210.06812.
     """
-    n, n_annotators = votes.shape
+    n = len(votes)
+    who = np.broadcast_to(np.arange(votes.shape[1]), votes.shape) if who is None else who
+    n_annotators = int(who.max(initial=-1)) + 1
     accuracy = np.full(n_annotators, 0.8)
     suggested, quality = given.astype(np.int32), np.full(n, np.nan, np.float32)
     several = (votes >= 0).sum(1) > 1
-    right, seen = np.zeros(n_annotators), np.zeros(n_annotators)
+    right, seen = np.zeros(n_annotators, np.int64), np.zeros(n_annotators, np.int64)
     for _ in range(PASSES):
-        for start in range(0, n, BLOCK):
-            at = slice(start, start + BLOCK)
-            suggested[at], quality[at] = _likeliest(chances, votes, given, accuracy, n_classes, at)
+        for at in _blocks(n, votes.shape[1] + chances.index.shape[1]):
+            suggested[at], quality[at] = _likeliest(chances, votes, given, accuracy[who[at]], n_classes, at)
         counted = (votes >= 0) & several[:, None]
-        right, seen = (counted & (votes == suggested[:, None])).sum(0), counted.sum(0)
+        right = np.bincount(who[counted & (votes == suggested[:, None])], minlength=n_annotators)
+        seen = np.bincount(who[counted], minlength=n_annotators)
         accuracy = (right + SMOOTH) / (seen + 2 * SMOOTH)
     said = (votes >= 0).sum(1)
     agree = ((votes == given[:, None]) & (votes >= 0)).sum(1)
@@ -103,7 +120,7 @@ def _likeliest(
     )
     logs[twice.any(2) | (candidates < 0)] = -np.inf
     hit = np.log(accuracy) - np.log((1 - accuracy) / max(n_classes - 1, 1))
-    logs += ((candidates[:, :, None] == cast[:, None, :]) * hit).sum(2)
+    logs += ((candidates[:, :, None] == cast[:, None, :]) * hit[:, None, :]).sum(2)
     raised = np.exp(logs - logs.max(1, keepdims=True))
     share = raised / raised.sum(1, keepdims=True)
     likeliest = candidates[np.arange(len(candidates)), share.argmax(1)].astype(np.int32)
@@ -113,9 +130,10 @@ def _likeliest(
 
 def _alike(votes: Codes) -> float:
     alike = pairs = 0
-    for one in range(votes.shape[1]):
-        for other in range(one):
-            both = (votes[:, one] >= 0) & (votes[:, other] >= 0)
-            pairs += int(both.sum())
-            alike += int((both & (votes[:, one] == votes[:, other])).sum())
+    for at in _blocks(len(votes), votes.shape[1]):
+        cast = votes[at]
+        there = (cast >= 0).sum(1)
+        same = (cast[:, :, None] == cast[:, None, :]) & (cast >= 0)[:, :, None]
+        pairs += int((there * (there - 1)).sum())
+        alike += int(same.sum() - there.sum())
     return alike / pairs if pairs else float("nan")

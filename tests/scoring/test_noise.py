@@ -123,6 +123,26 @@ def test_the_majority_goes_by_the_number_of_the_row_where_votes_are_tied():
     assert majority(votes, np.array([5, 0, 1, 0, 0], np.uint64)).tolist() == [2, 0, 1, 3, -1]
 
 
+def test_votes_weigh_the_same_as_columns_of_annotators_and_as_lists_of_who_gave_them():
+    rng = np.random.default_rng(3)
+    n, annotators = 500, 7
+    chances = rng.dirichlet(np.ones(4), n).astype(np.float32)
+    votes = rng.integers(0, 4, (n, annotators))
+    votes[rng.random(votes.shape) < 0.5] = -1
+    order = np.argsort(votes < 0, axis=1, kind="stable")
+    short, who = np.take_along_axis(votes, order, 1), np.where(np.take_along_axis(votes, order, 1) < 0, 0, order)
+    width = int((votes >= 0).sum(1).max())
+    given = majority(votes, np.arange(n, dtype=np.uint64))
+    first = weigh(kept(chances, given), votes, given, 4)
+    second = weigh(kept(chances, given), short[:, :width], given, 4, who[:, :width])
+    assert np.allclose(first.quality, second.quality, atol=1e-6, equal_nan=True)
+    assert np.array_equal(first.suggested, second.suggested)
+    assert np.array_equal(first.agreement, second.agreement, equal_nan=True)
+    assert first.accuracy == second.accuracy
+    pairs = [(a, b) for row in votes for i, a in enumerate(row) for b in row[:i] if a >= 0 and b >= 0]
+    assert first.pairs == second.pairs == pytest.approx(sum(a == b for a, b in pairs) / len(pairs))
+
+
 def test_annotators_are_weighed_by_how_often_they_are_right():
     generator = np.random.default_rng(0)
     chances, _, true = drawn(n=3000, sharp=2.0)

@@ -27,8 +27,10 @@ class LabelColumns:
     @cached_property
     def names(self) -> pa.Array:
         """The classes, in the type of their column."""
-        kind = self.table.schema.field(self.request.label[0]).type
         texts = pa.array(self.examined.classes, pa.string())
+        if not self.request.columns:
+            return texts
+        kind = self.table.schema.field(self.request.columns[0]).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
         try:

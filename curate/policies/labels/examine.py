@@ -14,6 +14,7 @@ from curate.tables.heap import read_heap
 from curate.tables.rows import Codes, Rows
 from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
+from curate.tables.votes import read_votes
 from scoring.errors import InputError
 from scoring.metrics import Interval
 from scoring.noise.annotators import majority, weigh
@@ -23,6 +24,7 @@ from scoring.noise.share import Shares, shares
 
 MOST_CLASSES = 10_000
 FEWEST_ROWS = 2
+NOBODY = "(nobody named)"  # annotator of labels of which a file does not say who gave them
 NAN = "nan"  # what is no number, as text
 NO_LABEL, ALONE = "no label", "no other row of its class"
 REASONS = (NO_LABEL, ALONE, *EMBEDDING_PROBLEMS)
@@ -50,6 +52,8 @@ class Examined:
         annotators: accuracy of each; empty for a single column.
         alike: share of pairs of annotators' labels that are alike; NaN for a single column.
         shrink: of the probe.
+        named: the annotators, or their columns.
+        votes_digest: of the labels that a file or rounds gave; empty without.
     """
 
     rows: Rows
@@ -67,6 +71,8 @@ class Examined:
     annotators: list[Interval] = field(default_factory=list)
     alike: float = float("nan")
     shrink: float = float("nan")
+    named: Sequence[str] = ()
+    votes_digest: str = ""
 
     def suspected(self, below: float) -> NDArray[np.bool_]:
         """Return whose label is suspected, shape (N,)."""
@@ -85,19 +91,24 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         InputError: for a table without embeddings, a column that is missing or of lists, or labels that say nothing.
     """
     request.check(table)
-    heap = read_heap(table, names=request.label, heads=())
+    read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
+    heap = read_heap(table, names=request.columns, heads=())
     rows, at = heap.rows, heap.at
-    votes, classes = _votes(table, rows, request.label)
+    who: NDArray[np.int64] | None = None
+    if read is not None:
+        (votes, who), classes = read.of(rows, str(table.path)), read.classes
+    else:
+        votes, classes = _votes(table, rows, request.columns)
     given = majority(votes, rows.hashes)
-    _refuse(given[at], classes, request.label, table)
+    _refuse(given[at], classes, _place(request, table))
     evidence = crossed(heap.embeddings, given[at], len(classes), seed=request.seed)
     chances = evidence.chances
     joint = confident_joint(chances, given[at], len(classes))
     judged = judge(chances, given[at], Mistakes.of(joint))
     quality, suggested, agreement = judged.quality, judged.suggested, None
     annotators, alike = list[Interval](), float("nan")
-    if len(request.label) > 1:
-        weighed = weigh(chances, votes[at], given[at], len(classes))
+    if votes.shape[1] > 1:
+        weighed = weigh(chances, votes[at], given[at], len(classes), None if who is None else who[at])
         known = ~np.isnan(chances.own)
         quality = np.where(known, weighed.quality, np.nan).astype(np.float32)
         suggested, annotators, alike = weighed.suggested, weighed.accuracy, weighed.pairs
@@ -119,7 +130,16 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
         annotators=annotators,
         alike=alike,
         shrink=evidence.shrink,
+        named=request.columns if read is None else [name or NOBODY for name in read.annotators],
+        votes_digest="" if read is None else read.digest,
     )
+
+
+def _place(request: LabelsRequest, table: Table) -> str:
+    """Return where labels are, for messages."""
+    if request.labelled is not None:
+        return f"{request.labelled}, of rows of {table.path}"
+    return f"column {', '.join(repr(name) for name in request.columns)} of {table.path}"
 
 
 def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
@@ -138,24 +158,23 @@ def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np
     return np.stack(columns_of, 1), classes
 
 
-def _refuse(given: NDArray[np.int64], classes: list[str], columns: Sequence[str], table: Table) -> None:
-    named = ", ".join(repr(name) for name in columns)
+def _refuse(given: NDArray[np.int64], classes: list[str], place: str) -> None:
     n = int((given >= 0).sum())
     there, counts = np.unique(given[given >= 0], return_counts=True)
     if len(there) < 2:
         got = f"{counted(n, 'row')} of {classes[there[0]][:40]!r} alone" if n else "none"
         raise InputError(
-            f"expected images with an embedding and labels of at least two classes in column {named} of {table.path}, "
+            f"expected images with an embedding and labels of at least two classes in {place}, "
             f"got {got}; name another column with --label"
         )
     if len(classes) > MOST_CLASSES:
         raise InputError(
-            f"expected at most {MOST_CLASSES:,} classes in column {named} of {table.path}, got {len(classes):,} in "
+            f"expected at most {MOST_CLASSES:,} classes in {place}, got {len(classes):,} in "
             f"{counted(n, 'row')}; name a column of classes with --label"
         )
     if (counts >= FEWEST_ROWS).sum() < 2:
         raise InputError(
-            f"expected at least two classes of two rows or more in column {named} of {table.path}, got "
+            f"expected at least two classes of two rows or more in {place}, got "
             f"{counted(n, 'row')} of {len(there):,} classes; name a coarser column with --label"
         )
 

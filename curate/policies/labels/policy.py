@@ -16,7 +16,7 @@ from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import compare_arranged
 from curate.policies.decided import Decided
 from curate.policies.labels.columns import LabelColumns
-from curate.policies.labels.examine import REASONS, examine
+from curate.policies.labels.examine import REASONS, Examined, examine
 from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import LabelsRequest
 from curate.policies.labels.result import PAGE, REVIEW, LabelsResult, label_facts, worst_rows
@@ -49,8 +49,9 @@ class Labels:
 
     @property
     def files(self) -> Files:
-        """What is to be judged."""
-        return Files(texts={} if self.review is None else {REVIEW: "review.csv", PAGE: "review.html"})
+        """What names labels, and what is to be judged."""
+        read = {} if self.request.labelled is None else {"--labelled": self.request.labelled}
+        return Files(read=read, texts={} if self.review is None else {REVIEW: "review.csv", PAGE: "review.html"})
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -64,12 +65,12 @@ class Labels:
         outcome = outcomes(columns)
         kept = np.flatnonzero(outcome == KEEP)
         added = columns.of(kept)
-        meanings = {name: COLUMN_MEANINGS.get(name, RELABELLED) for name in self.request.added()}
+        meanings = {name: COLUMN_MEANINGS.get(name, RELABELLED) for name in added.column_names}
         words, worst = LabelWords(columns, outcome), worst_rows(columns, N_EXAMPLES)
         drawn = None if self.review is None else partial(self._texts, columns)
         return Decided(
             table=table,
-            policy=[self.request.to_json()],
+            policy=[self._rule(examined)],
             outcome=outcome,
             hashes=examined.hashes,
             digest=examined.rows.digest,
@@ -82,6 +83,12 @@ class Labels:
             arranged=Ranked(table.stored.schema, kept, added, meanings),
             compare=partial(compare_arranged, table, columns.expected(kept)),
         )
+
+    def _rule(self, examined: Examined) -> dict[str, Any]:
+        rule = self.request.to_json()
+        if self.request.labelled is not None:
+            rule["labelled"] = {"path": str(Path(self.request.labelled).resolve()), "digest": examined.votes_digest}
+        return rule
 
     def _result(self, columns: LabelColumns, outcome: NDArray[np.uint8]) -> LabelsResult:
         undecided = columns.examined.reason[outcome == UNDECIDED]
@@ -108,6 +115,7 @@ def labels(
     out: str | Path | None = None,
     label: str | Sequence[str] | None = None,
     *,
+    labelled: str | Path | None = None,
     drop: bool = False,
     relabel: str | None = None,
     below: float = 0.5,
@@ -130,7 +138,8 @@ def labels(
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key`` and embeddings.
         out: table to write, a name ending in ``.parquet``; None only examines.
-        label: column of labels, or those of several annotators.
+        label: column of labels, or those of several annotators; of ``labelled`` where that is given.
+        labelled: file of keys, labels and perhaps annotators, or a folder of rounds, in place of a column of the table.
         drop: leave out the rows whose label is suspected.
         relabel: name of a column to add, with the suggested label in place of a suspected one.
         below: a label is suspected whose quality is below this, in (0, 1].
@@ -153,7 +162,7 @@ def labels(
     """
     opened = open_table(table, require=[KEY], embedding=embedding)
     named = (label,) if isinstance(label, str) else tuple(label or ())
-    request = LabelsRequest(named, drop, relabel, below, seed)
+    request = LabelsRequest(named, drop, relabel, below, seed, None if labelled is None else str(labelled))
     where = SourceOptions(
         root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
     )
@@ -162,6 +171,7 @@ def labels(
     if review is not None:
         if nothing:
             raise InputError("--review writes rows to judge, and needs a place for them; name a table with --out")
+        request.check(opened)
         require_images(opened, source)
         _refuse_answers(Outputs(out or "", policy.files).paths[REVIEW])
     return apply(policy, opened, out, dry_run=nothing, overwrite=overwrite)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from curate.columns import EMBEDDING
 from curate.tables.table import Table
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
@@ -23,7 +24,8 @@ class LabelsRequest:
     """What is asked.
 
     Attributes:
-        label: columns of labels: one, or those of several annotators.
+        label: columns of labels: one, or those of several annotators; with ``labelled`` one of that, or none.
+        labelled: file of keys and labels, or a folder of rounds, in place of columns of the table; or None.
         drop: whether rows whose label is suspected leave the subset.
         relabel: column to add with the suggested label in place of a suspected one; None for none.
         below: a label is suspected whose quality is below this, in (0, 1].
@@ -38,10 +40,18 @@ class LabelsRequest:
     relabel: str | None = None
     below: float = 0.5
     seed: int = 0
+    labelled: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.label:
-            raise InputError("expected a column of labels, got none; name it with --label COLUMN")
+        if not self.label and self.labelled is None:
+            raise InputError(
+                "expected a column of labels, got none; name it with --label COLUMN, or a file of them with --labelled"
+            )
+        if len(self.label) > 1 and self.labelled is not None:
+            raise InputError(
+                f"--labelled takes one column of {self.labelled}, got --label {', --label '.join(self.label)}; name "
+                "one: annotators are told apart by the column 'annotator'"
+            )
         if len(set(self.label)) < len(self.label):
             raise InputError(f"expected each column of labels once, got {', '.join(self.label)}; name each once")
         if not 0 < self.below <= 1:
@@ -62,18 +72,23 @@ class LabelsRequest:
         """Return everything as plain JSON."""
         return {"rule": RULE, **asdict(self), "label": list(self.label)}
 
-    def added(self) -> list[str]:
-        """Return the columns that the subset gets."""
-        several = [AGREEMENT] if len(self.label) > 1 else []
-        return [QUALITY, SUGGESTED, WHY, *several, *([self.relabel] if self.relabel else [])]
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of labels of the table."""
+        return () if self.labelled is not None else self.label
 
     def check(self, table: Table) -> None:
-        """Refuse a column to add that the table has, or one of labels that it lacks.
+        """Refuse a table without embeddings, a column to add that it has, or one of labels that it lacks.
 
         Raises:
             InputError: naming it.
         """
-        table.require(self.label)
+        table.require(self.columns)
+        if EMBEDDING not in table.schema.names:
+            raise InputError(
+                f"{table.path} has no column {EMBEDDING!r}, by which labels are judged; score the images without "
+                "--no-embedding, or name a column of your own with --embedding"
+            )
         taken = [QUALITY, SUGGESTED, WHY, AGREEMENT]
         if self.relabel is not None and self.relabel in (*table.schema.names, *taken):
             raise InputError(

@@ -33,7 +33,7 @@ class LabelsResult(Result):
         contradicted_by: witness -> suspected rows that it speaks against.
         worst: the rows with the lowest quality: ``key``, ``given``, ``suggested``, ``quality`` and ``why``.
         suggestions: rows without a label that get a suggestion.
-        annotators: one entry a column: ``column``, and ``accuracy`` as above; empty for a single column.
+        annotators: one entry a column, or a name of ``labelled``: ``column``, and ``accuracy`` as above; empty for one.
         alike: share of pairs of annotators' labels that are alike; None for a single column.
         review: CSV of rows to judge; None where none was asked for.
         review_page: page to judge them on.
@@ -109,7 +109,7 @@ def label_facts(columns: LabelColumns) -> dict[str, Any]:
         "suggestions": int(((found.reason == 0) & (found.suggested >= 0)).sum()),
         "annotators": [
             {"column": name, "accuracy": estimate(accuracy)}
-            for name, accuracy in zip(request.label, found.annotators, strict=False)
+            for name, accuracy in zip(found.named, found.annotators, strict=False)
         ],
         "alike": None if isnan(found.alike) else found.alike,
     }

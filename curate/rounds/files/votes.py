@@ -70,6 +70,11 @@ class Votes:
         """Return what is agreed on for every key that came back, in the order of the keys."""
         return {key: agree(self.labels_of(key)) for key in sorted(self._held)}
 
+    def said(self) -> list[tuple[str, str, str]]:
+        """Return key, annotator (empty for nobody in particular) and class of every vote for a class."""
+        held = ((key, who or "", labels) for key, by in self._held.items() for who, labels in by.items())
+        return [(key, who, label) for key, who, labels in held for label in labels if label is not None]
+
     def annotators(self) -> list[str]:
         """Return the annotators whose names are known, sorted."""
         return sorted({who for said in self._held.values() for who in said if who is not None})

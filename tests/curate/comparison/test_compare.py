@@ -148,6 +148,24 @@ def test_a_sample_is_drawn_by_keys_and_said(moved):
     assert "50 of them compared" in run("compare", *moved, *FLAGS, "--sample", 50).stdout
 
 
+def test_keys_that_are_missing_or_stand_twice_are_said(tmp_path, pair):
+    assert curate.compare(*pair, **QUICK).notes == []
+    keys = [None, None, *(f"k{i // 2}" for i in range(40)), *(f"x{i}" for i in range(78))]
+    twice = table(tmp_path / "twice.parquet", key=pa.array(keys))
+    for kind in (pa.string(), pa.dictionary(pa.int32(), pa.string())):
+        odd = table(tmp_path / "odd.parquet", key=pa.array(keys).cast(kind))
+        assert curate.compare(pair[0], odd, **QUICK).notes == [
+            f"{odd}: 2 of 120 rows compared without a key",
+            f"{odd}: 20 of 120 rows compared with a key that another row has too",
+        ]
+    none = table(tmp_path / "none.parquet", key=None)
+    told = run("compare", none, twice, *FLAGS).stdout
+    assert f"note: {none} has no column 'key': its rows are sampled, and named, by their numbers" in told
+    repeated = table(tmp_path / "repeated.parquet", n=400, key=[f"k{i // 4}" for i in range(400)])
+    (note,) = curate.compare(pair[0], repeated, **QUICK, sample=40).notes
+    assert note == f"{repeated}: 30 of 40 rows compared with a key that another row has too"
+
+
 def test_columns_of_one_side_are_named_and_the_rest_is_compared(tmp_path):
     a = table(tmp_path / "a.parquet", seed=1, camera=["x"] * 120)
     b = table(tmp_path / "b.parquet", seed=2, width=None)

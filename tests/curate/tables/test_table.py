@@ -148,6 +148,18 @@ def test_a_truncated_file_is_refused(tmp_path):
         open_table(path)
 
 
+def test_a_missing_column_of_a_wide_table_names_the_nearest_dozen(tmp_path):
+    names = ["key", *(f"feature_{i:04}" for i in range(3000)), "species"]
+    path = written(tmp_path / "wide.parquet", pa.table({name: [0] for name in names}))
+    with pytest.raises(InputError, match=r"no column 'specie'; did you mean 'species'\? \(columns: species, ") as error:
+        open_table(path, require=["specie"])
+    assert str(error.value).endswith(" and 2,990 more)")
+    assert len(str(error.value)) < 400
+    narrow = written(tmp_path / "narrow.parquet", pa.table({name: [0] for name in "badc"}))
+    with pytest.raises(InputError, match=r"\(columns: b, a, d, c\)"):
+        open_table(narrow, require=["specie"])
+
+
 def test_a_missing_path_and_an_empty_folder_say_what_was_expected(tmp_path):
     with pytest.raises(InputError, match="does not exist; give a Parquet file or a folder"):
         open_table(tmp_path / "none.parquet")

@@ -171,7 +171,7 @@ def test_keywords_say_the_same_as_rules(scored, tmp_path):
         ([KeepTop(5, "kapa_a")], "no column 'kapa_a'; did you mean 'kappa_a'"),
         ([KeepTop(5, "label")], "expected numbers in column 'label' .*got string.*--where"),
         ([KeepTop(5, "kappa_a", "lable")], "no column 'lable'; did you mean 'label'"),
-        ([KeepTop(5, "kappa_a", "embedding")], "expected single values in column 'embedding'"),
+        ([KeepTop(5, "kappa_a", "embedding")], "expected names or numbers in column 'embedding'"),
         ([Where("lable == 'cat'")], "column 'lable'"),
         ([], "expected at least one rule"),
     ],

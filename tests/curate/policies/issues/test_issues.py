@@ -187,6 +187,25 @@ def test_failed_rows_stay_failed_and_rows_without_a_measure_are_undecided(tmp_pa
     assert (result.n_issues, result.failed) == (0, 5)
 
 
+def test_the_first_line_says_of_how_many_rows_that_could_be_looked_at(tmp_path):
+    path = heap(tmp_path, dark=[3, 4])
+
+    def first(**columns):
+        read = pq.read_table(path)
+        for name, values in columns.items():
+            read = read.set_column(read.column_names.index(name), name, values)
+        pq.write_table(read, tmp_path / "other.parquet")
+        return curate_run("issues", tmp_path / "other.parquet").stdout.splitlines()[0]
+
+    nan = {name: pa.nulls(N, pa.float32()) for name in pq.read_schema(path).names if name.startswith("quality_")}
+    failed = pa.array(["truncated"] * N)
+    assert first() == "400 rows: 2 with an issue (0.5%)"
+    assert first(status=failed) == "400 rows: none could be looked at: no image was scored"
+    assert first(**nan) == "400 rows: none could be looked at: none has measures of quality"
+    half = pa.array(["ok"] * 200 + ["truncated"] * 200)
+    assert first(status=half) == "400 rows: 2 of 200 that were scored with an issue (1.0%)"
+
+
 def test_from_photographs_to_a_sheet(tmp_path, tiny_checkpoint):
     rng = np.random.default_rng(0)
     (tmp_path / "photos").mkdir()
