@@ -1,9 +1,9 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
-``compare`` and ``verify`` are the commands of these names, with the same options as keywords; a mistake of the user's
-is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when first used, so
-that ``import curate`` costs nothing.
+``compare``, ``export`` and ``verify`` are the commands of these names, with the same options as keywords; a mistake
+of the user's is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when
+first used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from curate.comparison.run import compare
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
+    from curate.exchange.subset import export
     from curate.fitting.fit import fit
     from curate.policies.balance.policy import balance
     from curate.policies.dedup.policy import dedup
@@ -40,6 +41,7 @@ _MODULES = {
     "split": "curate.policies.split.policy",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
+    "export": "curate.exchange.subset",
     "verify": "curate.policies.verify",
     "open": "curate.report.notebook",
     "InputError": "scoring.errors",
@@ -52,6 +54,7 @@ __all__ = [
     "compare",
     "dedup",
     "evaluate",
+    "export",
     "fit",
     "issues",
     "labels",

@@ -257,10 +257,18 @@ def extras() -> str:
 
 
 def formats() -> str:
-    """Return every format of `curate export` and `curate round`: what goes out, and what comes back."""
-    from curate.export.table import FORMATS
+    """Return every format of `curate export`: what is written, and the line that reads it."""
+    from curate.exchange.table import FORMATS
 
-    rows = [(f"`{name}`", kind.out, kind.back) for name, kind in FORMATS.items()]
+    rows = [(f"`{name}`", kind.out, f"`{kind.load}`") for name, kind in FORMATS.items()]
+    return table(("format", "what is written", "read by"), rows)
+
+
+def tools() -> str:
+    """Return every format of `curate round`: what goes out, and what comes back."""
+    from curate.exchange.table import TOOLS
+
+    rows = [(f"`{name}`", kind.out, kind.back) for name, kind in TOOLS.items()]
     return table(("format", "what goes out", "what comes back"), rows)
 
 
@@ -284,6 +292,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "finders": finders,
     "strategies": strategies,
     "formats": formats,
+    "tools": tools,
     "engines": engines,
     "compared": compared,
     "settings": settings,

@@ -68,21 +68,22 @@ class AtomicFolder:
             for folder, _, _ in os.walk(self.temporary):
                 sync_folder(Path(folder))
             if self.overwrite:
-                self._replace()
+                replace_folder(self.path, self.temporary)
             elif os.path.lexists(self.path):
                 raise InputError(f"{self.path} appeared while it was being written; choose another name")
             else:
                 self.temporary.rename(self.path)
                 sync_folder(self.path.parent)
 
-    def _replace(self) -> None:
-        """Take the place of the folder that is there, which gets its name back if that fails."""
-        old = self.path.with_name(f".{self.path.name[:120]}.{secrets.token_hex(4)}.old")
-        self.path.rename(old)
-        try:
-            self.temporary.rename(self.path)
-        except BaseException:
-            old.rename(self.path)
-            raise
-        sync_folder(self.path.parent)
-        shutil.rmtree(old)
+
+def replace_folder(path: Path, new: Path) -> None:
+    """Let a new folder take the place of the one that is there, which gets its name back if that fails."""
+    old = path.with_name(f".{path.name[:120]}.{secrets.token_hex(4)}.old")
+    path.rename(old)
+    try:
+        new.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise
+    sync_folder(path.parent)
+    shutil.rmtree(old)

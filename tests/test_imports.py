@@ -45,7 +45,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
-    {"policies", "engines", "report", "evaluation", "comparison", "export", "info"},
+    {"policies", "engines", "report", "evaluation", "comparison", "exchange", "info", "torch"},
     {"rounds", "simulation", "fitting", "pipeline", "facts"},
     {"training"},
     {"commands"},
@@ -194,7 +194,7 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
     tables = (
         "curate.engines.table.",
         "scoring.scorers.",
-        "curate.export.table.",
+        "curate.exchange.table.",
         "curate.selectors.table.",
         "trainers.methods.table.",
     )  # of names, which import on use

@@ -24,10 +24,11 @@ def run(
     ] = "label",
     to: Annotated[
         Texts,
-        typer.Option(
-            metavar="TARGET",
-            help="uniform, square-root, a .csv or .json of classes and shares, or CLASS=SHARE, again for each class. "
+        options.shared(
+            "--to",
+            ": uniform, square-root, a .csv or .json of classes and shares, or CLASS=SHARE, again for each class. "
             "[default: uniform]",
+            metavar="TARGET",
         ),
     ] = None,
     alpha: Annotated[

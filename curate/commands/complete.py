@@ -44,7 +44,7 @@ OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
     "--per": columns,
     "--strategy": names_of("curate.selectors.table:SELECTORS"),
     "--finder": names_of("curate.policies.dedup.finders.table:FINDERS"),
-    "--format": names_of("curate.export.table:FORMATS"),
-    "--to": names_of("curate.export.table:FORMATS"),
+    "--format": names_of("curate.exchange.table:TOOLS"),
+    "--to": names_of("curate.exchange.table:FORMATS"),
     "--engine": names_of("curate.engines.table:ENGINES"),
 }

@@ -3,25 +3,72 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from curate.commands import options
 from curate.commands.printing import DRY_RUN, emit, printers
+from curate.commands.progress import ExportBar
 from curate.counted import counted
+from curate.exchange.table import FORMATS
 
 if TYPE_CHECKING:
-    from curate.export.subset import ExportResult
+    from curate.exchange.subset import ExportResult
+
+To = Annotated[str, options.shared("--to", ": " + ", ".join(FORMATS), metavar="FORMAT")]
+Out = Annotated[
+    Path | None, options.shared("--out", ": a folder, or for csv, jsonl, coco, label-studio, cvat and paths a file")
+]
+Take = Annotated[
+    str | None,
+    typer.Option("--take", help="Columns that go along, a,b,c; by default all.", metavar="NAMES", show_default=False),
+]
+Resize = Annotated[
+    int | None,
+    typer.Option("--resize", help="Most pixels of an image's short side.", metavar="SIDE", show_default=False),
+]
+Encode = Annotated[
+    str | None,
+    typer.Option(
+        "--encode",
+        help="Encode images anew: jpeg, png, webp, jpeg:QUALITY or webp:QUALITY.",
+        metavar="KIND",
+        show_default=False,
+    ),
+]
+ShardSize = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        help="Images a shard, or bytes such as 500MB; by default 10,000, and at most 1 GB where sizes are known.",
+        metavar="SIZE",
+        show_default=False,
+    ),
+]
+Null = Annotated[bool, typer.Option("--null", help="End each of paths with a NUL, for xargs -0.")]
+SkipMissing = Annotated[
+    bool, typer.Option("--skip-missing", help="Leave rows out whose image cannot be had; OUT.missing.csv lists them.")
+]
 
 
 def run(
     table: options.Table,
-    format_: Annotated[str, options.shared("--format", metavar="NAME")],
-    out: Annotated[Path | None, options.shared("--out", ": a folder, or for csv, coco and label-studio a file")] = None,
+    to: To,
+    out: Out = None,
     label: Annotated[str | None, options.shared("--label", "; by default label, where there is one")] = None,
-    link: options.Link = False,
+    per: Annotated[str | None, options.shared("--per", ": the folders of folder, the sides of yolo")] = None,
+    take: Take = None,
+    link: options.Link = "copy",
+    resize: Resize = None,
+    encode: Encode = None,
+    shard: ShardSize = None,
+    null: Null = False,
+    skip_missing: SkipMissing = False,
     source: options.Source = None,
     key: options.SourceKey = None,
     path_column: options.SourcePathColumn = None,
     image_column: options.SourceImageColumn = None,
     root: options.SourceRoot = None,
+    workers: options.Workers = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -32,21 +79,20 @@ def run(
     Example:
 
     \b
-        curate export subset.parquet --format imagefolder -o images
-        curate export subset.parquet --format imagefolder --source photos.parquet -o images
-        curate export scores.parquet --format fiftyone --link -o dataset
-        curate export subset.parquet --format coco --label species -o subset.json
+        curate export subset.parquet --to folder --per label --link hard -o training
+        curate export subset.parquet --to webdataset --resize 512 --shard 500MB -o shards
+        curate export subset.parquet --to parquet --source photos.parquet -o dataset
+        curate export subset.parquet --to coco --label species -o subset.json
+        curate export subset.parquet --to paths --null -o subset.txt
 
     Any scored table will do. Every row goes out under its own key; rows whose image could not be scored stay behind.
-    imagefolder and fiftyone hold the images, copied or linked; label-studio holds those that no browser can reach; csv
-    and coco name them.
+    What was interrupted goes on where it was: until all is written and checked, it lies in OUT.part.
     """
     given = dict(locals())
-    from curate.export.subset import export
-    from curate.manifest import SourceOptions
+    from curate.exchange.subset import export
 
-    where = SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
-    result = export(**options.given_to(export, {**given, "format": format_, "options": where}))
+    with ExportBar("images", quiet=quiet or json_) as bar:
+        result = export(**options.given_to(export, {**given, "report": bar.update}))
     if json_:
         emit({**result.to_json(), "notes": _notes(result)})
     if json_ or quiet:
@@ -54,7 +100,8 @@ def run(
     say, _ = printers(asked=dry_run)
     for note in _notes(result):
         say(note)
-    say(f"{counted(result.rows, 'image')}, {result.labelled:,} with a label, as {result.format}")
+    size = f", {result.n_bytes:,} bytes" if result.paths else ""
+    say(f"{counted(result.rows, 'image')}, {result.labelled:,} with a label, as {result.to}{size}")
     if dry_run:
         say(DRY_RUN)
     for path in result.paths:
@@ -63,5 +110,11 @@ def run(
 
 def _notes(result: "ExportResult") -> list[str]:
     """Return what is to be said beside the counts: rows that stay behind, and what the format says."""
-    left_out = f"{counted(result.left_out, 'row')} left out, whose image could not be scored"
-    return [*([left_out] if result.left_out else []), *result.notes]
+    notes = []
+    if result.left_out:
+        notes.append(f"{counted(result.left_out, 'row')} left out, whose image could not be scored")
+    if result.missing:
+        notes.append(f"{counted(result.missing, 'row')} left out, whose image cannot be had: {result.paths[-1]}")
+    if 0 < result.resumed < result.rows:
+        notes.append(f"{counted(result.resumed, 'image')} of an earlier run")
+    return [*notes, *result.notes]

@@ -54,7 +54,7 @@ def run(
     label: Label = None,
     labelled: Labelled = None,
     format_: Format = "csv",
-    link: options.Link = False,
+    link: options.Link = "copy",
     probe: Probe = "linear",
     score: options.Score = None,
     quality: options.Quality = None,

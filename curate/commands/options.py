@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from curate.commands.complete import OFFERED
-from curate.export.table import FORMATS
+from curate.exchange.table import TOOLS
 
 # What an option is, in every command that has it; a command may add what it does with it.
 MEANS: dict[str, str] = {
@@ -23,8 +23,8 @@ MEANS: dict[str, str] = {
     "--dtype": "Of what is stored: float16 or float32",
     "--embedding": "Column of your own embeddings, read at unit length in place of the model's",
     "--epochs": "Passes over the images",
-    "--format": ", ".join(FORMATS),
-    "--link": "Link images, where the format copies them",
+    "--format": ", ".join(TOOLS),
+    "--link": "copy, or hard or symbolic: links to local images, where the format copies them",
     "--gate": "Leave out this share of the lowest quality",
     "--graph": "Nearest neighbours: read from this file, or computed and written there",
     "--image-column": "Column that holds image bytes",
@@ -57,6 +57,7 @@ MEANS: dict[str, str] = {
     "--strategy": "What picks",
     "--table": "Where the table is now, if it was moved",
     "--test": "Share to measure on",
+    "--to": "What to arrive at",
     "--top": "How many of the highest are shown",
     "--workers": "Decoding threads; by default one a core",
 }
@@ -140,7 +141,7 @@ Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
 
 DryRun = Annotated[bool, shared("--dry-run")]
 Json = Annotated[bool, shared("--json")]
-Link = Annotated[bool, shared("--link")]
+Link = Annotated[str, shared("--link", metavar="HOW", show_default=True)]
 Overwrite = Annotated[bool, shared("--overwrite")]
 Quiet = Annotated[bool, shared("--quiet")]
 

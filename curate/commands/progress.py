@@ -8,6 +8,7 @@ from curate.commands.printing import say
 
 if TYPE_CHECKING:
     from curate.engines.run import ScoreProgress
+    from curate.exchange.run import ExportProgress
     from trainers.cache_writer import CacheProgress
     from trainers.loop import Progress
 
@@ -70,6 +71,15 @@ class CacheBar(Bar):
     def update(self, progress: "CacheProgress") -> None:
         """Show where the work is."""
         self.show(progress.done, progress.total, 0, f"epoch {progress.epoch}")
+
+
+class ExportBar(Bar):
+    """Images per second, bytes written and images that are gone, while an export goes on."""
+
+    def update(self, progress: "ExportProgress") -> None:
+        """Show where the run is."""
+        missing = f", {progress.missing:,} cannot be had" if progress.missing else ""
+        self.show(progress.done, progress.total, progress.resumed, f"{progress.n_bytes / 1e6:,.0f} MB{missing}")
 
 
 class TrainBar(Bar):

@@ -88,7 +88,7 @@ def status_notes(found: "Status") -> list[str]:
 
 def import_notes(found: "ImportResult") -> list[str]:
     """Return what an import did not count, and what it replaced."""
-    from curate.export.labels import shown
+    from curate.exchange.labels import shown
 
     notes = []
     if found.earlier is not None:

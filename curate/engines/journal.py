@@ -43,6 +43,31 @@ def part_path(folder: Path, shard: int) -> Path:
     return folder / f"part-{shard:06d}.parquet"
 
 
+def append_line(path: Path, value: dict[str, Any]) -> None:
+    """Append one line with its checksum to a journal, and flush it to the disk."""
+    text = json.dumps(value, sort_keys=True)
+    with place_errors(path), path.open("a") as file:
+        file.write(f"{text}\t{zlib.crc32(text.encode()):08x}\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def journal_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a journal; one that was cut off or damaged is as good as not written."""
+    if not path.exists():
+        return []
+    lines = []
+    whole = path.read_bytes()
+    for raw in whole.splitlines():
+        text, _, crc = raw.rpartition(b"\t")
+        if crc.decode(errors="replace") == f"{zlib.crc32(text):08x}":
+            lines.append(json.loads(text))
+    if whole and not whole.endswith(b"\n"):
+        with path.open("ab") as file:  # or the next line would be glued to the torn one
+            file.write(b"\n")
+    return lines
+
+
 class WorkFolder(HeldFolder):
     """The folder of one scoring run; at most one live process holds it."""
 
@@ -100,11 +125,7 @@ class WorkFolder(HeldFolder):
 
     def commit(self, line: Part) -> None:
         """Append one line to the journal and flush it to the disk; the shard's file is in place already."""
-        text = json.dumps(asdict(line), sort_keys=True)
-        with place_errors(self.folder / JOURNAL), (self.folder / JOURNAL).open("a") as file:
-            file.write(f"{text}\t{zlib.crc32(text.encode()):08x}\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.folder / JOURNAL, asdict(line))
 
     def remove(self) -> None:
         """Remove the folder; what it held is safe elsewhere.
@@ -149,20 +170,8 @@ class WorkFolder(HeldFolder):
                 path.unlink()
 
     def _lines(self) -> list[Part]:
-        """Return the journal's lines; one that was cut off or damaged is as good as not written."""
-        path = self.folder / JOURNAL
-        if not path.exists():
-            return []
-        lines = []
-        whole = path.read_bytes()
-        for raw in whole.splitlines():
-            text, _, crc = raw.rpartition(b"\t")
-            if crc.decode(errors="replace") == f"{zlib.crc32(text):08x}":
-                lines.append(Part(**json.loads(text)))
-        if whole and not whole.endswith(b"\n"):
-            with path.open("ab") as file:  # or the next line would be glued to the torn one
-                file.write(b"\n")
-        return lines
+        """Return what the journal says is done."""
+        return [Part(**line) for line in journal_lines(self.folder / JOURNAL)]
 
     def _holds(self, line: Part) -> bool:
         part = self.part(line.shard)

@@ -16,6 +16,7 @@ MOST_VALUES = 20_000_000  # of a JSON file; each takes up to a hundred bytes onc
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")  # what a spreadsheet may run, behind any marks that stand there already
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY  # a FIFO must not make us wait
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read_text(path: Path, *, what: str) -> str:
@@ -124,3 +125,12 @@ def unguarded(text: str) -> str:
     ('=1+1', "'=1", "'a")
     """
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def xml_text(text: str) -> str:
+    r"""Return text without the characters that no XML may hold, even escaped: each becomes U+FFFD.
+
+    >>> xml_text("a\x00b")
+    'a\ufffdb'
+    """
+    return _NOT_IN_XML.sub("\ufffd", text)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from curate.pipeline.arguments import TABLE, Arguments, arguments_of
 from curate.pipeline.file import Pipeline, Step
-from curate.pipeline.steps import Kind, kind_of
+from curate.pipeline.steps import FORMAT, Kind, kind_of
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -111,7 +111,7 @@ def _out(pipeline: Pipeline, step: Step, kind: Kind) -> str:
         try:
             return str(PurePath(pipeline.folder) / kind.name_of(step.name, step.options))
         except InputError as error:
-            raise InputError(f"{pipeline.place(step.name, 'format')}: {error}") from None
+            raise InputError(f"{pipeline.place(step.name, FORMAT)}: {error}") from None
     if not isinstance(chosen, str) or not chosen:
         raise InputError(f"{pipeline.place(step.name, kind.out)}: {kind.out}: expected a path, got {chosen!r}")
     return chosen

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from curate.export.table import FORMATS
+from curate.exchange.table import FORMATS
 from scoring.lookup import lookup
 
-FORMAT = "format"
+FORMAT = "to"
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Kind:
 
     Attributes:
         out: the option that names what it writes.
-        suffix: how that is named after the step; None where the step's ``format`` says it.
+        suffix: how that is named after the step; None where the step's ``to`` says it.
         makes_table: whether later steps can read what it writes.
         reads_table: whether it reads what an earlier step wrote; else it starts from images.
         goes_on: whether, repeated, it goes on with what a killed run left; others write all anew.

@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     parameters: dict[str, Any]
     guard: Guard
     format: str
-    link: bool
+    link: str
     probe: str
     budget: int | None
     seed: int

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
-from curate.export.contract import ExportOptions, ImageReader
-from curate.export.exchange import write_batch
-from curate.export.table import FORMATS
+from curate.exchange.batches import write_batch
+from curate.exchange.plan import ExportOptions, ImageReader
+from curate.exchange.table import TOOLS
 from curate.policies.receipts import environment
 from curate.rounds.files.folder import BATCH, CONTROL, GRAPH, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
@@ -174,7 +174,7 @@ def _export(
 ) -> tuple[str, list[str]]:
     """Write what goes to the annotators: nothing in it says which arm an image is of."""
     settings = folder.settings
-    kind = FORMATS[settings.format]
+    kind = TOOLS[settings.format]
     shown = batch.select([name for name in batch.column_names if name not in HIDDEN and not name.startswith("part_")])
     reader = (images or images_by_key)(batch)
     export_options = ExportOptions(images=reader, link=settings.link, classes=settings.classes or ())

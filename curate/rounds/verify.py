@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.counted import counted
-from curate.export.labels import shown
+from curate.exchange.labels import shown
 from curate.policies.select.compare import compare_batches
 from curate.rounds.files.folder import (
     BATCH,

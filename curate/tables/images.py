@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest.contract import Reader
 from curate.tables.arrays import is_ok
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.table import Table
@@ -192,17 +193,27 @@ class Images:
             (row for row in rows if self.key[row] in self._place), key=lambda row: self._place[self.key[row]]
         )
         places = np.array([self._place[self.key[row]] for row in ordered], np.int64)
-        cuts = [0, *(np.flatnonzero(np.diff(places) > WIDEST_GAP) + 1).tolist(), len(places)]
-        for first, last in pairwise(cuts):
-            if first == last:
-                return
-            readers = self._manifest.readers(int(places[first]), int(places[last - 1]) + 1)
-            passed = int(places[first])
-            for row, place in zip(ordered[first:last], places[first:last].tolist(), strict=True):
-                for _ in range(place - passed):
-                    next(readers)
-                yield row, next(readers)
-                passed = place + 1
+        yield from zip(ordered, readers_in_order(self._manifest, places), strict=True)
+
+
+def readers_in_order(manifest: Manifest, places: NDArray[np.int64]) -> Iterator[Reader]:
+    """Yield what reads each of some rows of a source.
+
+    Args:
+        manifest: the source.
+        places: its rows, increasing, shape (N,).
+    """
+    cuts = [0, *(np.flatnonzero(np.diff(places) > WIDEST_GAP) + 1).tolist(), len(places)]
+    for first, last in pairwise(cuts):
+        if first == last:
+            return
+        readers = manifest.readers(int(places[first]), int(places[last - 1]) + 1)
+        passed = int(places[first])
+        for place in places[first:last].tolist():
+            for _ in range(place - passed):
+                next(readers)
+            yield next(readers)
+            passed = place + 1
 
 
 def images_by_key(

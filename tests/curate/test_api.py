@@ -22,6 +22,7 @@ FUNCTIONS = (
     "split",
     "evaluate",
     "compare",
+    "export",
     "verify",
 )
 ONLY_TYPED = {
@@ -93,7 +94,20 @@ def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["fit", "filter", "issues", "dedup", "labels", "select", "balance", "split", "evaluate", "compare", "verify"],
+    [
+        "fit",
+        "filter",
+        "issues",
+        "dedup",
+        "labels",
+        "select",
+        "balance",
+        "split",
+        "evaluate",
+        "compare",
+        "export",
+        "verify",
+    ],
 )
 def test_options_have_the_same_names_and_defaults_in_both(name):
     command = typer.main.get_command(app).commands[name]
@@ -101,7 +115,8 @@ def test_options_have_the_same_names_and_defaults_in_both(name):
     called = inspect.signature(getattr(curate, name)).parameters
     assert set(typed) - ONLY_TYPED - OF_THE_REPORT.get(name, set()) == set(called) - ONLY_CALLED
     for option in set(typed) & set(called) - {"table", "other", "receipt", "budget"}:
-        assert called[option].default == typed[option], option
+        default = called[option].default
+        assert (None if default is inspect.Parameter.empty else default) == typed[option], option
 
 
 def test_score_takes_every_field_of_its_options_and_settings_with_their_types():

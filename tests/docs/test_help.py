@@ -57,9 +57,9 @@ CALLS = {
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
     "export": (
-        "curate.export.subset.export",
-        ["s.parquet", "--format", "csv", "-o", "s.csv"],
-        ["none.parquet", "--format", "csv", "-o", "s.csv"],
+        "curate.exchange.subset.export",
+        ["s.parquet", "--to", "csv", "-o", "s.csv"],
+        ["none.parquet", "--to", "csv", "-o", "s.csv"],
     ),
     "train": ("scoring.runner.select_device", ["simsiam", "d", "-o", "m.safetensors"], ["no", "d", "-o", "m"]),
 }

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from curate.export.table import FORMATS
+from curate.exchange.plan import COPY, LINKS
+from curate.exchange.table import TOOLS
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
@@ -61,8 +62,8 @@ class Settings:
         strategy: picks the others; a key of ``SELECTORS``.
         parameters: of the strategy, those that are not the default.
         guard: against bad images.
-        format: in which a batch goes out; a key of ``FORMATS``.
-        link: images are linked, not copied, by formats that carry them.
+        format: in which a batch goes out; a key of ``TOOLS``.
+        link: `copy`, `hard` or `symbolic`: how formats that carry images have them.
         probe: the model, "linear" or "knn".
         budget: labels at which to stop; None for no such advice.
         seed: of everything that is drawn.
@@ -82,7 +83,7 @@ class Settings:
     parameters: dict[str, Any] = field(default_factory=dict)
     guard: Guard = Guard()
     format: str = "csv"
-    link: bool = False
+    link: str = COPY
     probe: str = "linear"
     budget: int | None = None
     seed: int = 0
@@ -98,7 +99,9 @@ class Settings:
             raise InputError(f"unknown probe {self.probe!r}{closest(self.probe, PROBES)} (known: linear, knn)")
         if self.seed < 0:
             raise InputError(f"the seed must be 0 or more, got {self.seed}")
-        lookup(FORMATS, self.format, kind="format")
+        lookup(TOOLS, self.format, kind="format")
+        if self.link not in LINKS:
+            raise InputError(f"--link: expected {', '.join(LINKS)}, got {self.link!r}{closest(self.link, LINKS)}")
 
     @property
     def n_control(self) -> int:

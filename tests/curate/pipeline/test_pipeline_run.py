@@ -31,7 +31,7 @@ strategy = "random"
 
 [list]
 run = "export"
-format = "csv"
+to = "csv"
 """
 
 
@@ -58,7 +58,7 @@ def test_every_step_writes_what_its_command_writes_by_hand(here):
         "dedup s.parquet --finder bytes -o once.parquet",
         "filter once.parquet --column unc_losspred --keep-top 50% -o best.parquet",
         "select best.parquet -b 5 --strategy random -o few.parquet",
-        "export few.parquet --format csv -o list.csv",
+        "export few.parquet --to csv -o list.csv",
     ):
         assert run(*line.split()).exit_code == 0
     for name in ("once", "best", "few"):
@@ -235,7 +235,7 @@ def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
     shutil.copy(tiny_checkpoint, tmp_path / "work/m.safetensors")
     (tmp_path / "work/curate.toml").write_text(
         '[score]\nsource = "photos"\nmodel = "m.safetensors"\ndevice = "cpu"\nfit = false\nno-quality = true\n'
-        '[dedup]\nfinder = "bytes"\n[dataset]\nrun = "export"\nformat = "imagefolder"\n'
+        '[dedup]\nfinder = "bytes"\n[dataset]\nrun = "export"\nto = "imagefolder"\n'
     )
     monkeypatch.chdir(tmp_path)
     assert states(run("run", "work/curate.toml", "--dry-run")) == ["do"] * 3

@@ -10,7 +10,7 @@ import pytest
 from rounds_table import CLASSES, annotate, answer, content, images, sheet, table
 
 from curate.commands.round_words import import_notes, lift_words, status_notes
-from curate.export.table import FORMATS
+from curate.exchange.table import TOOLS
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.files.folder import open_folder
 from curate.rounds.files.settings import Guard
@@ -42,7 +42,7 @@ def batch_of(made):
     return pq.read_table(made.folder / "batch.parquet").to_pylist()
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", TOOLS)
 def test_two_rounds_in_every_format_take_every_label_back(tmp_path, truth, format):
     images(tmp_path, 120)
     start(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="12", format=format)

@@ -7,18 +7,22 @@ import string
 import tarfile
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from exporting import KEYS, batch, counts, pairs, picture
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export.contract import ExportOptions
-from curate.export.exchange import read_labels, write_batch
-from curate.export.names import KeyNames, file_name
+from curate.exchange.batches import read_labels, write_batch
+from curate.exchange.names import KeyNames, file_name
+from curate.exchange.plan import ExportOptions
+from curate.exchange.subset import export
+from curate.exchange.table import FORMATS
 from curate.manifest.contract import ReadError
 from curate.tables.images import images_by_key
 from scoring.errors import InputError
 
+FOLDERS = [name for name, format in FORMATS.items() if format.folder]
 SAFE = set(string.ascii_letters + string.digits + "._-%~")
 
 
@@ -132,7 +136,7 @@ def test_a_link_to_a_relative_path_points_at_the_image(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = batch(tmp_path / "i", ["a.png"])
     table = table.set_column(1, "uri", pa.array([os.path.relpath(table["uri"][0].as_py())]))
-    write_batch(table, "linked", "imagefolder", ExportOptions(link=True))
+    write_batch(table, "linked", "imagefolder", ExportOptions(link="symbolic"))
     linked = tmp_path / "linked" / "train" / "a.png"
     assert linked.is_symlink()
     assert linked.read_bytes() == picture(0)
@@ -143,7 +147,7 @@ def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format)
     table = batch(tmp_path / "i", ["a.png", "B"])
     inner = {"imagefolder": "train", "fiftyone": "data"}[format]
     write_batch(table, tmp_path / "copied", format)
-    write_batch(table, tmp_path / "linked", format, ExportOptions(link=True))
+    write_batch(table, tmp_path / "linked", format, ExportOptions(link="symbolic"))
     for number, name in enumerate(["a.png", file_name("B") + ".png"]):
         copied, linked = (tmp_path / which / inner / name for which in ("copied", "linked"))
         assert copied.read_bytes() == linked.read_bytes() == picture(number)
@@ -152,11 +156,11 @@ def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format)
 
 
 @pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
-@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("link", ["copy", "hard", "symbolic"])
 def test_a_missing_image_is_named_and_nothing_appears(tmp_path, format, link):
     table = batch(tmp_path / "i", ["a", "b"])
     (tmp_path / "i" / "001.png").unlink()
-    with pytest.raises(InputError, match=r"image of 'b': [Nn]o such file.*; take it out"):
+    with pytest.raises(InputError, match=r"image of 'b': no such file; take it out"):
         write_batch(table, tmp_path / "out", format, ExportOptions(link=link))
     assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
@@ -168,7 +172,7 @@ def test_images_come_from_the_reader_where_there_is_one(tmp_path):
         return picture(5, "JPEG")
 
     table = batch(tmp_path / "i", ["a", "s.tar/b"], uri=[None, "/data/s.tar::b"])
-    write_batch(table, tmp_path / "out", "imagefolder", ExportOptions(images=reader, link=True))
+    write_batch(table, tmp_path / "out", "imagefolder", ExportOptions(images=reader, link="symbolic"))
     names = sorted(path.name for path in (tmp_path / "out" / "train").iterdir())
     assert names == sorted(["metadata.jsonl", file_name("a") + ".jpg", file_name("s.tar/b") + ".jpg"])
     with pytest.raises(InputError, match="image of 'gone': no such member"):
@@ -191,9 +195,10 @@ def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
         write_batch(none, tmp_path / "other", "imagefolder", ExportOptions(images=images_by_key(none)))
 
 
-def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path):
+def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.manifest.fetch.RETRY_AFTER", ())
     table = batch(tmp_path / "i", ["a"], uri=["https://host/a.jpg?signature=secret"])
-    with pytest.raises(InputError, match="expected a local file for 'a', got a URL; give a reader") as caught:
+    with pytest.raises(InputError, match="image of 'a': fetching failed") as caught:
         write_batch(table, tmp_path / "out", "imagefolder")
     assert "secret" not in str(caught.value)
 
@@ -213,55 +218,62 @@ def test_numbers_and_names_that_the_database_of_fiftyone_cannot_hold_are_made_fi
     assert (declared["curate_phash"], declared["curate_a_b_c"]) == ("StringField", "IntField")
 
 
-@pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
-def test_only_an_export_of_the_same_format_is_replaced_and_only_when_that_is_asked_for(tmp_path, format):
-    one, two = (batch(tmp_path / "i", keys) for keys in (["a"], ["b", "c"]))
-    write_batch(one, tmp_path / "out", format)
+def saved(table, path):
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize("format", FOLDERS)
+def test_only_an_export_that_was_not_changed_is_replaced_and_only_when_that_is_asked_for(tmp_path, format):
+    columns = {"label": ["x", "y"]}
+    one = saved(batch(tmp_path / "i", ["a"], label=["x"]), tmp_path / "one.parquet")
+    two = saved(batch(tmp_path / "i", ["b", "c"], **columns), tmp_path / "two.parquet")
+    export(one, tmp_path / "out", to=format)
     with pytest.raises(InputError, match="exists already"):
-        write_batch(two, tmp_path / "out", format)
-    write_batch(two, tmp_path / "new", format)
-    broken = two.set_column(1, "uri", pa.array([two["uri"][0].as_py(), "/nowhere.png"]))
-    with pytest.raises(InputError, match=r"/nowhere|no such file"):
-        write_batch(broken, tmp_path / "out", format, ExportOptions(overwrite=True))
-    assert len(list((tmp_path / "out").rglob("a~*"))) == 1  # the old one is whole
-    write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
-    files = {path.relative_to(tmp_path / "new"): path for path in (tmp_path / "new").rglob("*") if path.is_file()}
-    again = {path.relative_to(tmp_path / "out"): path for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert files.keys() == again.keys()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["i", "new", "out"]
+        export(two, tmp_path / "out", to=format)
+    export(two, tmp_path / "new", to=format)
+    if FORMATS[format].reads_images:
+        rows = batch(tmp_path / "i", ["b", "c"], **columns)
+        gone = rows.set_column(1, "uri", pa.array([rows["uri"][0].as_py(), "/nowhere.png"]))
+        with pytest.raises(InputError, match="no such file"):
+            export(saved(gone, tmp_path / "gone.parquet"), tmp_path / "out", to=format, overwrite=True)
+        assert export(one, tmp_path / "out", to=format).notes[0].endswith("nothing to do")  # the old one is whole
+    export(two, tmp_path / "out", to=format, overwrite=True)
+    files = {path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*")}
+    assert files == {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*")}
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"i", "new", "out"}
     (tmp_path / "out" / "mine.txt").write_text("important")
-    with pytest.raises(InputError, match=r"holds more than an export \(mine.txt\), and is left alone"):
-        write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
+    with pytest.raises(InputError, match=r"holds more than an export .*, and is left alone"):
+        export(one, tmp_path / "out", to=format, overwrite=True)
     assert (tmp_path / "out" / "mine.txt").read_text() == "important"
 
 
-@pytest.mark.parametrize("format", ["imagefolder", "fiftyone"])
+@pytest.mark.parametrize("format", ["imagefolder", "fiftyone", "folder"])
 def test_folders_of_images_that_are_no_export_are_never_replaced(tmp_path, format):
-    inner = {"imagefolder": "train", "fiftyone": "data"}[format]
-    two = batch(tmp_path / "i", ["b", "c"])
+    inner = {"imagefolder": "train", "fiftyone": "data", "folder": "."}[format]
+    rows = batch(tmp_path / "i", ["b", "c"])
+    two = saved(rows, tmp_path / "t.parquet")
 
-    def refused(match):
+    def refused(match, table=two):
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(InputError, match=match):
-            write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
+            export(table, tmp_path / "out", to=format, overwrite=True)
         assert sorted(tmp_path.rglob("*")) == before
 
     (tmp_path / "out" / inner / "cat").mkdir(parents=True)
     (tmp_path / "out" / inner / "cat" / "1.png").write_bytes(b"precious")
-    refused(f"{inner}/cat")  # a data set of class folders has the names of an export
-    shutil.move(tmp_path / "out" / inner / "cat" / "1.png", tmp_path / "out" / inner / "1.png")
-    (tmp_path / "out" / inner / "cat").rmdir()
-    refused("with keys")
+    refused("holds more than an export")
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "out").mkdir()
-    write_batch(two, tmp_path / "out", format, ExportOptions(overwrite=True))
+    export(two, tmp_path / "out", to=format, overwrite=True)
     exported = next(path for path in (tmp_path / "out" / inner).iterdir() if path.name.startswith("b"))
-    two = two.set_column(1, "uri", pa.array([str(exported), two["uri"][1].as_py()]))
-    refused("holds images of the batch")  # with links they would point nowhere
-    two = two.set_column(1, "uri", pa.array(["file:///nul%00/b.png", two["uri"][1].as_py()]))
-    refused("NUL byte")
-    (tmp_path / "out" / inner / "notes.txt").write_text("mine")
-    refused("notes.txt")
+    inside = rows.set_column(1, "uri", pa.array([str(exported), rows["uri"][1].as_py()]))
+    refused("holds images of the batch", saved(inside, tmp_path / "inside.parquet"))  # links would point nowhere
+    broken = rows.set_column(1, "uri", pa.array(["file:///nul%00/b.png", rows["uri"][1].as_py()]))
+    refused("NUL byte", saved(broken, tmp_path / "broken.parquet"))
+    (tmp_path / "out" / inner / "sorted").mkdir()
+    exported.rename(tmp_path / "out" / inner / "sorted" / exported.name)  # somebody's labels
+    refused("other files than it was written with")
 
 
 def test_a_folder_needs_a_place(tmp_path):

@@ -7,32 +7,32 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 from exporting import KEYS, batch, pairs, picture
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.export.exchange import read_labels
-from curate.export.subset import export
-from curate.export.table import FORMATS, WHERE
+from curate.exchange.batches import read_labels
+from curate.exchange.subset import export
+from curate.exchange.table import FORMATS, OF_LOADERS, TOOLS
+from curate.exchange.work import MANIFEST
 from scoring.errors import InputError
 
 ROOT = Path(__file__).parents[3]
 CLASSES = ["cat", "dog & co", "猫"]
 OUTSIDE = """
-from curate.export.contract import Format, Written
+from curate.exchange.contract import Format
 
 
-def write(batch, out, how):
-    out.write_text("".join(f"{item.key}\\t{item.label}\\n" for item in batch))
-    return Written((out,), len(batch))
+def part(rows, part, plan):
+    part.piece("lines", "".join(f"{item.key}\\t{item.label}\\n" for item in rows.items).encode())
 
 
-def read(path, rows, name=None):
-    raise NotImplementedError
+def finish(whole, plan):
+    whole.join(whole.target(whole.out), "lines")
+    return ()
 
 
-TSV = Format(write, read, out="a line an image", back="nothing", suffix=".tsv")
+TSV = Format(part, finish, out="a line an image", suffix=".tsv")
 """
 
 
@@ -59,9 +59,9 @@ def name_of(format):
     return f"out{FORMATS[format].suffix}"
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", TOOLS)
 def test_every_label_comes_back_under_its_own_key_from_every_format(table, format):
-    result = run("t.parquet", "--format", format, "-o", name_of(format))
+    result = run("t.parquet", "--to", format, "-o", name_of(format))
     assert result.exit_code == 0, result.output
     assert f"{len(KEYS) - 1} images, {len(labelled())} with a label, as {format}" in result.stderr
     assert "1 row left out, whose image could not be scored" in result.stderr
@@ -69,16 +69,16 @@ def test_every_label_comes_back_under_its_own_key_from_every_format(table, forma
     assert sorted(pairs(read_labels(name_of(format), format, keys=KEYS))) == sorted(labelled().items())
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", TOOLS)
 def test_rows_without_labels_go_out_as_those_of_a_round_do(table, format):
-    from curate.export.exchange import write_batch
+    from curate.exchange.batches import write_batch
 
     rows = pq.read_table(table).drop_columns(["label", "status", "error"]).slice(0, 5)
     pq.write_table(rows, "five.parquet")
-    export("five.parquet", name_of(format), format)
+    export("five.parquet", name_of(format), to=format)
     Path("round").mkdir()
     write_batch(rows, Path("round") / name_of(format), format)
-    ours, theirs = ({p.relative_to(r): p.read_bytes() for p in [*r.rglob("*")] if p.is_file()}
+    ours, theirs = ({p.relative_to(r): p.read_bytes() for p in [*r.rglob("*")] if p.is_file() and p.name != MANIFEST}
                     for r in (Path(name_of(format)), Path("round") / name_of(format)))  # fmt: skip
     assert ours == theirs
     assert (
@@ -92,7 +92,7 @@ def test_images_inside_what_was_scored_are_found_by_key(table):
     pq.write_table(rows, "t.parquet")
     pictures = {"name": KEYS[::-1], "image": [picture(i, "JPEG") for i in range(len(KEYS))][::-1]}
     pq.write_table(pa.table(pictures), "photos.parquet")
-    asked = ["t.parquet", "--format", "imagefolder", "-o", "out"]
+    asked = ["t.parquet", "--to", "imagefolder", "-o", "out"]
     without = run(*asked)
     assert without.exit_code == 1
     assert "holds no path to any image; name what was scored with --source" in without.stderr
@@ -106,7 +106,7 @@ def test_images_inside_what_was_scored_are_found_by_key(table):
 
 
 def test_links_point_to_the_files(table):
-    assert run("t.parquet", "--format", "imagefolder", "--link", "-o", "out").exit_code == 0
+    assert run("t.parquet", "--to", "imagefolder", "--link", "symbolic", "-o", "out").exit_code == 0
     links = [path for path in Path("out/train").iterdir() if path.is_symlink()]
     assert len(links) == len(KEYS) - 1
     assert {link.resolve().parent for link in links} == {(table.parent / "i").resolve()}
@@ -114,38 +114,41 @@ def test_links_point_to_the_files(table):
 
 def test_a_dry_run_counts_and_writes_nothing_and_json_is_one_value(table):
     before = sorted(table.parent.iterdir())
-    result = run("t.parquet", "--format", "imagefolder", "--dry-run", "--json")
+    result = run("t.parquet", "--to", "imagefolder", "--dry-run", "--json")
     assert json.loads(result.stdout) == {
-        "format": "imagefolder",
+        "to": "imagefolder",
         "rows": len(KEYS) - 1,
         "labelled": len(labelled()),
         "left_out": 1,
+        "missing": 0,
+        "n_bytes": 0,
+        "resumed": 0,
         "paths": [],
         "notes": ["1 row left out, whose image could not be scored"],
     }
-    assert "dry run: nothing was written" in run("t.parquet", "--format", "csv", "--dry-run").stdout
+    assert "dry run: nothing was written" in run("t.parquet", "--to", "csv", "--dry-run").stdout
     assert sorted(table.parent.iterdir()) == before
-    told = json.loads(run("t.parquet", "--format", "csv", "-o", "x.csv", "--json").stdout)
+    told = json.loads(run("t.parquet", "--to", "csv", "-o", "x.csv", "--json").stdout)
     assert told["paths"] == ["x.csv"]
-    quiet = run("t.parquet", "--format", "csv", "-o", "x.csv", "--overwrite", "--quiet")
+    quiet = run("t.parquet", "--to", "csv", "-o", "x.csv", "--overwrite", "--quiet")
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--format", "cocoa", "-o", "x.json"], "unknown format 'cocoa'; did you mean 'coco'?"),
-        (["--format", "coco", "-o", "x.csv"], "expected a file name that ends in .json for coco, got x.csv"),
-        (["--format", "csv"], "expected a file name that ends in .csv to write, got none"),
-        (["--format", "csv", "-o", "no/x.csv"], "no/x.csv: the folder does not exist"),
-        (["--format", "csv", "-o", "there.csv"], "there.csv exists already; choose another name, or replace it with"),
-        (["--format", "imagefolder", "-o", "i"], "i exists already"),
-        (["--format", "imagefolder", "-o", "i", "--overwrite"], "i holds more than an export"),
-        (["--format", "csv", "-o", "x.csv", "--label", "lable"], "has no column 'lable'; did you mean 'label'?"),
-        (["--format", "csv", "-o", "x.csv", "--label", "embedding"], "text or numbers in the column 'embedding'"),
-        (["--format", "csv", "-o", "x.csv", "--source", "i"], "--source is for formats that hold images, and csv"),
-        (["--format", "fiftyone", "-o", "x", "--source", "i"], "i has no image with the key"),
-        (["--format", "fiftyone", "-o", "x", "--source", "nothing"], "nothing"),
+        (["--to", "cocoa", "-o", "x.json"], "unknown format 'cocoa'; did you mean 'coco'?"),
+        (["--to", "coco", "-o", "x.csv"], "expected a file name that ends in .json for coco, got x.csv"),
+        (["--to", "csv"], "expected a file name that ends in .csv to write, got none"),
+        (["--to", "csv", "-o", "no/x.csv"], "no/x.csv: the folder does not exist"),
+        (["--to", "csv", "-o", "there.csv"], "there.csv exists already; choose another name, or replace it with"),
+        (["--to", "imagefolder", "-o", "i"], "i exists already"),
+        (["--to", "imagefolder", "-o", "i", "--overwrite"], "i holds images of the batch"),
+        (["--to", "csv", "-o", "x.csv", "--label", "lable"], "has no column 'lable'; did you mean 'label'?"),
+        (["--to", "csv", "-o", "x.csv", "--label", "embedding"], "text or numbers in the column 'embedding'"),
+        (["--to", "csv", "-o", "x.csv", "--source", "i"], "--source is for formats that hold images, and csv"),
+        (["--to", "fiftyone", "-o", "x", "--source", "i"], "i has no image with the key"),
+        (["--to", "fiftyone", "-o", "x", "--source", "nothing"], "nothing"),
     ],
 )
 def test_what_cannot_go_out_is_one_line_and_leaves_nothing(table, args, said):
@@ -162,20 +165,20 @@ def test_what_cannot_go_out_is_one_line_and_leaves_nothing(table, args, said):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"key": ["a", "a"]}, "each key once in the batch, got 'a' twice"),
+        ({"key": ["a", "a"]}, "more than once, such as 'a'"),
         ({"name": ["a", "b"]}, "has no column 'key'"),
         ({"key": ["a", None]}, "key"),
         ({"key": ["a", "b"], "status": ["missing", "missing"]}, "got 2 whose image could not be scored"),
         ({"key": pa.array([], pa.string())}, "expected rows with an image in t.parquet, got none"),
         ({"key": ["a", "b"]}, "holds no path to any image"),
         ({"key": ["a", "b"], "uri": [None, "/nowhere.png"]}, "name what was scored with --source"),
-        ({"key": ["a", "b"], "uri": ["/nowhere.png"] * 2}, "cannot read the image of 'a': no such file"),
+        ({"key": ["a", "b"], "uri": ["/nowhere.png"] * 2}, "image of 'a', and 1 more of 2: no such file; put it back"),
     ],
 )
 def test_tables_that_cannot_go_out_are_one_line_and_leave_nothing(tmp_path, monkeypatch, columns, said):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table(columns), "t.parquet")
-    result = run("t.parquet", "--format", "imagefolder", "-o", "out")
+    result = run("t.parquet", "--to", "imagefolder", "-o", "out")
     assert result.exit_code == 1, result.output
     assert result.stderr.count("\n") == 1
     assert said in result.stderr
@@ -185,22 +188,17 @@ def test_tables_that_cannot_go_out_are_one_line_and_leave_nothing(tmp_path, monk
 def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
     Path("outside_format.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(str(table.parent))
-    monkeypatch.setitem(WHERE, "tsv", "outside_format:TSV")
-    result = run("t.parquet", "--format", "tsv", "-o", "x.tsv")
+    monkeypatch.setitem(OF_LOADERS, "tsv", "outside_format:TSV")
+    result = run("t.parquet", "--to", "tsv", "-o", "x.tsv")
     assert result.exit_code == 0, result.output
     assert Path("x.tsv").read_text().startswith("cats/a b.jpg\tcat\ntest_1.jpg\tdog & co\n")
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
-    assert "| `tsv` | a line an image | nothing |" in tables["formats"]()
-    assert "tsv" in run("t.parquet", "--format", "no", "--dry-run").stderr
-    means = runpy.run_path(str(ROOT / "curate/commands/options.py"))
-    anew = typer.Typer(rich_markup_mode=None)
-
-    @anew.command()
-    def shown(format_: str = means["shared"]("--format")) -> None: ...
-
-    assert "imagefolder, fiftyone, tsv." in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    assert "| `tsv` | a line an image | `` |" in tables["formats"]()
+    assert "tsv" in run("t.parquet", "--to", "no", "--dry-run").stderr
+    told = runpy.run_path(str(ROOT / "curate/commands/export.py"))["To"].__metadata__[0].help
+    assert "paths, npy, tsv" in told
 
 
 def test_from_python_a_mistake_is_an_input_error(table):
     with pytest.raises(InputError, match="unknown format"):
-        export(table, "x", "xml")
+        export(table, "x", to="xml")

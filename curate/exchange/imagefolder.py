@@ -5,13 +5,14 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from curate.columns import KEY
-from curate.export.batch import PREFIX, Batch
-from curate.export.contract import ExportOptions, Format, Written
-from curate.export.csv_file import LABEL
-from curate.export.folders import add_image, new_folder
-from curate.export.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
-from curate.export.names import KeyNames
+from curate.columns import KEY, LABEL
+from curate.exchange.contract import Format
+from curate.exchange.item import PREFIX
+from curate.exchange.labels import UNKNOWN_KEY, UNUSABLE, Collector, ExpectedRows, Labels
+from curate.exchange.names import KeyNames
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
 from curate.manifest.names import is_image_name
 from curate.manifest.text import check_values, parse_json, read_text, to_json
 from scoring.errors import InputError
@@ -26,22 +27,20 @@ MOST_FILES = 5_000_000
 _WHAT = "an image folder"
 
 
-def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
-    """Write `train/metadata.jsonl` and the images beside it, copied, or linked where ``options.link`` says so.
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write the images of some rows, copied or linked, into `train/`, and their lines of `metadata.jsonl`."""
+    columns = rows.columns
+    for picture in part.store(rows, lambda _: SPLIT):
+        item = rows.items[picture.index].known_anew(picture.facts)
+        known = {LABEL: item.label} if plan.labelled else {}
+        line = {"file_name": picture.name.removeprefix(f"{SPLIT}/"), **known, **item.record(columns)}
+        part.piece(METADATA, to_json(line, indent=None))
 
-    Raises:
-        InputError: also if an image cannot be had; names the key.
-    """
-    KeyNames(item.key for item in batch)  # no two keys of one name
-    has_labels = any(item.label is not None for item in batch)
-    with new_folder(out, batch, options, images=SPLIT, files=(f"{SPLIT}/{METADATA}",)) as folder:
-        lines = []
-        for item in batch:
-            name = add_image(folder, item, SPLIT, options)
-            known = {LABEL: item.label} if has_labels else {}
-            lines.append(to_json({"file_name": name, **known, **item.record(batch.columns)}, indent=None))
-        folder.write(f"{SPLIT}/{METADATA}", b"".join(lines))
-    return Written((out,), len(batch))
+
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Write `train/metadata.jsonl`."""
+    whole.joined(f"{SPLIT}/{METADATA}", METADATA)
+    return ()
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
@@ -146,11 +145,14 @@ def _is_text(name: str) -> bool:
 
 
 IMAGEFOLDER = Format(
-    write,
-    read,
+    part,
+    finish,
+    read=read,
     out="a folder for `load_dataset`: `train/` with the images, copied or linked, and `metadata.jsonl` with "
     "known labels as `label`",
     back="a `label` in `metadata.jsonl`, or the images sorted into folders named after classes",
     folder=True,
     reads_images=True,
+    links=True,
+    load='datasets.load_dataset("imagefolder", data_dir="subset")',
 )

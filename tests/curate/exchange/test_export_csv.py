@@ -2,13 +2,14 @@
 
 import csv
 
+import pyarrow.parquet as pq
 import pytest
 from exporting import KEYS, batch, counts, pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.export.contract import ExportOptions
-from curate.export.exchange import read_labels, write_batch
+from curate.exchange.batches import read_labels, write_batch
+from curate.exchange.subset import export
 from curate.manifest.text import guarded, unguarded
 from scoring.errors import InputError
 
@@ -162,7 +163,8 @@ def test_a_file_that_is_there_is_replaced_only_on_request(tmp_path):
     write_batch(table, tmp_path / "o.csv", "csv")
     with pytest.raises(InputError, match="exists already"):
         write_batch(table, tmp_path / "o.csv", "csv")
-    write_batch(batch(tmp_path / "i", ["b"]), tmp_path / "o.csv", "csv", ExportOptions(overwrite=True))
+    pq.write_table(batch(tmp_path / "i", ["b"]), tmp_path / "t.parquet")
+    export(tmp_path / "t.parquet", tmp_path / "o.csv", to="csv", overwrite=True)
     assert b"\nb," in (tmp_path / "o.csv").read_bytes()
 
 

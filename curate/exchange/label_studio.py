@@ -5,19 +5,23 @@
 import base64
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
+import pyarrow as pa
+
 from curate.columns import KEY
-from curate.export.batch import PREFIX, Batch, Item
-from curate.export.contract import ExportOptions, Format, Written
-from curate.export.folders import image_bytes
-from curate.export.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels, text_of
-from curate.manifest.text import MOST_BYTES, read_json, to_json_list
+from curate.exchange.contract import Format
+from curate.exchange.item import PREFIX, Item
+from curate.exchange.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels, text_of
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
+from curate.manifest.text import MOST_BYTES, read_json, to_json
 from curate.version import __version__
-from scoring.atomic import AtomicFile, commit_together
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
 
@@ -25,49 +29,57 @@ LOCAL = "/data/local-files/?d="
 CONTROL = "label"  # what the choice is called in the labelling configuration
 OBJECT = "image"
 CONFIG_SUFFIX = ".xml"
+TASKS, SERVED = "tasks", "served"
 _WHAT = "a Label Studio export (JSON or JSON-MIN)"
 _END = "\n  </Choices>\n</View>\n"  # of a labelling configuration
 _MIME = {"jpeg": "image/jpeg", "png": "image/png", "webp": "image/webp", "gif": "image/gif", "bmp": "image/bmp"}
 
 
-def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
-    """Write tasks to import, and beside them the labelling configuration where the classes are known.
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write tasks to import; images that no browser can reach are embedded."""
+    served = _served_folder(plan.common)
+    addresses = {index: found for index, item in enumerate(rows.items) if (found := _address(item, served))}
+    inside = [index for index in range(len(rows)) if index not in addresses]
+    if inside:
+        some = Rows(rows.start, rows.table.take(pa.array(inside)), rows.label)
+        for picture in part.read(some):
+            addresses[inside[picture.index]] = _embedded(picture.data)
+        part.lost = [replace(one, index=inside[one.index]) for one in part.lost]
+    tasks = [_task(rows.items[index], address) for index, address in sorted(addresses.items())]
+    part.written = len(tasks)
+    part.piece(TASKS, b",\n".join(to_json(task, indent=None)[:-1] for task in tasks))
+    part.piece(SERVED, b"." if any(address.startswith(LOCAL) for address in addresses.values()) else b"")
+
+
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Write the tasks, and beside them the labelling configuration where the classes are known.
 
     Raises:
-        InputError: also if images that have to be embedded take more than 1 GiB.
+        InputError: also if all takes more than 1 GiB, which can be imported nowhere.
     """
-    tasks, embedded = [], 0
-    served = _served_folder(batch)
-    for item in batch:
-        address = _address(item, options, served)
-        embedded += len(address) if address.startswith("data:") else 0
-        if embedded > MOST_BYTES:
-            raise InputError(
-                f"expected at most 1 GiB of embedded images, got more by {item.key!r}; take fewer rows, or move the "
-                "images into a folder of their own, two below the root, which Label Studio can serve"
-            )
-        tasks.append(_task(item, address))
-    config = out.with_suffix(CONFIG_SUFFIX)
-    files = [AtomicFile(out, overwrite=options.overwrite)]
-    notes = []
-    try:
-        files[0].write(to_json_list(tasks))
-        if options.classes:
-            files.append(AtomicFile(config, overwrite=options.overwrite and _is_ours(config)))
-            files[1].write(labelling_configuration(options.classes).encode())
-    except BaseException:
-        for file in files:
-            file.discard()
-        raise
-    commit_together(files)
-    if any(task["data"][OBJECT].startswith(LOCAL) for task in tasks):
-        folder = os.fsdecode(served or b"")
-        notes.append(
-            "local files are shown if Label Studio runs with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
-            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={os.path.dirname(folder)}, and the project has {folder} as a "
-            "local storage"
+    n_bytes = sum(path.stat().st_size for path in whole.places(TASKS))
+    if n_bytes > MOST_BYTES:
+        raise InputError(
+            f"expected at most 1 GiB of tasks, got {n_bytes:,} bytes: images inside a table or a tar are embedded; "
+            "take fewer rows, or move the images into a folder of their own, two below the root, which Label Studio "
+            "can serve"
         )
-    return Written(tuple(file.path for file in files), len(batch), tuple(notes))
+    config = whole.out.with_suffix(CONFIG_SUFFIX)
+    file = whole.target(whole.out)
+    file.write(b"[\n")
+    whole.join(file, TASKS, b",\n")
+    file.write(b"\n]\n")
+    if plan.classes:
+        settings = whole.target(config, overwrite=whole.overwrite and _is_ours(config))
+        settings.write(labelling_configuration(plan.classes).encode())
+    if not any(path.stat().st_size for path in whole.places(SERVED)):
+        return ()
+    folder = os.fsdecode(_served_folder(plan.common) or b"")
+    return (
+        "local files are shown if Label Studio runs with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
+        f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={os.path.dirname(folder)}, and the project has {folder} as a "
+        "local storage",
+    )
 
 
 def labelling_configuration(classes: tuple[str, ...]) -> str:
@@ -89,24 +101,25 @@ def _is_ours(config: Path) -> bool:
         return True
 
 
-def _served_folder(batch: Batch) -> bytes | None:
+def _served_folder(common: bytes | None) -> bytes | None:
     """Return the one folder that holds all local images, or None where serving it would serve the whole disk.
 
     Label Studio serves what lies below its document root, and a local storage has to be a folder below that root: so
     the root is the folder above the images', which must not be `/`.
     """
-    folders = [os.path.dirname(os.path.abspath(item.path)) for item in batch if item.path is not None]
-    common = os.path.commonpath(folders) if folders else b"/"
-    return None if os.path.dirname(common) == b"/" else common
+    return None if common is None or os.path.dirname(common) == b"/" else common
 
 
-def _address(item: Item, options: ExportOptions, served: bytes | None) -> str:
-    """Return what Label Studio shows: a URL, a file below the folder that it serves, or the bytes themselves."""
+def _address(item: Item, served: bytes | None) -> str:
+    """Return a URL, or a file below the folder that Label Studio serves; empty where the image has to be embedded."""
     if item.url is not None:
         return item.url
-    if item.path is not None and served is not None:
-        return LOCAL + quote(os.path.relpath(os.path.abspath(item.path), os.path.dirname(served)), safe="/")
-    data = image_bytes(item, options)
+    if item.path is None or served is None:
+        return ""
+    return LOCAL + quote(os.path.relpath(os.path.abspath(item.path), os.path.dirname(served)), safe="/")
+
+
+def _embedded(data: bytes) -> str:
     return f"data:{_MIME.get(sniff(data) or '', 'image/jpeg')};base64,{base64.b64encode(data).decode()}"
 
 
@@ -266,11 +279,13 @@ def _read_min(
 
 
 LABEL_STUDIO = Format(
-    write,
-    read,
+    part,
+    finish,
+    read=read,
     out="a JSON list of tasks with `data.image`, `data.curate_*`, known and predicted labels, and the labelling "
     "configuration (XML) where the classes are known",
     back="the JSON or JSON-MIN export, found by `data.curate_key`",
     reads_images=True,
     suffix=".json",
+    load='json.load(open("subset.json"))  # or import it into a project',
 )

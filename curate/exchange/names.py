@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 
 from curate.manifest.names import IMAGE_SUFFIXES, some, suffix_of
@@ -43,9 +45,73 @@ def _cut(text: str) -> str:
     return re.sub("%[0-9A-F]?$", "", text[:_MOST]) if len(text) > _MOST else text
 
 
-def with_suffix(name: str, key: str, suffix: str) -> str:
-    """Return a file name with an image suffix: its own, else the one found in the bytes."""
-    return name if suffix_of(key) in IMAGE_SUFFIXES else f"{name}.{suffix}"
+def image_name(key: str, suffix: str, kind: str | None = None) -> str:
+    """Return the name of a key's image: with an image suffix, its own, else the one found in the bytes.
+
+    Args:
+        key: of it.
+        suffix: by the bytes.
+        kind: the format that every image is encoded in, where one is; a suffix that says another is not the last.
+
+    >>> image_name("a.jpg", "jpg"), image_name("a.jpg", "webp", "webp")
+    ('a.jpg', 'a.jpg.webp')
+    """
+    own = suffix_of(key)
+    fits = own in IMAGE_SUFFIXES if kind is None else own in (suffix, kind)
+    return file_name(key) if fits else f"{file_name(key)}.{suffix}"
+
+
+def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
+    """Return a folder's name for each value: as it is where every file system takes it, and no other is like it.
+
+    What no file system takes becomes `%XX`, and a name that was changed, or that another is like where case and
+    composition do not count, ends in `~` and 8 hex digits of the value's sha256. None is `_none`.
+
+    >>> folder_names(["cat", "a/b", "..", "Dog", None])
+    {'cat': 'cat', 'a/b': 'a%2Fb~c14cddc0', '..': '%2E.~5ec1f7e7', 'Dog': 'Dog', None: '_none'}
+    """
+    ordered = list(dict.fromkeys(values))
+    alike = Counter(_folded(_NONE if value is None else value) for value in ordered)
+    names: dict[str | None, str] = {}
+    for value in ordered:
+        if value is None:
+            names[value] = _NONE
+            continue
+        plain = _safe(value)
+        if plain == value and alike[_folded(value)] == 1:
+            names[value] = value
+        else:
+            names[value] = f"{_short(plain)}~{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+    return names
+
+
+_NONE = "_none"
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³])(\.|$)", re.IGNORECASE)
+_REFUSED = frozenset('<>:"/\\|?*%~')
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _safe(value: str) -> str:
+    """Return a value whose every letter a folder's name can have, none first or last that systems drop or hide."""
+    last = len(value) - 1
+    letters = [
+        f"%{ord(letter):02X}"
+        if letter in _REFUSED
+        or not (letter.isprintable())
+        or (letter in ". " and index in (0, last))
+        or (index == 0 and letter == "-")
+        else letter
+        for index, letter in enumerate(value)
+    ]
+    text = "".join(letters)
+    return f"%{ord(text[0]):02X}{text[1:]}" if _DEVICE.match(text) else _short(text)
+
+
+def _short(text: str) -> str:
+    return text.encode()[:_MOST].decode("utf-8", "ignore") if len(text.encode()) > _MOST else text
 
 
 class KeyNames:

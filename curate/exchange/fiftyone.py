@@ -9,13 +9,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from curate.columns import KEY
-from curate.export.batch import PREFIX, Batch, Item, Value
-from curate.export.contract import ExportOptions, Format, Written
-from curate.export.folders import add_image, new_folder
-from curate.export.labels import EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels
-from curate.export.names import KeyNames
-from curate.manifest.text import read_json, to_json, to_json_list
+import pyarrow as pa
+
+from curate.columns import KEY, URI
+from curate.exchange.contract import Format
+from curate.exchange.item import PREDICTED, PREFIX, PROBABILITY, Item, Value
+from curate.exchange.labels import EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels
+from curate.exchange.names import KeyNames
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows, is_plain
+from curate.manifest.text import read_json, to_json
 from scoring.errors import InputError
 
 VERSION = "1.0.0"  # of the layout; newer FiftyOne migrates it as it imports
@@ -27,37 +31,40 @@ LABEL_FIELD = "ground_truth"  # FiftyOne's usual name
 _WHAT = "a FiftyOneDataset export"
 _FIELDS = "fiftyone.core.fields."
 _LABELS = "fiftyone.core.labels."
-_KINDS = {bool: "BooleanField", int: "IntField", float: "FloatField", str: "StringField"}
 
 
-def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
-    """Write a folder that `fiftyone.Dataset.from_dir(dataset_type=fiftyone.types.FiftyOneDataset)` imports.
-
-    Images are copied into `data/`, or linked where ``options.link`` says so.
-
-    Raises:
-        InputError: also if an image cannot be had; names the key.
-    """
-    KeyNames(item.key for item in batch)  # no two keys of one name
-    wide = _wide(batch)
-    with new_folder(out, batch, options, images=DATA, files=(SAMPLES, METADATA)) as folder:
-        samples = [_sample(item, f"{DATA}/{add_image(folder, item, DATA, options)}", wide) for item in batch]
-        folder.write(SAMPLES, b'{"samples": ' + to_json_list(samples) + b"}\n")
-        folder.write(METADATA, to_json(_metadata(batch, out.name, options.classes, wide)))
-    return Written((out,), len(batch))
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write the images of some rows, copied or linked, into `data/`, and their samples."""
+    wide = _wide(plan.schema)
+    samples = [
+        _sample(rows.items[picture.index].known_anew(picture.facts), picture.name, wide)
+        for picture in part.store(rows, lambda _: DATA)
+    ]
+    part.piece(SAMPLES, b",\n".join(to_json(sample, indent=None)[:-1] for sample in samples))
 
 
-def _wide(batch: Batch) -> set[str]:
-    """Return the columns of whole numbers that the database cannot hold (more than 64 bits with a sign)."""
-    found = ((name, value) for item in batch for name, value in item.prefixed.items())
-    return {name for name, value in found if isinstance(value, int) and not -(2**63) <= value < 2**63}
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Write what `fiftyone.Dataset.from_dir(dataset_type=fiftyone.types.FiftyOneDataset)` imports beside the images."""
+    whole.joined(SAMPLES, SAMPLES, b'{"samples": [\n', b"\n]\n}\n", b",\n")
+    whole.write(METADATA, to_json(_metadata(plan)))
+    return ()
+
+
+def _wide(schema: pa.Schema) -> set[str]:
+    """Return the columns of whole numbers that the database cannot hold (64 bits without a sign)."""
+    return {field.name for field in schema if field.type == pa.uint64()}
+
+
+def _field_name(column: str) -> str:
+    """Return a name that the database takes."""
+    return re.sub(r"\W", "_", PREFIX + column.removeprefix(PREFIX))
 
 
 def _values(item: Item, wide: set[str]) -> dict[str, Value]:
-    """Return an item's fields, under names that the database takes; wide numbers as text."""
-    said = (f"{PREFIX}predicted", f"{PREFIX}probability")
-    values = {name: value for name, value in item.prefixed.items() if name not in said}
-    return {re.sub(r"\W", "_", name): str(value) if name in wide else value for name, value in values.items()}
+    """Return an item's fields; wide numbers as text."""
+    names = (name for name in item.values if name not in (PREDICTED, PROBABILITY, KEY))
+    values = {_field_name(name): str(item.values[name]) if name in wide else item.values[name] for name in names}
+    return {f"{PREFIX}{KEY}": item.key, **values}
 
 
 def _sample(item: Item, path: str, wide: set[str]) -> dict[str, Any]:
@@ -94,11 +101,12 @@ def _object_id(text: str) -> dict[str, str]:
     return {"$oid": hashlib.sha256(text.encode()).hexdigest()[:24]}
 
 
-def _metadata(batch: Batch, name: str, classes: tuple[str, ...], wide: set[str]) -> dict[str, Any]:
-    kinds: dict[str, str] = {}
-    for item in batch:
-        for column, value in _values(item, wide).items():
-            kinds.setdefault(column, _KINDS[type(value)])
+def _metadata(plan: Plan) -> dict[str, Any]:
+    kinds = {f"{PREFIX}{KEY}": "StringField"}
+    wide = _wide(plan.schema)
+    for field in plan.schema:
+        if is_plain(field.type) and field.name not in (KEY, URI, plan.label, PREDICTED, PROBABILITY):
+            kinds[_field_name(field.name)] = "StringField" if field.name in wide else _kind(field.type)
     fields = [
         _field("id", "ObjectIdField", stored_as="_id"),
         _field("filepath", "StringField"),
@@ -107,8 +115,8 @@ def _metadata(batch: Batch, name: str, classes: tuple[str, ...], wide: set[str])
         *(_field(column, kind) for column, kind in kinds.items()),
     ]
     classified = {
-        PREDICTION: any(item.predicted is not None for item in batch),
-        LABEL_FIELD: any(item.label is not None for item in batch),
+        PREDICTION: PREDICTED in plan.schema.names,
+        LABEL_FIELD: plan.labelled > 0,
     }
     for name_of_field in (field for field, is_there in classified.items() if is_there):
         parts = [
@@ -121,13 +129,13 @@ def _metadata(batch: Batch, name: str, classes: tuple[str, ...], wide: set[str])
         document = f"{_LABELS}Classification"
         fields.append({**_field(name_of_field, "EmbeddedDocumentField", document=document), "fields": parts})
     return {
-        "_id": _object_id(name),
-        "name": name,
+        "_id": _object_id(plan.name),
+        "name": plan.name,
         "version": VERSION,
         "media_type": "image",
         "tags": ["curate"],
         "info": {},
-        "classes": {LABEL_FIELD: list(classes)} if classes else {},
+        "classes": {LABEL_FIELD: list(plan.classes)} if plan.classes else {},
         "default_classes": [],
         "sample_fields": fields,
         "frame_fields": [],
@@ -137,6 +145,12 @@ def _metadata(batch: Batch, name: str, classes: tuple[str, ...], wide: set[str])
         "evaluations": {},
         "runs": {},
     }
+
+
+def _kind(kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return "BooleanField"
+    return "IntField" if pa.types.is_integer(kind) else "FloatField" if pa.types.is_floating(kind) else "StringField"
 
 
 def _field(
@@ -217,11 +231,14 @@ def _take(collector: Collector, key: Any, label: Any) -> None:
 
 
 FIFTYONE = Format(
-    write,
-    read,
+    part,
+    finish,
+    read=read,
     out="a folder in the FiftyOneDataset layout: `data/`, `samples.json` with `curate_*` fields and "
     "known labels as `ground_truth`, `metadata.json`",
     back="a Classification field of the exported FiftyOneDataset, found by `curate_key`",
     folder=True,
     reads_images=True,
+    links=True,
+    load='fiftyone.Dataset.from_dir("subset", fiftyone.types.FiftyOneDataset)',
 )

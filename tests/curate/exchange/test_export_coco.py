@@ -6,8 +6,8 @@ import random
 import pytest
 from exporting import KEYS, batch, counts, pairs
 
-from curate.export.contract import ExportOptions
-from curate.export.exchange import read_labels, write_batch
+from curate.exchange.batches import read_labels, write_batch
+from curate.exchange.plan import ExportOptions
 from scoring.errors import InputError
 
 

@@ -5,47 +5,55 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.export.batch import PREFIX, Batch, Item
-from curate.export.contract import ExportOptions, Format, Written
-from curate.export.labels import EMPTY, Collector, ExpectedRows, Labels, shown
-from curate.manifest.text import read_json, to_json
+from curate.exchange.contract import Format
+from curate.exchange.item import PREFIX, Item
+from curate.exchange.labels import EMPTY, Collector, ExpectedRows, Labels, shown
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
+from curate.manifest.text import read_json, to_json, to_json_list
 from curate.version import __version__
-from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 _WHAT = "a COCO file"
+IMAGES, ANNOTATIONS = "images", "annotations"
 UNKNOWN_CATEGORY = "unknown category_id"
 UNKNOWN_IMAGE = "unknown image_id"
 SHARED_IMAGE = "image_id of several images"
 
 
-def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
-    """Write `images` with `file_name`, size and `curate_*`, `categories`, and an annotation for each known label.
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write `images` with `file_name`, size and `curate_*`, and an annotation for each known label.
 
     COCO has no class of an image: a label is a box around all of it, or a bare category where its size is unknown.
 
     Predictions stay out of `annotations`, where any tool, and we, would take them for labels: they are
     `curate_predicted` and `curate_probability` of the image.
     """
-    said = {name for item in batch for name in (item.label, item.predicted) if name is not None}
-    names = options.classes or tuple(sorted(said))
-    categories = {name: number for number, name in enumerate(names, 1)}
-    images = [_image(number, item) for number, item in enumerate(batch, 1)]
-    labelled = [(number, item) for number, item in enumerate(batch, 1) if item.label is not None]
-    whole = {
-        "info": {"description": "images to label", "version": __version__, "contributor": "curate"},
-        "licenses": [],
-        "images": images,
-        "annotations": [_annotation(i, image, item, categories) for i, (image, item) in enumerate(labelled, 1)],
-        "categories": [{"id": number, "name": name, "supercategory": ""} for name, number in categories.items()],
-    }
-    with AtomicFile(out, overwrite=options.overwrite) as file:
-        file.write(to_json(whole))
-    sized = all("width" in image for image in images)
-    note = (
-        () if sized else ("some tools need the width and height of every image: score them with the table's columns",)
-    )
-    return Written((out,), len(batch), note)
+    numbered = list(enumerate(rows.items, rows.start + 1))
+    images = [_image(number, item) for number, item in numbered]
+    annotations = [_annotation(number, item, plan.class_numbers) for number, item in numbered if item.label is not None]
+    part.piece(IMAGES, _lines_of(images))
+    part.piece(ANNOTATIONS, _lines_of(annotations))
+
+
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Write the one file."""
+    info = {"description": "images to label", "version": __version__, "contributor": "curate"}
+    categories = [{"id": number, "name": name, "supercategory": ""} for name, number in plan.class_numbers.items()]
+    file = whole.target(whole.out)
+    file.write(b'{"info": ' + to_json(info, indent=None).strip() + b',\n"licenses": [],\n"images": [\n')
+    whole.join(file, IMAGES, b",\n")
+    file.write(b'\n],\n"annotations": [\n')
+    whole.join(file, ANNOTATIONS, b",\n")
+    file.write(b'\n],\n"categories": ' + to_json_list(categories).rstrip() + b"}\n")
+    if {"width", "height"} <= set(plan.schema.names):
+        return ()
+    return ("some tools need the width and height of every image: score them with the table's columns",)
+
+
+def _lines_of(values: list[dict[str, Any]]) -> bytes:
+    return b",\n".join(to_json(value, indent=None)[:-1] for value in values)
 
 
 def name_of(item: Item) -> str:
@@ -62,8 +70,8 @@ def _image(number: int, item: Item) -> dict[str, Any]:
     return {**image, **item.prefixed}
 
 
-def _annotation(number: int, image: int, item: Item, categories: Mapping[str, int]) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": number, "image_id": image, "category_id": categories[str(item.label)], "iscrowd": 0}
+def _annotation(number: int, item: Item, categories: Mapping[str, int]) -> dict[str, Any]:
+    found: dict[str, Any] = {"id": number, "image_id": number, "category_id": categories[str(item.label)], "iscrowd": 0}
     width, height = (item.values.get(name) for name in ("width", "height"))
     if isinstance(width, int) and isinstance(height, int):
         found |= {"bbox": [0, 0, width, height], "area": width * height, "segmentation": []}
@@ -163,9 +171,11 @@ def _annotator(annotation: dict[str, Any]) -> str | None:
 
 
 COCO = Format(
-    write,
-    read,
+    part,
+    finish,
+    read=read,
     out="`images` with `file_name`, size and `curate_*`, `categories`, and annotations of known labels only",
     back="the category of each image, found by `curate_key`, else `file_name`; never by `image_id`",
     suffix=".json",
+    load='pycocotools.coco.COCO("subset.json")',
 )

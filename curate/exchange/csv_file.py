@@ -3,17 +3,19 @@
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
-from curate.columns import KEY, URI
-from curate.export.batch import Batch
-from curate.export.contract import ExportOptions, Format, Written
-from curate.export.labels import Collector, ExpectedRows, Labels
+from curate.columns import KEY, LABEL, URI
+from curate.exchange.contract import Format
+from curate.exchange.labels import Collector, ExpectedRows, Labels
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows, is_plain
 from curate.manifest.text import guarded, read_text, unguarded
-from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-LABEL = "label"
+LINES = "lines"
 ANNOTATOR = "annotator"
 TIMES = ("at", "timestamp", "ts", "created_at")
 KEYS = (KEY, f"curate_{KEY}", "id")
@@ -21,23 +23,38 @@ _DELIMITERS = (",", ";", "\t")
 _WHAT = "a CSV file"
 
 
-def write(batch: Batch, out: Path, options: ExportOptions) -> Written:
-    """Write `key`, `uri`, the batch's columns, `label` (empty where it is asked for) and an empty `annotator`.
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write a line a row."""
+    theirs = _columns(plan)
+    lines = [
+        [item.key, item.uri or "", *(item.values.get(name, "") for name in theirs), item.label or "", ""]
+        for item in rows.items
+    ]
+    part.piece(LINES, _csv(lines))
+
+
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Write `key`, `uri`, the columns, `label` (empty where it is asked for) and an empty `annotator`.
 
     UTF-8 with a byte order mark where anything is not ASCII (spreadsheets need it), lines end in CRLF (RFC 4180).
     """
-    theirs = [name for name in batch.columns if name not in (LABEL, ANNOTATOR)]
-    header = [KEY, URI, *theirs, LABEL, ANNOTATOR]
+    header = _csv([[KEY, URI, *_columns(plan), LABEL, ANNOTATOR]])
+    file = whole.target(whole.out)
+    file.write(header if header.isascii() and whole.is_ascii(LINES) else b"\xef\xbb\xbf" + header)
+    whole.join(file, LINES)
+    return ()
+
+
+def _columns(plan: Plan) -> list[str]:
+    others = (KEY, URI, plan.label, LABEL, ANNOTATOR)
+    return [field.name for field in plan.schema if field.name not in others and is_plain(field.type)]
+
+
+def _csv(lines: list[list[Any]]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow([guarded(name) for name in header])
-    for item in batch:
-        cells = [item.key, item.uri or "", *(item.values.get(name, "") for name in theirs), item.label or "", ""]
-        writer.writerow([guarded(cell) if isinstance(cell, str) else cell for cell in cells])
-    whole = text.getvalue()
-    with AtomicFile(out, overwrite=options.overwrite) as file:
-        file.write(whole.encode("utf-8" if whole.isascii() else "utf-8-sig"))
-    return Written((out,), len(batch))
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in cells] for cells in lines)
+    return text.getvalue().encode()
 
 
 def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
@@ -107,10 +124,12 @@ def _key(cell: str, rows: ExpectedRows) -> str:
 
 
 CSV = Format(
-    write,
-    read,
+    part,
+    finish,
+    read=read,
     out="one row an image: key, uri, rank, round, gain, scores, `label` (empty where it is asked for) and an empty "
     "`annotator`",
     back="columns `key` and `label`; `annotator` and `at` where they are there",
     suffix=".csv",
+    load='polars.read_csv("subset.csv")',
 )

@@ -5,11 +5,13 @@ import json
 import xml.etree.ElementTree as ET
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from exporting import KEYS, batch, counts, pairs, picture
 
-from curate.export.contract import ExportOptions
-from curate.export.exchange import read_labels, write_batch
+from curate.exchange.batches import read_labels, write_batch
+from curate.exchange.plan import ExportOptions
+from curate.exchange.subset import export as export_subset
 from scoring.errors import InputError
 
 
@@ -117,7 +119,7 @@ def test_images_inside_a_table_are_embedded_and_urls_stay(tmp_path):
 
 def test_an_image_that_no_tool_can_open_is_refused_without_a_reader_and_leaves_no_file(tmp_path):
     table = batch(tmp_path / "i", ["a"], uri=[None])
-    with pytest.raises(InputError, match="expected a local file for 'a', got none; give a reader"):
+    with pytest.raises(InputError, match="image of 'a': the table names no file"):
         write_batch(table, tmp_path / "t.json", "label-studio")
     assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
@@ -134,15 +136,15 @@ def test_the_configuration_offers_the_classes_and_quotes_them(tmp_path):
 
 
 def test_overwrite_replaces_a_configuration_of_its_own_and_no_other_file(tmp_path):
-    rows = batch(tmp_path / "i", ["a"])
-    first, second = (ExportOptions(classes=names, overwrite=True) for names in (("a",), ("b",)))
-    write_batch(rows, tmp_path / "t.json", "label-studio", first)
-    write_batch(rows, tmp_path / "t.json", "label-studio", second)
+    for name in ("a", "b"):
+        pq.write_table(batch(tmp_path / "i", ["x"], label=[name]), tmp_path / f"{name}.parquet")
+        export_subset(tmp_path / f"{name}.parquet", tmp_path / "t.json", to="label-studio", overwrite=True)
     assert '"b"' in (tmp_path / "t.xml").read_text()
     (tmp_path / "t.xml").write_text("<View>mine</View>")
     before = (tmp_path / "t.json").read_bytes()
     with pytest.raises(InputError, match=r"t.xml exists already"):
-        write_batch(rows, tmp_path / "t.json", "label-studio", first)
+        export_subset(tmp_path / "a.parquet", tmp_path / "t.json", to="label-studio", overwrite=True)
+    assert not (tmp_path / "t.json.part").exists()
     assert (tmp_path / "t.xml").read_text() == "<View>mine</View>"
     assert (tmp_path / "t.json").read_bytes() == before
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from exporting import KEYS, batch, counts, pairs
 
-from curate.export.contract import ExportOptions
-from curate.export.exchange import read_labels, write_batch
-from curate.export.subset import export
+from curate.exchange.batches import read_labels, write_batch
+from curate.exchange.plan import ExportOptions
+from curate.exchange.subset import export
 
 CLASSES = ("cat", "dog & co", "猫")
 
@@ -37,7 +37,7 @@ def run(package, code, *arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("link", ["copy", "hard", "symbolic"])
 def test_datasets_loads_an_image_folder_as_one_split_with_every_key_and_picture(tmp_path, link):
     write_batch(batch(tmp_path / "i"), tmp_path / "out", "imagefolder", ExportOptions(link=link))
     code = """
@@ -58,7 +58,7 @@ def test_labels_that_are_known_are_the_labels_of_datasets_and_of_pycocotools(tmp
     classes = [CLASSES[i % 3] for i in range(len(KEYS))]
     table = batch(tmp_path / "i", species=classes)
     pq.write_table(table, tmp_path / "t.parquet")
-    export(tmp_path / "t.parquet", tmp_path / "out", "imagefolder", label="species")
+    export(tmp_path / "t.parquet", tmp_path / "out", to="imagefolder", label="species")
     code = """
 import json, sys
 from datasets import load_dataset
@@ -67,7 +67,7 @@ print(json.dumps([[row["curate_key"], row["label"], row["image"].size[0]] for ro
 """
     rows = run("datasets", code, tmp_path / "out", tmp_path / "cache")
     assert sorted(rows, key=lambda row: row[2]) == [[key, classes[i], 8 + i] for i, key in enumerate(KEYS)]
-    export(tmp_path / "t.parquet", tmp_path / "coco.json", "coco", label="species")
+    export(tmp_path / "t.parquet", tmp_path / "coco.json", to="coco", label="species")
     code = """
 import contextlib, json, sys
 from pycocotools.coco import COCO

@@ -1,0 +1,75 @@
+"""What every format promises: how rows go out, part by part, and how labels come back."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from curate.exchange.labels import ExpectedRows, Labels
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
+
+
+class WritePart(Protocol):
+    """Writes some rows: images and shards as files, text as pieces that are joined when all parts are there."""
+
+    def __call__(self, rows: Rows, part: Part, plan: Plan) -> None:
+        """Write."""
+
+
+class Finish(Protocol):
+    """Joins the pieces of all parts, and writes what needs to know of all; returns notes for the user."""
+
+    def __call__(self, whole: Whole, plan: Plan) -> tuple[str, ...]:
+        """Write."""
+
+
+class Read(Protocol):
+    """Reads labels; ``name`` says which column, control or field holds them where a file has several.
+
+    Raises:
+        InputError: if the file is no such format, is damaged, too large or ambiguous, or nothing in it can be used.
+    """
+
+    def __call__(self, path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
+        """Read."""
+
+
+def nothing_more(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Finish a format whose parts are all there is."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to and from another tool.
+
+    Attributes:
+        part: rows -> files and pieces.
+        finish: pieces -> what is whole.
+        out: what goes out, for people.
+        back: what comes back, for people; nothing by default.
+        read: files -> labels; None where none come back.
+        folder: whether the output is a folder.
+        reads_images: whether images may be read, not only named.
+        links: whether images are files of their own, which can be links.
+        shards: whether a part is a file that users size.
+        measures: whether lengths of text and nulls of numbers must be known before.
+        per: whether images can lie in folders by a column.
+        suffix: how the name of a file ends; empty for folders.
+        load: one line of Python that reads it back.
+    """
+
+    part: WritePart
+    finish: Finish
+    out: str
+    back: str = "nothing"
+    read: Read | None = None
+    folder: bool = False
+    reads_images: bool = False
+    links: bool = False
+    shards: bool = False
+    measures: bool = False
+    per: bool = False
+    suffix: str = ""
+    load: str = ""

@@ -1,0 +1,86 @@
+"""Images made smaller, or encoded anew, where that is asked for."""
+
+import io
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from scoring.errors import InputError
+from scoring.images.decoding import decode_rgb
+from scoring.images.geometry import resize
+from scoring.images.outcome import DecodeError
+from scoring.images.sniff import sniff
+
+KINDS = ("jpeg", "png", "webp")
+QUALITY = 90  # of JPEG and WebP, where none is named
+LONG = 8  # times as long as wide: `decode_rgb` cuts longer ones when it resizes
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What becomes of images: their short side at most ``side`` pixels, in the format ``kind``.
+
+    Attributes:
+        side: pixels; None keeps their size. None is made larger.
+        kind: ``jpeg``, ``png`` or ``webp``; None keeps theirs, or PNG where it is another.
+        quality: of JPEG and WebP, 1 to 100.
+    """
+
+    side: int | None = None
+    kind: str | None = None
+    quality: int = QUALITY
+
+    @classmethod
+    def of(cls, resize: int | None, encode: str | None) -> "Encoding | None":
+        """Return what `--resize` and `--encode` ask for; None where bytes stay as they are.
+
+        >>> Encoding.of(256, "webp:80")
+        Encoding(side=256, kind='webp', quality=80)
+        """
+        if resize is None and encode is None:
+            return None
+        if resize is not None and resize < 1:
+            raise InputError(f"--resize must be at least 1 pixel, got {resize}")
+        found = re.fullmatch(r"(jpeg|png|webp)(?::(\d{1,3}))?", encode or "png")
+        quality = int(found[2] or QUALITY) if found else 0
+        if found is None or not 1 <= quality <= 100 or (found[2] and found[1] == "png"):
+            raise InputError(
+                f"--encode: expected jpeg, png, webp, jpeg:QUALITY or webp:QUALITY (1 to 100), got {encode!r}"
+            )
+        return cls(resize, encode and found[1], quality)
+
+    def __call__(self, data: bytes) -> tuple[bytes, dict[str, Any]]:
+        """Return an image as asked, and what is now known of it; as it is where nothing is to be done.
+
+        Raises:
+            DecodeError: if it cannot be decoded.
+        """
+        own = sniff(data)
+        width, height = _size(data)
+        short = min(width, height)
+        smaller = self.side is not None and short > self.side
+        kind = self.kind or (own if own in KINDS else "png")
+        if not smaller and kind == own:
+            return data, {}
+        fits = smaller and max(width, height) <= LONG * short
+        pixels = decode_rgb(data, short_side=self.side if fits else None)
+        height, width = pixels.shape[:2]
+        if self.side is not None and min(width, height) > self.side:
+            scale = self.side / min(width, height)
+            width, height = max(1, round(width * scale)), max(1, round(height * scale))
+            pixels = resize(pixels, width, height, "bicubic")
+        out = io.BytesIO()
+        extra = {} if kind == "png" else {"quality": self.quality}
+        Image.fromarray(pixels).save(out, kind.upper(), **extra)
+        return out.getvalue(), {"width": width, "height": height, "format": kind}
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Return width and height as stored; only the header is read."""
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            return picture.size
+    except Exception as error:  # whatever Pillow's many readers raise on bytes of strangers
+        raise DecodeError("decode_error", f"no image that can be read ({type(error).__name__})") from None

@@ -1,0 +1,38 @@
+"""A folder of images: copied or linked, flat or by a column, with `metadata.jsonl` beside them."""
+
+from curate.columns import LABEL
+from curate.exchange.contract import Format
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
+from curate.manifest.text import to_json
+
+METADATA = "metadata.jsonl"
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write the images of some rows, each into the folder of its value, and a line of `metadata.jsonl` a row."""
+    folders = [plan.folders[value] for value in rows.classes(plan.per)] if plan.per else [""] * len(rows)
+    columns = rows.columns
+    for picture in part.store(rows, folders.__getitem__):
+        item = rows.items[picture.index].known_anew(picture.facts)
+        known = {LABEL: item.label} if plan.labelled else {}
+        part.piece(METADATA, to_json({"file_name": picture.name, **known, **item.record(columns)}, indent=None))
+
+
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Write `metadata.jsonl`."""
+    whole.joined(METADATA, METADATA)
+    return ()
+
+
+FOLDER = Format(
+    part,
+    finish,
+    out="the images, in folders by the column `--per` or all in one, and `metadata.jsonl`: key, `label` and columns",
+    folder=True,
+    reads_images=True,
+    links=True,
+    per=True,
+    load='torchvision.datasets.ImageFolder("subset")  # of --per label',
+)

@@ -1,0 +1,85 @@
+"""One image that goes out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+from curate.columns import KEY
+from curate.manifest.local import local_path
+from curate.manifest.schemes import scheme_of
+
+PREFIX = "curate_"  # what our columns are called among a tool's own
+PREDICTED = "predicted"  # column: the class that the probe expects
+PROBABILITY = "probability"  # column: how probable it holds it, in [0, 1]
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Item:
+    """One image that goes out.
+
+    Attributes:
+        key: as in the table, unchanged.
+        uri: where its bytes are; None where the table holds them.
+        values: further columns by name; no nulls, NaNs, infinities or nested values.
+        label: the class that it is known to have; None where labels are what is asked for.
+    """
+
+    key: str
+    uri: str | None
+    values: dict[str, Value]
+    label: str | None = None
+
+    @property
+    def predicted(self) -> str | None:
+        """The class that the probe expects."""
+        value = self.values.get(PREDICTED)
+        return None if value is None or value == "" else str(value)
+
+    @property
+    def probability(self) -> float | None:
+        """How probable the predicted class is, in [0, 1]."""
+        value = self.values.get(PROBABILITY)
+        return None if value is None else float(value)
+
+    @property
+    def prefixed(self) -> dict[str, Value]:
+        """The key and every value under names that no tool uses: `curate_key`, `curate_rank`, and so on."""
+        mine = {name.removeprefix(PREFIX): value for name, value in self.values.items()}
+        return {f"{PREFIX}{KEY}": self.key, **{PREFIX + name: value for name, value in mine.items() if name != KEY}}
+
+    def record(self, columns: tuple[str, ...]) -> dict[str, Value | None]:
+        """Return `prefixed` with a null for every column that this item lacks, in one order for all items."""
+        names = dict.fromkeys([f"{PREFIX}{KEY}", *(PREFIX + name.removeprefix(PREFIX) for name in columns)])
+        return {**names, **self.prefixed}
+
+    def known_anew(self, facts: Mapping[str, Value]) -> "Item":
+        """Return the item with what is now so of its image, in the columns that it has."""
+        return replace(self, values={**self.values, **{k: v for k, v in facts.items() if k in self.values}})
+
+    @property
+    def path(self) -> bytes | None:
+        """The local file, where the image is a whole one."""
+        if self.uri is None or ".tar::" in self.uri:
+            return None
+        scheme = scheme_of(self.uri)
+        if scheme == "file":
+            return local_path(self.uri)
+        return None if scheme else self.uri.encode()
+
+    @property
+    def url(self) -> str | None:
+        """The URL that other programs can open, where the image is behind one."""
+        if self.uri is None or ".tar::" in self.uri or self.path is not None:
+            return None
+        return self.uri
+
+    @property
+    def path_text(self) -> str | None:
+        """The local file as text; bytes that are not UTF-8 are percent-encoded."""
+        if self.path is None:
+            return None
+        try:
+            return self.path.decode()
+        except UnicodeDecodeError:
+            return quote(self.path)

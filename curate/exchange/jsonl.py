@@ -1,0 +1,33 @@
+"""JSON lines: one object a row with all columns."""
+
+from curate.columns import LABEL
+from curate.exchange.contract import Format
+from curate.exchange.parts import Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
+from curate.manifest.text import to_json
+
+LINES = "lines"
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write a line a row."""
+    labels = rows.classes(plan.label)
+    for record, key, label in zip(rows.records(0, len(rows)), rows.keys, labels, strict=True):
+        known = {LABEL: label} if plan.label is not None else {}
+        part.piece(LINES, to_json({**record, "key": key, **known}, indent=None))
+
+
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Write the one file."""
+    whole.join(whole.target(whole.out), LINES)
+    return ()
+
+
+JSONL = Format(
+    part,
+    finish,
+    out="one JSON object a line: key, uri, `label`, all columns, embeddings among them",
+    suffix=".jsonl",
+    load='polars.read_ndjson("subset.jsonl")',
+)

@@ -1,0 +1,42 @@
+"""LabelMe: an image and a JSON file beside it, its class as a flag."""
+
+from typing import Any
+
+from curate.columns import KEY
+from curate.exchange.contract import Format, nothing_more
+from curate.exchange.item import PREFIX
+from curate.exchange.parts import Part
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
+from curate.manifest.text import to_json
+
+VERSION = "5.0.1"  # of the layout
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write the images of some rows, copied or linked, and `IMAGE.json` beside each."""
+    for picture in part.store(rows, lambda _: ""):
+        item = rows.items[picture.index].known_anew(picture.facts)
+        content: dict[str, Any] = {
+            "version": VERSION,
+            "flags": {item.label: True} if item.label is not None else {},
+            "shapes": [],
+            "imagePath": picture.name,
+            "imageData": None,
+            "imageHeight": item.values.get("height"),
+            "imageWidth": item.values.get("width"),
+            PREFIX + KEY: item.key,
+        }
+        with part.file(f"{picture.name}.json") as file:
+            file.write(to_json(content))
+
+
+LABELME = Format(
+    part,
+    nothing_more,
+    out="the images, and `IMAGE.json` beside each with its class as a flag",
+    folder=True,
+    reads_images=True,
+    links=True,
+    load='json.load(open("subset/a.jpg.json"))["flags"]',
+)

@@ -1,0 +1,205 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH100, PTH116, PTH211
+"""The images of rows: read, checked, encoded and written by several threads, in the order of the rows."""
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from curate.exchange.encode import Encoding
+from curate.exchange.plan import COPY, HARD, ImageReader
+from curate.exchange.rows import Rows
+from curate.manifest import ReadError, read_uri
+from curate.manifest.local import read_local
+from curate.tables.images import CHANGED, SHA256
+from curate.tables.located import Located
+from scoring.atomic import place_errors
+from scoring.images.outcome import DecodeError
+from scoring.images.sniff import sniff
+
+R = TypeVar("R")
+NO_FILE = "the table names no file for it"
+AHEAD = 4  # images a thread that are in memory at once
+HEAD = 4096  # bytes by which a format is told
+SUFFIXES = {"jpeg": "jpg", "tiff": "tif", "heif": "heic", "netpbm": "pnm"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The image of a row.
+
+    Attributes:
+        index: of the row in its part.
+        data: encoded; empty where it is a file already.
+        sha256: hex digest; empty for a link.
+        n_bytes: its size.
+        suffix: what names of its format end with.
+        name: of the file, where it is one.
+        facts: what is now so where it was encoded anew: its width, height, format, size, digest.
+    """
+
+    index: int
+    data: bytes
+    sha256: str
+    n_bytes: int
+    suffix: str
+    name: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A row whose image cannot be had, and why."""
+
+    index: int
+    why: str
+
+
+@dataclass
+class Pictures:
+    """Reads images.
+
+    Attributes:
+        images: key -> bytes, in place of what rows name.
+        located: where they are in a source, in place of what rows name.
+        encoding: what becomes of them; None leaves their bytes alone.
+        link: how local files become files of the export.
+        checked: whether one that is not the one that was scored counts as lost.
+        pool: threads.
+    """
+
+    images: ImageReader | None = None
+    located: Located | None = None
+    encoding: Encoding | None = None
+    link: str = COPY
+    checked: bool = False
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        self.pool = ThreadPoolExecutor(self.workers, "image")
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self.pool.shutdown(cancel_futures=True)
+
+    def read(self, rows: Rows) -> Iterator[Picture | Lost]:
+        """Yield the image of every row."""
+        scored = self._scored(rows)
+        work = ((index, reader, scored[index]) for index, reader in enumerate(self._readers(rows)))
+        return self._ordered(self._read, work)
+
+    def store(self, rows: Rows, folder: Path, name_of: Callable[[int, str], str]) -> Iterator[Picture | Lost]:
+        """Write, or link, the image of every row as a file.
+
+        Args:
+            rows: of a part.
+            folder: whose sub-folders are there.
+            name_of: index and suffix -> path inside the folder.
+        """
+        scored = self._scored(rows)
+        paths = [None if self.link == COPY else item.path for item in rows.items]
+        work = (
+            (index, reader, scored[index], paths[index], folder, name_of)
+            for index, reader in enumerate(self._readers(rows))
+        )
+        return self._ordered(self._store, work)
+
+    def _ordered(self, function: Callable[[Any], R], things: Iterable[Any]) -> Iterator[R]:
+        """Yield the results in order, a bounded number of them ahead."""
+        waiting: deque[Future[R]] = deque()
+        try:
+            for thing in things:
+                waiting.append(self.pool.submit(function, thing))
+                if len(waiting) >= AHEAD * self.workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _scored(self, rows: Rows) -> list[str | None]:
+        there = self.checked and SHA256 in rows.table.column_names
+        return rows.table[SHA256].to_pylist() if there else [None] * len(rows)
+
+    def _readers(self, rows: Rows) -> Iterator[Callable[[], bytes]]:
+        if self.located is not None:
+            yield from self.located.readers(rows.keys)
+        elif self.images is not None:
+            yield from (partial(self.images, key) for key in rows.keys)
+        else:
+            yield from (partial(_read_uri, uri) for uri in rows.uris)
+
+    def _read(self, work: tuple[int, Callable[[], bytes], str | None]) -> Picture | Lost:
+        index, reader, scored = work
+        try:
+            data = reader()
+            digest = hashlib.sha256(data).hexdigest()
+            if scored is not None and digest != scored:
+                raise ReadError(CHANGED, "the image is not the one that was scored")
+            facts: dict[str, Any] = {}
+            if self.encoding is not None:
+                data, facts = self.encoding(data)
+                digest = hashlib.sha256(data).hexdigest() if facts else digest
+                facts = {**facts, "n_bytes": len(data), SHA256: digest} if facts else {}
+        except (ReadError, DecodeError) as error:
+            return Lost(index, str(error))
+        return Picture(index, data, digest, len(data), suffix_of_bytes(data), facts=facts)
+
+    def _store(self, work: tuple[Any, ...]) -> Picture | Lost:
+        index, reader, scored, path, folder, name_of = work
+        if path is not None:
+            return self._linked(index, path, folder, name_of)
+        found = self._read((index, reader, scored))
+        if isinstance(found, Lost):
+            return found
+        name = name_of(index, found.suffix)
+        target = folder / name
+        with place_errors(folder), fresh(target).open("xb") as file:
+            file.write(found.data)
+        return Picture(index, b"", found.sha256, found.n_bytes, found.suffix, name, found.facts)
+
+    def _linked(self, index: int, path: bytes, folder: Path, name_of: Callable[[int, str], str]) -> Picture | Lost:
+        try:
+            n_bytes = os.stat(path).st_size
+            head = read_local(path, offset=0, size=min(HEAD, n_bytes))
+        except (FileNotFoundError, NotADirectoryError):
+            return Lost(index, "no such file")
+        except (OSError, ValueError, ReadError) as error:
+            return Lost(index, str(getattr(error, "strerror", None) or error))
+        suffix = suffix_of_bytes(head)
+        name = name_of(index, suffix)
+        target = fresh(folder / name)
+        source = os.path.abspath(path)
+        with place_errors(folder):
+            if self.link == HARD:
+                os.link(source, os.fsencode(target))
+            else:
+                os.symlink(source, os.fsencode(target))
+        return Picture(index, b"", "", n_bytes, suffix, name)
+
+
+def _read_uri(uri: str | None) -> bytes:
+    if uri is None:
+        raise ReadError("missing", NO_FILE)
+    return read_uri(uri)
+
+
+def suffix_of_bytes(data: bytes) -> str:
+    """Return the suffix of names by the format found in the bytes."""
+    kind = sniff(data) or "jpg"
+    return SUFFIXES.get(kind, kind)
+
+
+def fresh(path: Path) -> Path:
+    """Return a path that is free: what a killed run left there goes, be it a link, and never what that points at."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+    return path

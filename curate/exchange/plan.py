@@ -1,0 +1,100 @@
+"""What is known of all rows before the first goes out, how they go, and what lies on the disk at the end."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from curate.exchange.names import folder_names
+
+ImageReader = Callable[[str], bytes]  # key -> the encoded image; raises ReadError
+COPY, HARD, SYMBOLIC = "copy", "hard", "symbolic"
+LINKS = (COPY, HARD, SYMBOLIC)
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How rows go out, beside the rows.
+
+    Attributes:
+        images: key -> encoded image, for rows that no other tool can open (bytes inside a table, members of a tar
+            file); None reads what the rows name.
+        link: `copy`, or `hard` or `symbolic` links to local files where images would be copied.
+        classes: the names that annotators may choose from; empty for those that the rows bear.
+    """
+
+    images: ImageReader | None = None
+    link: str = COPY
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is known of all rows before the first goes out.
+
+    Attributes:
+        name: of the file or folder.
+        schema: of the columns that go out, `key` and where it is there `uri` among them.
+        starts: row at which each part begins, among all rows of the table, shape (parts,).
+        n_rows: rows that go out.
+        left_out: rows whose image could not be scored.
+        label: column of the classes; None for none.
+        labelled: rows that bear one.
+        classes: their names, sorted.
+        predicted: names of the classes that are predicted, sorted.
+        per: column whose values are folders; None for none.
+        folders: value of it -> name of its folder.
+        common: the folder that holds all local images; None without any.
+        longest: most characters of a value, by column of text; where the format measures columns.
+        nullable: columns with a null; likewise.
+        null: whether a NUL ends each entry of a list, in place of a line end.
+    """
+
+    name: str
+    schema: pa.Schema
+    starts: tuple[int, ...]
+    n_rows: int
+    left_out: int = 0
+    label: str | None = None
+    labelled: int = 0
+    classes: tuple[str, ...] = ()
+    predicted: tuple[str, ...] = ()
+    per: str | None = None
+    folders: Mapping[str | None, str] = field(default_factory=dict)
+    common: bytes | None = None
+    longest: Mapping[str, int] = field(default_factory=dict)
+    nullable: frozenset[str] = frozenset()
+    null: bool = False
+
+    @cached_property
+    def class_numbers(self) -> Mapping[str, int]:
+        """Class -> its number, from 1; of predicted ones where none is known."""
+        return {name: number for number, name in enumerate(self.classes or self.predicted, 1)}
+
+    @cached_property
+    def class_folders(self) -> Mapping[str | None, str]:
+        """Class -> the name of its folder."""
+        return folder_names(self.classes)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What lies on the disk now.
+
+    Attributes:
+        paths: files, or the one folder, in the order written.
+        n_rows: images in it.
+        notes: notes for the user, one sentence each.
+        missing: rows left out because their image could not be had, as they asked for.
+        n_bytes: of all files.
+        resumed: rows that an earlier run had written.
+    """
+
+    paths: tuple[Path, ...]
+    n_rows: int
+    notes: tuple[str, ...] = field(default=())
+    missing: int = 0
+    n_bytes: int = 0
+    resumed: int = 0

@@ -1,0 +1,207 @@
+"""Rows that go out: where they come from, and some of them as items and as records."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.columns import KEY, OK, STATUS, URI
+from curate.exchange.item import Item, Value
+
+RECORD_STEP = 1024  # rows that are Python objects at a time
+
+
+class Source(Protocol):
+    """A table, on the disk or in memory."""
+
+    @property
+    def path(self) -> Any:
+        """What the user named."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+
+    @property
+    def n_rows(self) -> int:
+        """Its rows."""
+
+    def require(self, names: Sequence[str]) -> None:
+        """Refuse names that are no columns."""
+
+    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield it in order."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Rows in memory, as a table on the disk gives them."""
+
+    table: pa.Table
+    path: Any = "the batch"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self.table.schema
+
+    @property
+    def n_rows(self) -> int:
+        """Its rows."""
+        return int(self.table.num_rows)
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise KeyError for a name that is no column."""
+        self.table.select(list(names))
+
+    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+        """Yield it in order."""
+        chosen = self.table if columns is None else self.table.select(list(columns))
+        yield from chosen.to_batches(max_chunksize=rows)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows that go out.
+
+    Attributes:
+        start: number of the first, among those that go out.
+        table: their columns.
+        label: column of the classes.
+    """
+
+    start: int
+    table: pa.Table
+    label: str | None = None
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Their keys."""
+        keys: list[str] = self.table[KEY].cast(pa.string()).to_pylist()
+        return keys
+
+    @cached_property
+    def uris(self) -> list[str | None]:
+        """Where their images are."""
+        return self._values(URI)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of numbers and text besides key, uri and label."""
+        others = (KEY, URI, self.label)
+        return tuple(field.name for field in self.table.schema if field.name not in others and is_plain(field.type))
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """They as images of a batch."""
+        columns = {name: [plain_value(value) for value in self._values(name)] for name in self.columns}
+        labels = self.classes(self.label)
+        return [
+            Item(key, uri, {name: value for name in columns if (value := columns[name][row]) is not None}, label)
+            for row, (key, uri, label) in enumerate(zip(self.keys, self.uris, labels, strict=True))
+        ]
+
+    def classes(self, column: str | None) -> list[str | None]:
+        """Return a column's values as names; None for a row without."""
+        return [class_of(value) for value in self._values(column)]
+
+    def records(self, start: int, stop: int) -> list[dict[str, Any]]:
+        """Return all columns but bytes of some rows, as JSON takes them: NaN and infinity are null."""
+        some = self.table.slice(start, stop - start)
+        columns = {
+            field.name: [json_value(value) for value in some[field.name].to_pylist()]
+            for field in some.schema
+            if not is_bytes(field.type)
+        }
+        return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
+
+    def _values(self, column: str | None) -> list[Any]:
+        values: list[Any] = self.table[column].to_pylist() if column in self.table.column_names else [None] * len(self)
+        return values
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Return whether CSV and JSON can hold the values of a type: numbers and text."""
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(numbers or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type holds bytes, which no JSON does; a struct with such a field among them."""
+    if pa.types.is_struct(kind):
+        return any(is_bytes(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def plain_value(value: object) -> Value | None:
+    """Return a value that JSON and CSV hold, or None: NaN and infinity have no place in either."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else None
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON takes it; times and the like as text.
+
+    >>> json_value([1.0, float("nan")])
+    [1.0, None]
+    """
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): json_value(each) for name, each in value.items()}
+    if value is None or isinstance(value, str | int | float):
+        return plain_value(value)
+    return str(value)
+
+
+def class_of(value: object) -> str | None:
+    """Return a label as text; None where a row has none."""
+    plain = plain_value(value)
+    return None if plain is None or plain == "" else str(plain)
+
+
+def ok_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows whose image was scored; all where the table does not say."""
+    return batch.filter(pc.equal(batch[STATUS], OK)) if STATUS in batch.schema.names else batch
+
+
+def parts(
+    source: Source, columns: Sequence[str], starts: Sequence[int], label: str | None
+) -> Iterator[tuple[int, Rows]]:
+    """Yield the number and the rows of each part.
+
+    Args:
+        source: the table.
+        columns: that go out.
+        starts: row of the table at which each part begins, shape (parts,).
+        label: column of the classes.
+    """
+    reads_status = STATUS in source.schema.names
+    wanted = [*columns, *([STATUS] if reads_status and STATUS not in columns else [])]
+    schema = pa.schema([source.schema.field(name) for name in columns])
+    held: list[pa.RecordBatch] = []
+    number = row = gone_out = 0
+    for batch in source.batches(wanted, rows=RECORD_STEP * 8):
+        first = 0
+        while number + 1 < len(starts) and starts[number + 1] < row + batch.num_rows:
+            cut = starts[number + 1] - row
+            held.append(ok_rows(batch.slice(first, cut - first)).select(columns))
+            rows = Rows(gone_out, pa.Table.from_batches(held, schema), label)
+            yield number, rows
+            number, first, held, gone_out = number + 1, cut, [], gone_out + len(rows)
+        held.append(ok_rows(batch.slice(first)).select(columns))
+        row += batch.num_rows
+    yield number, Rows(gone_out, pa.Table.from_batches(held, schema), label)

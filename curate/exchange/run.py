@@ -1,0 +1,173 @@
+"""One export from its first part to its name, or from where an earlier run was stopped."""
+
+import csv
+import io
+import secrets
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.exchange.contract import Format
+from curate.exchange.parts import Part, Whole
+from curate.exchange.pictures import NO_FILE, Pictures
+from curate.exchange.plan import Plan, Written
+from curate.exchange.rows import Source, parts
+from curate.exchange.work import KIND, MISSING, WorkFolder
+from curate.manifest.text import guarded
+from curate.version import __version__
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+
+HINT = "put it back, or leave such rows out with --skip-missing"
+MISSING_SUFFIX = ".missing.csv"  # of the list of rows left out, beside what is written
+
+
+@dataclass(frozen=True)
+class ExportProgress:
+    """Where an export is.
+
+    Attributes:
+        done: rows written, those of an earlier run among them.
+        total: rows.
+        resumed: rows of an earlier run.
+        missing: rows whose image cannot be had.
+        n_bytes: of the files written.
+    """
+
+    done: int
+    total: int
+    resumed: int
+    missing: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be written.
+
+    Attributes:
+        kind: the format.
+        plan: of the rows.
+        source: the table.
+        out: file or folder.
+        fingerprint: all that decides what is written; None for what nothing goes on with.
+        overwrite: replace what is there.
+        skip_missing: leave rows out whose image cannot be had.
+        hint: what to do where an image cannot be had.
+        report: told after each part.
+    """
+
+    kind: Format
+    plan: Plan
+    source: Source
+    out: Path
+    fingerprint: dict[str, Any] | None = None
+    overwrite: bool = False
+    skip_missing: bool = False
+    hint: str = HINT
+    report: Callable[[ExportProgress], None] | None = field(default=None, compare=False)
+
+
+def write_out(job: Job, pictures: Pictures) -> Written:
+    """Write all parts that are not done, check them all, and give the whole its name.
+
+    Raises:
+        InputError: if images cannot be had, the place refuses, or what lies on the disk is not what was written. What
+            is done stays in ``OUT.part``, and the same call goes on with it.
+    """
+    work = WorkFolder(job.out, pictures.workers)
+    began = False
+    try:
+        with work:
+            work.begin(job.fingerprint or {"once": secrets.token_hex(8)}, overwrite=job.overwrite)
+            began = True
+            _write_parts(job, pictures, work)
+            return _finish(job, work)
+    except BaseException as error:
+        is_short = not job.kind.folder and isinstance(error, InputError)  # text, soon written again
+        if began and (not work.done or job.fingerprint is None or is_short):
+            shutil.rmtree(work.folder, ignore_errors=True)
+        raise
+    finally:
+        pictures.close()
+
+
+def _write_parts(job: Job, pictures: Pictures, work: WorkFolder) -> None:
+    resumed = sum(work.done[number].rows for number in work.resumed)
+    lost: list[tuple[str, str]] = []
+    n_lost = 0
+    names = tuple(job.plan.schema.names)
+    for number, rows in parts(job.source, names, job.plan.starts, job.plan.label):
+        if number in work.done:
+            continue
+        part = Part(number, work.out, pictures)
+        job.kind.part(rows, part, job.plan)
+        if not job.kind.reads_images:
+            part.written = len(rows)
+        missing = [(rows.keys[one.index], one.why) for one in part.lost]
+        if part.lost and not job.skip_missing:
+            n_lost += len(missing)
+            lost = lost or missing[:1]
+            continue
+        work.commit(part, _csv(missing))
+        if job.report is not None:
+            lines = work.done.values()
+            missed, n_bytes = sum(one.missing for one in lines), sum(one.n_bytes for one in lines)
+            done = sum(one.rows for one in lines)
+            job.report(ExportProgress(done + missed, job.plan.n_rows, resumed, missed, n_bytes))
+    if n_lost:
+        raise refused(job.plan.n_rows, n_lost, *lost[0], job.hint)
+
+
+def refused(n_rows: int, n_lost: int, key: str, why: str, hint: str = HINT) -> InputError:
+    """Return what is said where images cannot be had."""
+    several = f", and {n_lost - 1:,} more of {n_rows:,}" if n_lost > 1 else ""
+    advice = "name what was scored with --source" if why == NO_FILE else hint
+    return InputError(f"cannot read the image of {key!r}{several}: {why}; {advice}")
+
+
+def _finish(job: Job, work: WorkFolder) -> Written:
+    n_rows = sum(line.rows for line in work.done.values())
+    missing = sum(line.missing for line in work.done.values())
+    if not n_rows:
+        raise InputError(f"expected images to write, got none: all {missing:,} cannot be had; look where they are")
+    whole = Whole(work.out, job.out, job.overwrite, n_rows, work.places)
+    try:
+        notes = job.kind.finish(whole, job.plan)
+        files, n_bytes, names = work.check(whole, job.plan.n_rows)
+        listed = (_list_missing(work, job.out),) if missing else ()
+        manifest = {"kind": KIND, "curate": __version__, **(job.fingerprint or {}), "rows": n_rows, "missing": missing}
+        manifest |= {"files": files, "bytes": n_bytes, "names": names}
+        shown = manifest if job.fingerprint is not None else None
+        n_bytes += sum(file.n_bytes for file in whole.files)
+        paths = work.publish(whole, shown, overwrite=job.overwrite)
+    except BaseException:
+        for file in whole.files:
+            file.discard()
+        raise
+    resumed = sum(work.done[number].rows for number in work.resumed)
+    return Written((*paths, *listed), n_rows, notes, missing, n_bytes, resumed)
+
+
+def _list_missing(work: WorkFolder, out: Path) -> Path:
+    """Write which rows were left out, and why, beside what is written."""
+    path = out.with_name(out.name + MISSING_SUFFIX)
+    header = _csv([("key", "why")])
+    with suppress(OSError), path.open("rb") as file:
+        ours = file.read(len(header)) == header
+        if not ours:
+            raise InputError(f"{path} is there, and no list of missing images; rename it")
+    with AtomicFile(path, overwrite=True) as target:
+        target.write(header)
+        for piece in work.places(MISSING):
+            target.write(piece.read_bytes())
+    return path
+
+
+def _csv(rows: list[tuple[str, str]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerows([guarded(cell) for cell in row] for row in rows)
+    return text.getvalue().encode()

@@ -1,0 +1,52 @@
+"""How large a part is: shards of a stated size."""
+
+import re
+from dataclasses import dataclass
+
+from scoring.errors import InputError
+
+PART_ROWS = 1024  # of formats whose parts are not seen
+SHARD_ROWS = 10_000
+SHARD_BYTES = 1_000_000_000
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+N_BYTES = "n_bytes"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The size of a part: at most so many rows, and so many bytes of images.
+
+    Attributes:
+        n_rows: most rows.
+        n_bytes: most bytes; 0 for any. One image that is larger is a part by itself.
+        column: of the size of each image.
+    """
+
+    n_rows: int = PART_ROWS
+    n_bytes: int = 0
+    column: str = N_BYTES
+
+    @classmethod
+    def of(cls, text: str | None, *, is_sized: bool) -> "Shard":
+        """Return the size that was asked for: a number of images, or of bytes with a unit.
+
+        Args:
+            text: as typed; None for 10,000 images, and at most 1 GB where sizes are known.
+            is_sized: whether the table says how large each image is, and images stay as they are.
+
+        >>> Shard.of("5000", is_sized=False).n_rows, Shard.of("500MB", is_sized=True).n_bytes
+        (5000, 500000000)
+        """
+        if text is None:
+            return cls(SHARD_ROWS, SHARD_BYTES if is_sized else 0)
+        found = re.fullmatch(r"(\d{1,12})\s*(KB|MB|GB|KiB|MiB|GiB)?", text.strip())
+        if found is None or not int(found[1]):
+            raise InputError(f"--shard: expected a number of images, or of bytes such as 500MB, got {text!r}")
+        if found[2] is None:
+            return cls(int(found[1]))
+        if not is_sized:
+            raise InputError(
+                f"--shard {text}: nothing says how large each image will be: the table has no column {N_BYTES}, or "
+                "--resize or --encode change it; give a number of images"
+            )
+        return cls(1 << 40, int(found[1]) * UNITS[found[2]])

@@ -1,0 +1,278 @@
+"""Any subset, or scored table, as another tool takes it."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY, LABEL, URI
+from curate.exchange.batches import RANK, by_rank
+from curate.exchange.contract import Format
+from curate.exchange.encode import Encoding
+from curate.exchange.pictures import Pictures
+from curate.exchange.plan import COPY, LINKS, Plan
+from curate.exchange.rows import Memory, Source, is_plain
+from curate.exchange.run import ExportProgress, Job, refused, write_out
+from curate.exchange.shards import N_BYTES, Shard
+from curate.exchange.survey import Asked, Survey, columns_of, survey
+from curate.exchange.table import FORMATS
+from curate.exchange.work import MANIFEST, WorkFolder, is_untouched, read_manifest
+from curate.manifest import SourceOptions
+from curate.tables.images import require_images
+from curate.tables.located import Located
+from curate.tables.table import Table, open_table
+from curate.version import __version__
+from scoring.atomic import refuse_existing, require_folder
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+from scoring.lookup import closest, lookup
+
+MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no round is larger
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What went out.
+
+    Attributes:
+        to: the format.
+        rows: images.
+        labelled: rows that carry a label.
+        left_out: rows whose image could not be scored.
+        missing: rows left out because their image cannot be had; listed beside what is written.
+        n_bytes: of all files.
+        resumed: rows that an earlier run had written.
+        paths: what lies on the disk now, in the order written; none of a dry run.
+        notes: what the format has to say.
+    """
+
+    to: str
+    rows: int
+    labelled: int
+    left_out: int
+    missing: int = 0
+    n_bytes: int = 0
+    resumed: int = 0
+    paths: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {**self.__dict__, "paths": [str(path) for path in self.paths], "notes": list(self.notes)}
+
+
+def export(
+    table: str | Path,
+    out: str | Path | None = None,
+    *,
+    to: str,
+    label: str | None = None,
+    per: str | None = None,
+    take: str | Sequence[str] | None = None,
+    link: str = COPY,
+    resize: int | None = None,
+    encode: str | None = None,
+    shard: str | None = None,
+    null: bool = False,
+    skip_missing: bool = False,
+    source: str | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    root: str | None = None,
+    workers: int | None = None,
+    dry_run: bool = False,
+    overwrite: bool = False,
+    report: Callable[[ExportProgress], None] | None = None,
+) -> ExportResult:
+    """Write the rows of a table for another tool: key, place or image, label and columns.
+
+    Rows whose image could not be scored stay behind. A call that was stopped is gone on with by the same call; until
+    all is written, and checked, it lies in ``OUT.part``.
+
+    Args:
+        table: a subset, a scored table, or any with a column `key`.
+        out: a file, or for most formats a folder; None of a dry run.
+        to: a key of ``FORMATS``.
+        label: column of the classes, text or numbers; None for `label` where there is one.
+        per: column whose values are the folders of `folder`, or the sides of `yolo`.
+        take: columns that go along, in place of all; names, or one text with commas.
+        link: `copy`, or `hard` or `symbolic` links to local files.
+        resize: most pixels of the short side; None leaves images as they are.
+        encode: `jpeg`, `png`, `webp`, `jpeg:QUALITY` or `webp:QUALITY`.
+        shard: size of a shard: a number of images, or of bytes such as `500MB`.
+        null: end each of `paths` with a NUL.
+        skip_missing: leave rows out whose image cannot be had, and list them.
+        source: what was scored, for tables that name no files; rows are found by key.
+        key: column of keys in the source.
+        path_column: column of paths in the source.
+        image_column: column of images in the source.
+        root: where relative paths of the source start.
+        workers: threads that read and encode; None for one a core.
+        dry_run: check everything but the images, and write nothing.
+        overwrite: replace a file that is there, or a folder that is an export and was not changed.
+        report: told after each part.
+
+    Raises:
+        InputError: for an unknown format, an option that it cannot have, rows or images that cannot be had, a place
+            that refuses, or an unfinished export of something else at ``OUT.part``.
+    """
+    kind = lookup(FORMATS, to, kind="format")
+    encoding = Encoding.of(resize, encode)
+    _check_options(to, kind, link=link, encoding=encoding, per=per, shard=shard, null=null, source=source,
+                   skip_missing=skip_missing)  # fmt: skip
+    place = None if dry_run else _place(out, kind, to)
+    opened = open_table(table, require=[KEY, *([label] if label else []), *([per] if per else [])])
+    label = label or (LABEL if LABEL in opened.schema.names else None)
+    _check_classes(opened, label, per)
+    if isinstance(take, str):
+        take = [name.strip() for name in take.split(",") if name.strip()]
+    chosen = columns_of(opened, None if take is None else tuple(take), label)
+    if kind.read is not None:  # no annotation tool takes vectors or bytes
+        chosen = tuple(name for name in chosen if is_plain(opened.schema.field(name).type))
+    rows = _ranked(opened, kind, chosen)
+    sized = N_BYTES in opened.schema.names and encoding is None
+    asked = Asked(
+        kind, chosen, label, per,
+        shard=Shard.of(shard, is_sized=sized) if kind.shards else Shard(),
+        encoded=encoding.kind if encoding else None,
+        looks=kind.reads_images and kind.folder and source is None and not skip_missing,
+        replaced=place if place is not None and overwrite and kind.folder and place.is_dir() else None,
+        null=null,
+    )  # fmt: skip
+    plan, hashes, seen = survey(rows, asked, place.name if place is not None else "export")
+    where = SourceOptions(key=key, path_column=path_column, image_column=image_column, root=root)
+    located = _located(hashes, source, where, skip_missing=skip_missing, plan=plan)
+    if kind.reads_images and kind.folder:
+        require_images(opened, source)
+    _refuse_gone(seen, plan)
+    result = ExportResult(to, plan.n_rows, plan.labelled, plan.left_out)
+    if place is None:
+        return result
+    settings = {
+        "format": to, "label": label, "per": per, "take": ", ".join(chosen), "link": link, "resize": resize,
+        "encode": encode, "shard": [asked.shard.n_rows, asked.shard.n_bytes], "null": null,
+        "skip_missing": skip_missing, "version": __version__,
+    }  # fmt: skip
+    fingerprint = {"subset": digest_of(opened), "source": located and located.manifest.digest, **settings}
+    if (done := _whole_already(place, kind, fingerprint, overwrite)) is not None:
+        note = f"{place} is whole already: nothing to do"
+        return ExportResult(to, done["rows"], plan.labelled, plan.left_out, done["missing"], done["bytes"],
+                            done["rows"], (place,), (note,))  # fmt: skip
+    job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=report)
+    threads = workers or len(os.sched_getaffinity(0))
+    written = write_out(job, Pictures(None, located, encoding, link, checked=True, workers=threads))
+    return ExportResult(to, written.n_rows, plan.labelled, plan.left_out, written.missing, written.n_bytes,
+                        written.resumed, written.paths, written.notes)  # fmt: skip
+
+
+def digest_of(table: Table) -> str:
+    """Return a digest of a table's bytes."""
+    return " ".join(file_sha256(file)[:32] for file in table.files)
+
+
+def _check_options(
+    to: str,
+    kind: Format,
+    *,
+    link: str,
+    encoding: Encoding | None,
+    per: str | None,
+    shard: str | None,
+    null: bool,
+    source: str | None,
+    skip_missing: bool,
+) -> None:
+    """Refuse what a format cannot do: it would be as if nothing had been asked."""
+    if link not in LINKS:
+        raise InputError(f"--link: expected {', '.join(LINKS)}, got {link!r}{closest(link, LINKS)}")
+    if link != COPY and encoding is not None:
+        raise InputError("--link leaves images as they are, and --resize and --encode do not; choose one")
+    holds = kind.reads_images and kind.folder
+    refusals = (
+        (source is not None and not kind.reads_images, "--source is for formats that hold images, and {} names them"),
+        (skip_missing and not kind.reads_images, "--skip-missing is for formats that hold images; {} reads none"),
+        (encoding is not None and not holds, "--resize and --encode are for formats that hold images; {} holds none"),
+        (link != COPY and not kind.links, "--link is for formats whose images are files, and those of {} are not"),
+        (per is not None and not kind.per, "--per is for formats with folders, and {} has none"),
+        (shard is not None and not kind.shards, "--shard is for formats of shards, and {} has none"),
+        (null and to != "paths", "--null is for paths, not for {}"),
+    )
+    for is_refused, text in refusals:
+        if is_refused:
+            raise InputError(f"{text.format(to)}; leave it out")
+
+
+def _place(out: str | Path | None, kind: Format, to: str) -> Path:
+    """Return where to write, refused early: before the rows are read."""
+    if out is None:
+        what = "a folder" if kind.folder else f"a file name that ends in {kind.suffix}"
+        raise InputError(f"expected {what} to write, got none; give --out, or --dry-run")
+    path = Path(out)
+    if not path.name or path.name in (".", ".."):
+        raise InputError(f"expected a name for --out, got {str(out)!r}; give the name of what is to be made")
+    if not kind.folder and path.suffix.lower() != kind.suffix:
+        raise InputError(f"expected a file name that ends in {kind.suffix} for {to}, got {path}; rename --out")
+    require_folder(path)
+    return path
+
+
+def _check_classes(table: Table, label: str | None, per: str | None) -> None:
+    for name in (label, per):
+        if name is not None and not is_plain(table.schema.field(name).type):
+            raise InputError(f"expected text or numbers in the column {name!r}, got {table.schema.field(name).type}")
+
+
+def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Source:
+    """Return the rows in the order in which they are to be labelled, where they have one; else as they are."""
+    if kind.read is None or RANK not in table.schema.names or table.n_rows > MOST_RANKED:
+        return table
+    names = [name for name in table.schema.names if name in (KEY, URI, *columns) or name == "status"]
+    return Memory(by_rank(table.read(list(dict.fromkeys([*names, RANK])))), table.path)
+
+
+def _located(
+    hashes: NDArray[np.uint64], source: str | None, options: SourceOptions, *, skip_missing: bool, plan: Plan
+) -> Located | None:
+    if source is None:
+        return None
+    located = Located(hashes, source, options)
+    if located.missing and not skip_missing:
+        raise InputError(
+            f"--source: {source} has no image with the keys of {located.missing:,} of {plan.n_rows:,} rows; give what "
+            "was scored, with the same --key, or leave such rows out with --skip-missing"
+        )
+    return located
+
+
+def _refuse_gone(seen: Survey, plan: Plan) -> None:
+    if seen.gone:
+        raise refused(plan.n_rows, seen.gone, *seen.first_gone)
+
+
+def _whole_already(place: Path, kind: Format, fingerprint: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
+    """Return what lies there where it is this very export; refuse what may not be replaced."""
+    if not os.path.lexists(place):
+        return None
+    if not kind.folder:
+        refuse_existing(place, overwrite=overwrite)
+        return None
+    manifest = read_manifest(place) if place.is_dir() and not place.is_symlink() else None
+    untouched = manifest is not None and is_untouched(place, manifest)
+    if manifest is not None and untouched and all(manifest.get(name) == fingerprint[name] for name in fingerprint):
+        work = WorkFolder(place, 1)
+        with work:  # what a run that was killed at its very end left
+            work.clear()
+        work.remove()
+        return manifest
+    if not overwrite:
+        raise InputError(f"{place} exists already; choose another name, or replace it with --overwrite")
+    is_empty = place.is_dir() and not place.is_symlink() and not any(place.iterdir())
+    if not untouched and not is_empty:
+        got = f"no {MANIFEST}" if manifest is None else "other files than it was written with"
+        raise InputError(f"{place} holds more than an export ({got}), and is left alone; choose another name")
+    return None

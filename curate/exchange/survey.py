@@ -1,0 +1,289 @@
+# Paths are bytes where names need not be UTF-8, and pathlib holds text.
+# ruff: noqa: PTH100, PTH116, PTH120
+"""One pass over all rows before the first goes out: how many, keys, classes, folders, and what cannot go out."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.columns import ERROR, KEY, OK, STATUS, URI
+from curate.exchange.contract import Format
+from curate.exchange.item import PREDICTED, PROBABILITY, Item
+from curate.exchange.names import file_name, folder_names
+from curate.exchange.pictures import NO_FILE
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows, Source, class_of, is_plain
+from curate.exchange.shards import Shard
+from curate.manifest.keys import check_text
+from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.keys import check_unique
+from scoring.errors import InputError
+
+SAID_OF_OK = (STATUS, ERROR)  # columns that say the same of every row whose image was scored
+MOST_FOLDERS = 1_000_000
+STEP = 8192  # rows looked at together
+
+
+@dataclass
+class Survey:
+    """What is gathered on the way over the rows; see ``Plan``.
+
+    Attributes:
+        hashes: of keys, those of each batch.
+        names: of file names, where case does not count, likewise.
+        gone: rows whose local file is not there, as far as that can be told without reading.
+        first_gone: the key of the first, and why.
+    """
+
+    starts: list[int] = field(default_factory=lambda: [0])
+    row: int = 0
+    n_rows: int = 0
+    in_shard: tuple[int, int] = (0, 0)
+    labelled: int = 0
+    classes: dict[str, None] = field(default_factory=dict)
+    predicted: dict[str, None] = field(default_factory=dict)
+    values: dict[str | None, None] = field(default_factory=dict)
+    folders: set[bytes] = field(default_factory=set)
+    common: bytes | None = None
+    longest: dict[str, int] = field(default_factory=dict)
+    nullable: set[str] = field(default_factory=set)
+    hashes: list[NDArray[np.uint64]] = field(default_factory=list)
+    names: list[NDArray[np.uint64]] = field(default_factory=list)
+    gone: int = 0
+    first_gone: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a survey looks for.
+
+    Attributes:
+        kind: the format.
+        columns: that go out besides key and uri.
+        label: column of classes.
+        per: column of folders.
+        shard: size of a part.
+        encoded: the kind that every image is encoded in; None for their own.
+        looks: whether local files are looked for.
+        replaced: a folder that will be replaced, in which no image may lie.
+        null: see ``Plan``.
+        classes: to choose from, where they are given.
+    """
+
+    kind: Format
+    columns: tuple[str, ...]
+    label: str | None
+    per: str | None = None
+    shard: Shard = field(default_factory=Shard)
+    encoded: str | None = None
+    looks: bool = False
+    replaced: Path | None = None
+    null: bool = False
+    classes: tuple[str, ...] = ()
+
+
+def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.uint64], Survey]:
+    """Look at all rows.
+
+    Args:
+        source: the table.
+        asked: what for.
+        name: of what will be written.
+
+    Returns:
+        The plan, the hashes of all keys that go out, and what else was seen.
+
+    Raises:
+        InputError: without rows whose image was scored; for a key that is null or comes twice, two that would be one
+            file, a probability outside [0, 1], more folders than any file system likes, or images that lie in what is
+            to be replaced.
+    """
+    seen = Survey()
+    extra = [column for column in (asked.label, asked.per, PREDICTED, PROBABILITY) if column in source.schema.names]
+    sized = [asked.shard.column] if asked.shard.column in source.schema.names and asked.shard.n_bytes else []
+    measured = (
+        [f.name for f in source.schema if f.name in asked.columns and is_plain(f.type)] if asked.kind.measures else []
+    )
+    wanted = [KEY, *(column for column in (URI, STATUS) if column in source.schema.names), *extra, *sized, *measured]
+    columns = list(dict.fromkeys(wanted))
+    top = os.path.realpath(os.fsencode(asked.replaced)) if asked.replaced is not None else None
+    for batch in source.batches(columns, rows=STEP):
+        ok = _ok(batch)
+        _cut(seen, asked.shard, batch, ok)
+        batch = batch.filter(pa.array(ok))
+        if batch.num_rows:
+            _keys(seen, asked, batch, source.path)
+            _values(seen, asked, batch)
+            if asked.kind.measures:
+                _measure(seen, asked, batch)
+            _files(seen, asked, batch, top)
+        seen.row += len(ok)
+    if not seen.n_rows:
+        got = f"{seen.row:,} whose image could not be scored" if seen.row else "none"
+        raise InputError(f"expected rows with an image in {source.path}, got {got}; export another table")
+    hashes = np.concatenate(seen.hashes)
+    check_unique(source, hashes)  # type: ignore[arg-type]
+    _distinct_names(seen, source)
+    shown = [column for column in (KEY, URI) if column in source.schema.names] + list(asked.columns)
+    plan = Plan(
+        name=name,
+        schema=pa.schema([source.schema.field(column) for column in shown]),
+        starts=tuple(seen.starts),
+        n_rows=seen.n_rows,
+        left_out=seen.row - seen.n_rows,
+        label=asked.label,
+        labelled=seen.labelled,
+        classes=asked.classes or tuple(sorted(seen.classes)),
+        predicted=tuple(sorted(seen.predicted)),
+        per=asked.per,
+        folders=folder_names(sorted(seen.values, key=lambda value: (value is not None, value or ""))),
+        common=seen.common,
+        longest=seen.longest,
+        nullable=frozenset(seen.nullable),
+        null=asked.null,
+    )
+    return plan, hashes, seen
+
+
+def columns_of(source: Source, columns: tuple[str, ...] | None, label: str | None) -> tuple[str, ...]:
+    """Return the columns that go out besides key and uri: those named, else all but what says the same of all rows.
+
+    Raises:
+        InputError: for one that the table has not.
+    """
+    if columns is not None:
+        source.require(columns)
+        chosen = dict.fromkeys([*columns, *([label] if label else [])])
+        return tuple(name for name in chosen if name not in (KEY, URI))
+    return tuple(name for name in source.schema.names if name not in (KEY, URI, *SAID_OF_OK))
+
+
+def _ok(batch: pa.RecordBatch) -> NDArray[np.bool_]:
+    if STATUS not in batch.schema.names:
+        return np.ones(batch.num_rows, bool)
+    return pc.fill_null(pc.equal(batch[STATUS], OK), False).to_numpy(zero_copy_only=False).astype(bool)
+
+
+def _cut(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_]) -> None:
+    """Note where parts begin: before the row that would make one larger than asked."""
+    rows = np.flatnonzero(ok)
+    sizes = np.zeros(len(rows), np.int64)
+    if shard.n_bytes and shard.column in batch.schema.names:
+        sizes = pc.fill_null(batch[shard.column], 0).to_numpy(zero_copy_only=False).astype(np.int64)[rows]
+    n, n_bytes = seen.in_shard
+    for row, size in zip((seen.row + rows).tolist(), sizes.tolist(), strict=True):
+        if n and (n >= shard.n_rows or (shard.n_bytes and n_bytes + size > shard.n_bytes)):
+            seen.starts.append(row)
+            n = n_bytes = 0
+        n, n_bytes = n + 1, n_bytes + size
+    seen.in_shard = (n, n_bytes)
+    seen.n_rows += len(rows)
+
+
+def _keys(seen: Survey, asked: Asked, batch: pa.RecordBatch, where: object) -> None:
+    encoded = key_bytes(batch[KEY], where, seen.row)
+    check_text(plain(batch[KEY]).cast(pa.string()), seen.row, KEY, str(where))
+    seen.hashes.append(tie_breaks(encoded))
+    if asked.kind.links:
+        suffix = f".{asked.encoded}" if asked.encoded else ""
+        seen.names.append(tie_breaks([(file_name(key.decode()) + suffix).casefold().encode() for key in encoded]))
+
+
+def _measure(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
+    for column in (KEY, *asked.columns):
+        values = batch[column] if column in batch.schema.names else None
+        if values is None or not is_plain(values.type):
+            continue
+        if values.null_count:
+            seen.nullable.add(column)
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            longest = pc.max(pc.utf8_length(values)).as_py() or 0
+            seen.longest[column] = max(longest, seen.longest.get(column, 0))
+
+
+def _distinct_names(seen: Survey, source: Source) -> None:
+    """Refuse two keys whose files would have one name; ``file_name`` lets that happen once in four milliards."""
+    if not seen.names:
+        return
+    names = np.concatenate(seen.names)
+    ordered = np.sort(names)
+    same = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(same):
+        return
+    keys = (key for batch in source.batches([KEY, *([STATUS] if STATUS in source.schema.names else [])])
+            for key in Rows(0, pa.Table.from_batches([batch.filter(pa.array(_ok(batch)))])).keys)  # fmt: skip
+    found = [key for key, name in zip(keys, names, strict=True) if name == same[0]][:2]
+    raise InputError(f"expected keys whose file names differ, got {found[0]!r} and {found[-1]!r}; rename one")
+
+
+def _values(seen: Survey, asked: Asked, batch: pa.RecordBatch) -> None:
+    if asked.label is not None:
+        counts = pc.value_counts(plain(batch[asked.label]))
+        for value, count in zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True):
+            if (name := class_of(value)) is not None:
+                seen.classes[name] = None
+                seen.labelled += count
+    if asked.per is not None:
+        seen.values.update((class_of(value), None) for value in pc.unique(plain(batch[asked.per])).to_pylist())
+        if len(seen.values) > MOST_FOLDERS:
+            raise InputError(
+                f"expected at most {MOST_FOLDERS:,} values of {asked.per!r}, a folder each, got more; choose --per "
+                "another column"
+            )
+    if PREDICTED in batch.schema.names and is_plain(batch[PREDICTED].type):
+        names = map(class_of, pc.unique(plain(batch[PREDICTED])).to_pylist())
+        seen.predicted.update((name, None) for name in names if name is not None)
+    if PROBABILITY in batch.schema.names and is_plain(batch[PROBABILITY].type):
+        _check_probabilities(batch)
+
+
+def _check_probabilities(batch: pa.RecordBatch) -> None:
+    for key, value in zip(batch[KEY].to_pylist(), batch[PROBABILITY].to_pylist(), strict=True):
+        if value is not None and value == value and (isinstance(value, str) or not 0 <= value <= 1):
+            raise InputError(f"expected probabilities in [0, 1], got {value!r} for {key!r}; mend the column")
+
+
+def _files(seen: Survey, asked: Asked, batch: pa.RecordBatch, top: bytes | None) -> None:
+    """Look at where local images are: the folder over all, and whether they are there."""
+    if URI not in batch.schema.names:
+        return
+    folders: set[bytes] = set()
+    for key, uri, path in _paths(batch):
+        if path is not None and b"\0" not in path:
+            folders.add(os.path.dirname(path))
+        if asked.looks and (why := _absence(uri, path)):
+            seen.first_gone = seen.first_gone if seen.gone else (key, why)
+            seen.gone += 1
+    for folder in folders - seen.folders:
+        if top is not None and os.path.commonpath([top, os.path.realpath(folder)]) == top:
+            raise InputError(f"{asked.replaced} holds images of the batch, and is left alone; choose another name")
+        here = os.path.abspath(folder)
+        seen.common = here if seen.common is None else os.path.commonpath([seen.common, here])
+    seen.folders = folders
+
+
+def _paths(batch: pa.RecordBatch) -> Iterator[tuple[str, str | None, bytes | None]]:
+    keys = plain(batch[KEY]).cast(pa.string()).to_pylist()
+    for key, uri in zip(keys, batch[URI].to_pylist(), strict=True):
+        yield key, uri, Item(key, uri, {}).path
+
+
+def _absence(uri: str | None, path: bytes | None) -> str:
+    """Return why an image is not there; empty where it is, or only reading would tell."""
+    if uri is None:
+        return NO_FILE
+    if path is None:
+        return ""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "no such file"
+    except (OSError, ValueError):
+        return ""  # reading says it better
+    return ""

@@ -1,0 +1,57 @@
+"""WebDataset: tar files of images, each with all its columns as JSON."""
+
+import tarfile
+from typing import Any
+
+from curate.columns import KEY, LABEL
+from curate.exchange.contract import Format, nothing_more
+from curate.exchange.parts import HashedFile, Part
+from curate.exchange.plan import Plan
+from curate.exchange.rows import RECORD_STEP, Rows
+from curate.manifest.text import to_json
+
+BLOCK = tarfile.BLOCKSIZE
+END = bytes(2 * BLOCK)
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write a shard: for each row `NUMBER.jpg` and `NUMBER.json`, in the order of the table.
+
+    The number is that of the row, in nine digits: a sample's name ends at its first dot, and keys hold dots. The key
+    stands in the JSON. Times and owners are zero, so that equal rows give equal bytes.
+    """
+    records: list[dict[str, Any]] = []
+    first = 0
+    with part.file(f"shard-{part.number:06d}.tar") as tar:
+        for picture in part.read(rows):
+            if picture.index >= first + len(records) or not records:
+                first = picture.index - picture.index % RECORD_STEP
+                records = rows.records(first, min(first + RECORD_STEP, len(rows)))
+            record = records[picture.index - first]
+            record |= {name: value for name, value in picture.facts.items() if name in record}
+            record[KEY] = rows.keys[picture.index]
+            if plan.label is not None:
+                record[LABEL] = rows.items[picture.index].label
+            name = f"{rows.start + picture.index:09d}"
+            _add(tar, f"{name}.{picture.suffix}", picture.data)
+            _add(tar, f"{name}.json", to_json(record, indent=None))
+        tar.write(END)
+
+
+def _add(tar: HashedFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.write(info.tobuf(tarfile.USTAR_FORMAT))
+    tar.write(data)
+    tar.write(bytes(-len(data) % BLOCK))
+
+
+WEBDATASET = Format(
+    part,
+    nothing_more,
+    out="`shard-000000.tar`, ... with `NUMBER.jpg` and `NUMBER.json` a row: key, `label` and all columns",
+    folder=True,
+    reads_images=True,
+    shards=True,
+    load='webdataset.WebDataset("subset/shard-{000000..000012}.tar").decode("pil")',
+)

@@ -1,0 +1,68 @@
+"""Images of a large table in what was scored: every key is found once, in one pass, at 16 bytes a row."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.manifest import Manifest, SourceOptions, open_manifest
+from curate.manifest.contract import Reader, ReadError
+from curate.tables.digests import key_bytes, tie_breaks
+from curate.tables.images import STEP, readers_in_order
+from scoring.errors import InputError
+
+
+class Located:
+    """Where the images of many keys are in a source.
+
+    Args:
+        hashes: of the keys (``tie_breaks``), shape (N,) uint64, all different.
+        source: what was scored: a folder, list, table or tar file.
+        options: how to read the source, as when it was scored.
+
+    Attributes:
+        manifest: the source.
+        missing: keys that it has not.
+
+    Raises:
+        InputError: if the source cannot be opened or has none of the keys.
+    """
+
+    def __init__(self, hashes: NDArray[np.uint64], source: str, options: SourceOptions | None = None) -> None:
+        self.source = source
+        self.manifest: Manifest = open_manifest(source, options or SourceOptions())
+        self._hashes = np.sort(hashes)
+        self._place = np.full(len(hashes), -1, np.int64)
+        for start in range(0, self.manifest.n_rows, STEP):
+            keys = self.manifest.rows(start, min(start + STEP, self.manifest.n_rows)).column(KEY).combine_chunks()
+            own = tie_breaks(key_bytes(keys, source, start))
+            at = np.minimum(np.searchsorted(self._hashes, own), len(self._hashes) - 1)
+            known = self._hashes[at] == own
+            self._place[at[known]] = start + np.flatnonzero(known)
+        self.missing = int((self._place < 0).sum())
+        if self.missing == len(hashes):
+            raise InputError(
+                f"--source: {source} has no image with the key of any of the {len(hashes):,} rows; give what was "
+                "scored, with the same --key"
+            )
+
+    def readers(self, keys: Sequence[str]) -> Iterator[Reader]:
+        """Yield what reads the image of each key, in their order; quickly where that is the order of the source."""
+        places = self.places_of(tie_breaks([key.encode() for key in keys]))
+        there = places[places >= 0]
+        ordered = readers_in_order(self.manifest, there) if (np.diff(there) > 0).all() else None
+        for place in places.tolist():
+            if place < 0:
+                yield self._absent
+            elif ordered is not None:
+                yield next(ordered)
+            else:
+                yield next(self.manifest.readers(place, place + 1))
+
+    def places_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the row of the source of each key, by its hash; -1 where it has none."""
+        return self._place[np.searchsorted(self._hashes, hashes)]
+
+    def _absent(self) -> bytes:
+        raise ReadError("missing", f"{self.source} has no image of that key")
