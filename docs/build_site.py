@@ -17,6 +17,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
     "Score": ("models", "embeddings", "fit", "evaluate"),
     "Curate": ("filter", "quality", "dedup", "labels", "select", "balance", "split", "compare", "pipeline"),
     "Label in rounds": ("rounds", "interchange"),
+    "Take it along": ("export",),
     "Train": ("train", "methods"),
     "Evidence": ("transfer", "active_learning", "subset_training", "cifar10h", "controlled"),
     "Inside": ("design",),

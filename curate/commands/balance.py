@@ -29,6 +29,7 @@ def run(
             ": uniform, square-root, a .csv or .json of classes and shares, or CLASS=SHARE, again for each class. "
             "[default: uniform]",
             metavar="TARGET",
+            autocompletion=None,
         ),
     ] = None,
     alpha: Annotated[
