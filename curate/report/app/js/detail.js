@@ -79,12 +79,12 @@ function details(row, report, hists) {
     if (value === null) continue;
     const hist = hists.get(name);
     if (typeof value !== "number") {
-      line(name, own(value));
+      line(facts.labelOf(name), own(value));
       continue;
     }
     const share = hist ? shareBelow(hist, value) : null;
     const bar = share === null ? null : h("span", { class: "standing", title: `higher than ${percent(share, 1)} of the images` }, widthOf(h("span", {}), share));
-    line(name, h("span", { class: "value", title: words }, number(value)), bar, share === null ? null : h("small", { class: "soft" }, ` above ${(100 * share).toFixed(0)} %`));
+    line(facts.labelOf(name), h("span", { class: "value", title: words }, number(value)), bar, share === null ? null : h("small", { class: "soft" }, ` > ${(100 * share).toFixed(0)} %`));
   }
   const within = (report.galleries ?? []).filter((gallery) => gallery.kind !== "all" && groupsOf(gallery).some((group) => group.items.includes(row.id)));
   if (within.length) {

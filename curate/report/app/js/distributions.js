@@ -27,30 +27,32 @@ function drawDistributions(facts, section) {
   const list = h("div", { class: "scores", role: "group", "aria-label": "Scores" });
   const show = (distribution) => {
     for (const button of list.children) button.setAttribute("aria-pressed", String(button.dataset.column === distribution.column));
-    shown.replaceChildren(...drawDistribution(distribution, known.get(distribution.column)));
+    shown.replaceChildren(...drawDistribution(distribution, known.get(distribution.column), facts.labelOf(distribution.column)));
   };
-  for (const distribution of facts.distributions) {
+  const isDefault = ({ column }) => column === facts.default_score;
+  const order = [...facts.distributions].sort((a, b) => isDefault(b) - isDefault(a)); // the others stay as they are
+  for (const distribution of order) {
     const { column } = distribution;
     const words = known.get(column)?.words ?? "";
     list.append(
       h("button", { type: "button", "data-column": column, title: words, onclick: () => show(distribution) },
-        sparkline(distribution.hist), own(column), distribution.cuts.length ? h("small", { class: "cut" }, "cut") : null),
+        sparkline(distribution.hist), own(facts.labelOf(column)), distribution.cuts.length ? h("small", { class: "cut" }, "cut") : null),
     );
   }
   section.append(h("div", { class: "chosen" }, list, shown));
-  show(facts.distributions.find((each) => each.column === facts.default_score) ?? facts.distributions[0]);
+  show(order[0]);
 }
 
-function drawDistribution({ column, hist, cuts, by_class: byClass }, about) {
+function drawDistribution({ column, hist, cuts, by_class: byClass }, about, name) {
   const words = [about?.words, directionOf(about)].filter(Boolean).join(" · ");
   const onbin = (from, to) => {
     askFor({ gallery: "all", column, min: from, max: to });
     goTo("images");
   };
   const parts = [
-    h("h3", {}, own(column)),
+    h("h3", {}, own(name)),
     words ? h("p", { class: "soft" }, own(words)) : null,
-    histogram(hist, { name: column, cuts, onbin }),
+    histogram(hist, { name, cuts, onbin }),
     h("p", { class: "soft" }, `Median ${number(quantile(hist, 0.5))}; nine in ten lie between ${number(quantile(hist, 0.05))} and ${number(quantile(hist, 0.95))}. A bar, clicked, shows its images.`),
     ...cuts.map((cut) => h("p", { class: "cut" }, "Cut at ", number(cut.value), ": ", own(cut.words))),
   ];

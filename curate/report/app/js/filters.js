@@ -24,7 +24,7 @@ function bound(which, words) {
 function filterFields(report) {
   const { facts, source } = report;
   const numeric = facts.columns.filter(({ kind }) => kind === "score" || kind === "number");
-  const named = (columns) => columns.map(({ name }) => [name, name]);
+  const named = (columns) => columns.map(({ name }) => [name, facts.labelOf(name)]);
   const classes = classesOf(report);
   const decisions = source.whole
     ? [...new Set(source.whole.map((row) => row.get("decision")).filter(Boolean))].map((name) => [name, name])
@@ -73,7 +73,7 @@ function follow(form, also) {
 
 /** Return the fields of order. */
 function sortFields({ facts }) {
-  const sortable = facts.columns.filter(({ kind }) => kind === "score" || kind === "number").map(({ name }) => [name, `Sort: ${name}`]);
+  const sortable = facts.columns.filter(({ kind }) => kind === "score" || kind === "number").map(({ name }) => [name, `Sort: ${facts.labelOf(name)}`]);
   const direction = h("button", {
     type: "button",
     class: "icon",

@@ -78,8 +78,7 @@ function drawImages(report, section) {
       const column = query.sort && query.sort !== "key" ? query.sort : query.column;
       const first = !list; // the first group has its heading, or none
       for (const { head, n, row, mark } of page) {
-        if (head !== undefined) body.append(h("h4", {}, own(head), h("small", {}, ` ${count(n)}`)));
-        if (head !== undefined || !list) body.append((list = h("ul", { class: "tiles" })));
+        if (head !== undefined || !list) body.append(groupOf((list = h("ul", { class: "tiles" })), head, n));
         if (row) list.append(tile(row, report, { mark, column, onlook: (looked) => report.look(looked, current), onrange: range }));
       }
       if (first) tell(mine);
@@ -145,6 +144,13 @@ function drawImages(report, section) {
     show();
   });
   walkByArrows(body);
+}
+
+/** Return the place of a group: as wide as its tiles, so that small groups stand side by side. */
+function groupOf(list, head, n) {
+  const group = h("div", { class: "group" }, head === undefined ? null : h("h4", {}, own(head), h("small", {}, ` ${count(n)}`)), list);
+  group.style.setProperty("--n", n ?? 1000);
+  return group;
 }
 
 /** Let arrow keys walk over the tiles; up and down go by where they stand. */

@@ -44,6 +44,8 @@ function followReading(links) {
 function main() {
   const facts = JSON.parse(byId("facts").textContent);
   const report = { facts, galleries: [], look: () => {}, source: null };
+  const labels = new Map(facts.columns.map(({ name, label }) => [name, label ?? name]));
+  facts.labelOf = (name) => labels.get(name) ?? name; // a column as its table calls it
   makeTheme();
   drawHead(facts);
   const links = new Map();

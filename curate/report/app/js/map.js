@@ -110,7 +110,7 @@ async function drawMap(report, section) {
     const row = await rowOf(at);
     if (!row || card.wanted !== at) return;
     const score = facts.default_score;
-    card.replaceChildren(picture(row, report), own(tail(row.key, 60), { class: "key" }), h("span", { class: "soft" }, score ? `${score} ${number(row.get(score))} · ` : "", `less certain than ${(100 * unsure[at]).toFixed(0)} %`), own([facts.class_column && row.get(facts.class_column), row.get("decision"), row.get("reason")].filter(Boolean).join(" · ")));
+    card.replaceChildren(picture(row, report), own(tail(row.key, 60), { class: "key" }), h("span", { class: "soft" }, score ? `${facts.labelOf(score)} ${number(row.get(score))} · ` : "", `less certain than ${(100 * unsure[at]).toFixed(0)} %`), own([facts.class_column && row.get(facts.class_column), row.get("decision"), row.get("reason")].filter(Boolean).join(" · ")));
     card.hidden = false;
     const { offsetWidth: wide, offsetHeight: high } = place;
     card.style.left = `${Math.max(4, Math.min(event.offsetX + 16, wide - 190))}px`;
@@ -140,7 +140,7 @@ async function drawMap(report, section) {
       if (instance) instance.setOption(option(themeColours()), { replaceMerge: ["series"] });
     }) : null,
   );
-  section.append(h("p", { class: "soft" }, own([map.method, map.words, map.size_note].filter(Boolean).join(" · "))), bar, place, legend, chosen);
+  section.append(h("p", { class: "soft" }, own([map.words || map.method, map.size_note].filter(Boolean).join(" · "))), bar, chosen, place, legend);
 }
 
 function drawLegend(legend, by, names) {

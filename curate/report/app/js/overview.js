@@ -38,9 +38,11 @@ function drawOverview(facts, section) {
   for (const note of [facts.sampled?.words, facts.thumbs?.missing ? facts.thumbs.words : "", ...(overview.notes ?? [])]) {
     if (note) section.append(h("p", { class: "note" }, own(note)));
   }
-  const panels = h("div", { class: "panels" });
-  if (overview.status.length > 1) panels.append(panel("Outcome of reading", bars(overview.status, { total, colour: (name) => (name === "ok" ? "kept" : "failed") })));
-  if (overview.format?.length) panels.append(panel("Formats", bars(overview.format, { total })));
+  const files = h("div", { class: "stack" });
+  const panels = h("div", { class: "panels" }, files);
+  const histograms = h("div", { class: "panels" });
+  if (overview.status.length > 1) files.append(panel("Outcome of reading", bars(overview.status, { total, colour: (name) => (name === "ok" ? "kept" : "failed") })));
+  if (overview.format?.length) files.append(panel("Formats", bars(overview.format, { total })));
   if (classes?.shown.length) {
     const shown = h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Classes by size" }, bars(classes.shown, { total, onname: showClass }));
     const more = classes.others ? h("p", { class: "soft" }, `${plural(classes.others, "image")} in ${count(classes.n_classes - classes.shown.length)} more classes`) : null;
@@ -48,9 +50,9 @@ function drawOverview(facts, section) {
   }
   for (const [name, words, unit] of [["width", "Width in pixels", number], ["height", "Height in pixels", number], ["n_bytes", "Size of the files", bytes]]) {
     const hist = sizes?.[name];
-    if (hist?.counts.length) panels.append(panel(words, histogram(hist, { name: words.toLowerCase(), height: 170, unit })));
+    if (hist?.counts.length) histograms.append(panel(words, histogram(hist, { name: words.toLowerCase(), height: 170, unit })));
   }
-  section.append(panels);
+  section.append(panels, histograms);
 }
 
 /** Show the images of a class. */

@@ -39,7 +39,8 @@ function tile(row, report, { mark = "", column = "", onlook, onrange }) {
     tickBox(row, onrange),
     mark ? h("span", { class: "badge keep" }, mark) : decision && decision !== "keep" ? h("span", { class: `badge ${decision}` }, OUT[decision] ?? decision) : null,
     own(tail(row.key, 40), { class: "key", title: row.key }),
-    h("span", { class: "told" }, column ? h("span", { title: column }, number(value)) : null, klass === null ? null : own(klass, { class: "class" })),
+    decision && decision !== "keep" && row.get("reason") ? own(row.get("reason"), { class: "why", title: row.get("reason") }) : null,
+    h("span", { class: "told" }, column ? h("span", { title: facts.labelOf(column) }, number(value)) : null, klass === null ? null : own(klass, { class: "class" })),
   );
   item.row = row;
   item.classList.toggle("ticked", ticks.keys.has(row.number));
