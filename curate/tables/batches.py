@@ -41,19 +41,31 @@ def open_parquet(file: Path, *, dictionary: Sequence[str] = ()) -> pq.ParquetFil
     )
 
 
-def file_batches(file: Path, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of one file, with dictionary pages kept compact until it is known how large they unfold."""
+def file_batches(
+    file: Path, schema: pa.Schema, rows: int, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of one file, with dictionary pages kept compact until it is known how large they unfold.
+
+    Args:
+        file: to read.
+        schema: of the columns to read.
+        rows: the most a batch may have.
+        groups: numbers of the row groups to read, ascending; None for all.
+    """
     with named_errors(file):
         with open_parquet(file) as parquet:
-            dictionary, row_bytes = _layout(parquet, schema)
+            groups = range(parquet.metadata.num_row_groups) if groups is None else groups
+            dictionary, row_bytes = _layout(parquet, schema, groups)
         parquet = open_parquet(file, dictionary=dictionary)
     with parquet:
         if not schema.names:
-            yield from _empty_batches(parquet.metadata.num_rows, rows)
+            yield from _empty_batches(sum(parquet.metadata.row_group(each).num_rows for each in groups), rows)
             return
         size = max(1, min(rows, BATCH_BYTES // max(1, row_bytes)))
         with named_errors(file):
-            stream = parquet.iter_batches(batch_size=size, columns=schema.names, use_threads=False)
+            stream = parquet.iter_batches(
+                batch_size=size, row_groups=list(groups), columns=schema.names, use_threads=False
+            )
         while True:
             with named_errors(file):
                 batch = next(stream, None)
@@ -69,12 +81,12 @@ def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
 
 
-def _layout(parquet: pq.ParquetFile, schema: pa.Schema) -> tuple[list[str], int]:
+def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int]) -> tuple[list[str], int]:
     """Return the text columns stored with a dictionary, and bytes a row by the fullest row group."""
     texts = [field.name for field in schema if is_flat_text(field.type)]
     dictionary: set[str] = set()
     row_bytes = 0
-    for index in range(parquet.metadata.num_row_groups):
+    for index in groups:
         group = parquet.metadata.row_group(index)
         row_bytes = max(row_bytes, group.total_byte_size // max(1, group.num_rows))
         if not texts:

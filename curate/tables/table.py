@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,11 @@ class Table:
     def __init__(self, path: Path, files: Sequence[Path]) -> None:
         self.path = path
         self.files = list(files)
-        self.n_rows = 0
+        self._groups: list[tuple[int, int, int]] = []  # of each row group: file, number there, rows
         for index, file in enumerate(self.files):
             with named_errors(file), open_parquet(file) as parquet:
-                schema = without_views(parquet.schema_arrow)
-                self.n_rows += parquet.metadata.num_rows
+                schema, footer = without_views(parquet.schema_arrow), parquet.metadata
+                self._groups += [(index, at, footer.row_group(at).num_rows) for at in range(footer.num_row_groups)]
             if index == 0:
                 self.schema = schema.remove_metadata()
                 self.file_metadata: dict[bytes, bytes] = dict(schema.metadata or {})
@@ -59,6 +59,7 @@ class Table:
                     f"{file} has other columns or types than {self.files[0].name}; "
                     "expected one schema in all parts: take out the parts that belong to another table"
                 )
+        self.n_rows = sum(n for _, _, n in self._groups)
         self.stored = self
         repeated = sorted({name for name in self.schema.names if self.schema.names.count(name) > 1})
         if repeated:
@@ -93,12 +94,18 @@ class Table:
                     f"(columns: {told(self.schema.names, name)}){FROM_FOLDERS if name == 'label' else ''}"
                 )
 
-    def batches(self, columns: Sequence[str] | None = None, rows: int = 65536) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        rows: int = 65536,
+        only: Mapping[int, Sequence[int]] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the table in order, in pieces of at most ``rows`` rows and about 64 MB.
 
         Args:
             columns: which, in this order; all when None; may be empty (batches then only have a length).
             rows: the most rows a batch may have, >= 1.
+            only: number of a file -> its row groups to read; None for all of all files.
 
         Yields:
             Record batches with the types of ``schema``; none for a table without rows.
@@ -111,12 +118,13 @@ class Table:
         if self.own is not None and EMBEDDING in wanted:
             stored = list(dict.fromkeys(self.own if name == EMBEDDING else name for name in wanted))
             yield from as_embeddings(
-                self.stored.batches(stored, rows), wanted, self.own, self.schema.field(EMBEDDING), self.path
+                self.stored.batches(stored, rows, only), wanted, self.own, self.schema.field(EMBEDDING), self.path
             )
             return
         schema = pa.schema([self.schema.field(name) for name in wanted])
-        for file in self.files:
-            yield from file_batches(file, schema, rows)
+        for index, file in enumerate(self.files):
+            if only is None or index in only:
+                yield from file_batches(file, schema, rows, None if only is None else only[index])
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the named columns as one table in memory; raises as ``batches``."""
@@ -126,7 +134,7 @@ class Table:
         return pa.Table.from_batches(self.batches(wanted), schema)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """Return the named columns of some rows, in the order given.
+        """Return the named columns of some rows, in the order given; only the row groups that hold them are read.
 
         Args:
             rows: row numbers, from 0; a row may come twice.
@@ -140,12 +148,13 @@ class Table:
         wanted = np.unique(asked)
         if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < self.n_rows:
             raise IndexError(f"rows of {self.path} are numbered 0 to {self.n_rows - 1}, got {wanted[0]}, {wanted[-1]}")
+        only, places = self._groups_of(wanted)
         parts: list[pa.RecordBatch] = []
         start = n_found = 0
-        for batch in self.batches(columns) if len(wanted) else ():
-            last = int(np.searchsorted(wanted, start + batch.num_rows))
+        for batch in self.batches(columns, only=only):
+            last = int(np.searchsorted(places, start + batch.num_rows))
             if last > n_found:
-                parts.append(batch.take(pa.array(wanted[n_found:last] - start)))
+                parts.append(batch.take(pa.array(places[n_found:last] - start)))
             start, n_found = start + batch.num_rows, last
             if n_found == len(wanted):
                 break
@@ -153,6 +162,20 @@ class Table:
             raise InputError(f"{self.path} changed while it was being read; run the command again")
         found = pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
         return found.take(pa.array(np.searchsorted(wanted, asked)))
+
+    def _groups_of(self, rows: NDArray[np.int64]) -> tuple[dict[int, list[int]], NDArray[np.int64]]:
+        """The row groups that hold some rows (M, ascending), by file, and where each row stands among theirs."""
+        sizes = np.array([n for _, _, n in self._groups], np.int64)
+        starts = np.cumsum(sizes) - sizes
+        group = np.searchsorted(starts, rows, side="right") - 1
+        held = np.unique(group)
+        only: dict[int, list[int]] = {}
+        for number in held.tolist():
+            index, at, _ = self._groups[number]
+            only.setdefault(index, []).append(at)
+        before = np.zeros(len(sizes), np.int64)
+        before[held] = np.cumsum(sizes[held]) - sizes[held]
+        return only, rows - starts[group] + before[group]
 
 
 def open_table(path: str | Path, *, require: Sequence[str] = (), embedding: str | None = None) -> Table:

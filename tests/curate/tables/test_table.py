@@ -449,3 +449,17 @@ def test_views_of_text_and_bytes_are_read_as_what_can_be_compared(tmp_path):
     assert opened.schema.types == [pa.large_string(), pa.large_binary()]
     assert opened.read().to_pydict() == views
     assert opened.take([2, 0], ["data"]).to_pydict() == {"data": [b"z", b"x"]}
+
+
+def test_rows_by_number_are_those_of_the_whole_table_whatever_its_files_and_row_groups(tmp_path):
+    generator = np.random.default_rng(0)
+    parts = [
+        pa.table({"key": [f"{part}-{i}" for i in range(n)], "x": generator.random(n)})
+        for part, n in enumerate((7, 0, 23))
+    ]
+    for part, (rows, size) in enumerate(zip(parts, (3, 1, 5), strict=True)):
+        pq.write_table(rows, tmp_path / f"part-{part}.parquet", row_group_size=size)
+    table, whole = open_table(tmp_path), pa.concat_tables(parts)
+    for n in (0, 1, 4, 30):
+        rows = generator.integers(0, 30, n)
+        assert table.take(rows, ["x", "key"]).to_pylist() == whole.select(["x", "key"]).take(rows).to_pylist()
