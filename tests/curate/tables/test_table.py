@@ -453,8 +453,9 @@ def test_views_of_text_and_bytes_are_read_as_what_can_be_compared(tmp_path):
 
 def test_rows_by_number_are_those_of_the_whole_table_whatever_its_files_and_row_groups(tmp_path):
     generator = np.random.default_rng(0)
+    schema = pa.schema([("key", pa.string()), ("x", pa.float64())])
     parts = [
-        pa.table({"key": [f"{part}-{i}" for i in range(n)], "x": generator.random(n)})
+        pa.table([[f"{part}-{i}" for i in range(n)], generator.random(n)], schema=schema)
         for part, n in enumerate((7, 0, 23))
     ]
     for part, (rows, size) in enumerate(zip(parts, (3, 1, 5), strict=True)):
