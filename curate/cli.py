@@ -35,6 +35,7 @@ from curate.commands import (
     verify,
 )
 from curate.commands import filter as filter_command
+from curate.commands import report as report_command
 from curate.commands import run as run_command
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
@@ -126,6 +127,7 @@ app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
 app.command("run", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(run_command.run))
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
+app.command("report", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(report_command.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with the pages below them
     "Begin": ("install", "commands", "table", "sources", "decoding", "limits"),
     "Score": ("models", "embeddings", "fit", "evaluate"),
-    "Curate": ("filter", "quality", "dedup", "labels", "select", "balance", "split", "compare", "pipeline"),
+    "Curate": ("filter", "quality", "dedup", "labels", "select", "balance", "split", "compare", "report", "pipeline"),
     "Label in rounds": ("rounds", "interchange"),
     "Take it along": ("export",),
     "Train": ("train", "methods"),

@@ -53,6 +53,7 @@ CALLS = {
         ["s.parquet", "t.parquet"],
         ["none.parquet", "other.parquet"],
     ),
+    "report": ("curate.facts.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
     "sheet": ("curate.tables.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),

@@ -1,0 +1,81 @@
+"""``curate report``: one page of what the scores and policies found."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.printing import say
+
+Results = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="What policies made of it: subsets, decisions, receipts, or the folder of a pipeline.",
+        show_default=False,
+    ),
+]
+Column = Annotated[
+    str | None, options.shared("--column", " that rows are told by; by default unc_fitted, else the model's own")
+]
+Label = Annotated[str | None, options.shared("--label", ", by default label where there is one")]
+Sample = Annotated[int, options.shared("--sample", ", and list them", min=1, show_default=True)]
+Points = Annotated[int, typer.Option(min=0, help="Rows on the map; it needs openTSNE (the extra map).")]
+NoMap = Annotated[bool, typer.Option("--no-map", help="Leave the map out.")]
+Measured = Annotated[Path | None, typer.Option(help="Show what curate evaluate wrote with -o too.", show_default=False)]
+
+
+def run(
+    table: options.Table,
+    results: Results = None,
+    out: Annotated[Path | None, options.shared("--out", ": the page, NAME.html")] = None,
+    column: Column = None,
+    label: Label = None,
+    source: options.Source = None,
+    root: options.SourceRoot = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    sample: Sample = 20_000,
+    thumbs: Annotated[int, typer.Option(min=0, help="Thumbnails at most.")] = 1_000,
+    points: Points = 5_000,
+    no_map: NoMap = False,
+    measured: Measured = None,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show a table on one page: scores, funnel, images, a map.
+
+    The page is one file that opens from disk, without a network. Counts are of all rows; of a large table a sample is
+    listed.
+
+    Example:
+
+    \b
+        curate report scores.parquet -o report.html
+        curate report scores.parquet kept.parquet -o report.html
+        curate report scores.parquet alone.parquet --source images.parquet --measured worth.json -o report.html
+
+    Of several policies the last is enough: those between it and the table are found by their receipts. With --json
+    the facts are printed, without thumbnails.
+    """
+    given = dict(locals())
+    from curate.facts.write import report
+    from scoring.errors import InputError
+
+    if out is None and not json_:
+        raise InputError("expected a name for the page (-o report.html), got none; or print the facts with --json")
+    made = report(**(options.given_to(report, given) | {"results": results or ()}))
+    if json_:
+        typer.echo(json.dumps(made.facts(), ensure_ascii=True, allow_nan=False))
+    if quiet:
+        return
+    for note in made.notes():
+        say(note)
+    if made.path is not None:
+        shown = sum(each >= 0 for each in made.document["thumbs"]["of"])
+        say(f"report: {made.path}: {made.document['rows']['n']:,} rows listed, {shown:,} thumbnails, "
+            f"{made.n_bytes / 1e6:,.1f} MB")  # fmt: skip

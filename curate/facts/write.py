@@ -1,0 +1,125 @@
+"""A report as a file: the facts of a table, inside the page that shows them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.columns import KEY
+from curate.facts.document import POINTS, SAMPLE, THUMBS, Asked, document
+from curate.manifest import SourceOptions
+from curate.tables.images import ImageSource
+from curate.tables.table import open_table
+from scoring.atomic import AtomicFile, refuse_existing, require_folder
+from scoring.errors import InputError
+
+SUFFIXES = (".html", ".htm")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that was made.
+
+    Attributes:
+        document: all its facts, as plain JSON.
+        path: of the page; None where none was written.
+        n_bytes: of the page.
+    """
+
+    document: dict[str, Any]
+    path: Path | None
+    n_bytes: int
+
+    def facts(self) -> dict[str, Any]:
+        """Return the document without its thumbnails."""
+        return {name: value for name, value in self.document.items() if name != "thumbs"}
+
+    def notes(self) -> list[str]:
+        """Return what a reader has to know of what the report does not show."""
+        sampled, missing = self.document["sampled"], self.document["thumbs"]["words"]
+        return [
+            *([sampled["words"]] if sampled else []),
+            *([missing] if missing else []),
+            *self.document["overview"]["notes"],
+        ]
+
+
+def report(
+    table: str | Path,
+    results: Sequence[str | Path] = (),
+    out: str | Path | None = None,
+    *,
+    column: str | None = None,
+    label: str | None = None,
+    source: str | None = None,
+    root: str | Path | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    sample: int = SAMPLE,
+    thumbs: int = THUMBS,
+    points: int = POINTS,
+    no_map: bool = False,
+    measured: str | Path | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> Report:
+    """Make one page of what the scores and policies of a table found; it needs nothing but a browser.
+
+    Counts, histograms and the funnel are of all rows; what is listed row by row is drawn by a hash of the keys. Memory:
+    some 40 bytes a row and 512 MB.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``.
+        results: of policies: subsets, decisions, receipts, receipts of pipelines; those between them and the table
+            are found.
+        out: page to write, a name ending in ``.html``; None only gathers the facts.
+        column: score that certain and uncertain rows are told by; by default the table's own.
+        label: column of classes; by default ``label``, where there is one.
+        source: what was scored, where the table holds no paths.
+        root: where its relative paths start.
+        key: its column of keys.
+        path_column: its column of paths.
+        image_column: its column of image bytes.
+        sample: rows that are listed, beside those of galleries.
+        thumbs: the most thumbnails.
+        points: rows on the map.
+        no_map: leave the map out.
+        measured: what ``curate evaluate`` wrote.
+        seed: of what is drawn, and of the map.
+        overwrite: replace the page that is there.
+
+    Raises:
+        InputError: for a table, file, column or output that cannot be used; nothing is written then.
+    """
+    where = None if out is None else Path(out)
+    if where is not None:
+        _check_out(where, overwrite=overwrite)
+    for name, value, least in (("sample", sample, 1), ("thumbs", thumbs, 0), ("points", points, 0)):
+        if value < least:
+            raise InputError(f"--{name}: expected {least} or more, got {value}")
+    asked = Asked(tuple(results), column, label, sample, 0 if no_map else points, measured, seed)
+    options = SourceOptions(
+        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
+    )
+    opened = open_table(table, require=[KEY])
+    if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
+        raise InputError(f"{where} is the table, which is never changed; choose another name")
+    made = document(opened, asked, ImageSource(source, options), thumbs=thumbs)
+    return Report(made, where, 0 if where is None else _write(made, where, overwrite=overwrite))
+
+
+def _check_out(out: Path, *, overwrite: bool) -> None:
+    if out.suffix.lower() not in SUFFIXES:
+        raise InputError(f"the report is a page: expected a name like report.html, got {out}")
+    refuse_existing(out, overwrite=overwrite)
+    require_folder(out)
+
+
+def _write(made: dict[str, Any], out: Path, *, overwrite: bool) -> int:
+    from curate.report.app.assemble import whole_page
+
+    with AtomicFile(out, overwrite=overwrite) as file:
+        for piece in whole_page(made):
+            file.write(piece.encode("utf-8", "backslashreplace"))
+    return file.n_bytes

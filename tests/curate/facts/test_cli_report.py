@@ -1,0 +1,148 @@
+"""``curate report``: one page from a table, and one line for what cannot be."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+from choosing import columns_of, write
+from typer.testing import CliRunner
+
+import curate
+from curate.cli import app
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "\u202egnp.elif",
+    "x" * 300,
+    "a\nb\x00c",
+]
+
+
+def run(*args):
+    return CliRunner().invoke(app, ["report", *map(str, args)])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    keys = [HOSTILE[row] if row < len(HOSTILE) else f"{row}.png" for row in range(60)]
+    labels = [HOSTILE[row % 5] for row in range(60)]
+    write(folder / "scores.parquet", columns_of(60, key=keys, label=labels, uri=[f"/none/{row}" for row in range(60)]))
+    curate.filter(folder / "scores.parquet", folder / "kept.parquet", keep_top=40, column="unc_losspred")
+    return folder
+
+
+def test_the_page_holds_the_document_and_no_tag_of_the_users(made, tmp_path):
+    out = tmp_path / "report.html"
+    result = run(made / "scores.parquet", made / "kept.parquet", "-o", out, "--no-map")
+    assert result.exit_code == 0, result.output
+    text = out.read_text()
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert "Content-Security-Policy" in text
+    assert "60 images could not be shown (60 missing)" in result.output
+    assert re.search(r"report: .*report\.html: 60 rows listed, 0 thumbnails, [\d.]+ MB", result.output)
+
+
+def test_json_is_the_document_without_thumbnails(made):
+    result = run(made / "scores.parquet", made / "kept.parquet", "--json", "--quiet", "--no-map")
+    facts = json.loads(result.stdout)
+    assert "thumbs" not in facts
+    assert facts["rows"]["key"][0] == HOSTILE[0]
+    assert facts["funnel"][0]["kept"] == 40
+    assert json.loads(run(made / "scores.parquet", "--json", "--quiet", "--points", 0).stdout)["funnel"] == []
+
+
+def test_nothing_is_written_over_what_is_there_unless_asked(made, tmp_path):
+    out = tmp_path / "report.html"
+    out.write_text("mine")
+    refused = run(made / "scores.parquet", "-o", out, "--no-map")
+    assert refused.exit_code == 1
+    assert "exists already" in refused.output
+    assert out.read_text() == "mine"
+    assert run(made / "scores.parquet", "-o", out, "--no-map", "--overwrite", "--quiet").output == ""
+    assert out.read_text() != "mine"
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-o", "report.pdf"], "expected a name like report.html"),
+        ([], "expected a name for the page"),
+        (["-o", "none/report.html"], "the folder does not exist"),
+        (["-o", "r.html", "--column", "nothing"], "has no column 'nothing'"),
+        (["-o", "r.html", "--column", "aesthetic"], "max:aesthetic"),
+        (["-o", "r.html", "--label", "nothing"], "has no column 'nothing'"),
+        (["-o", "r.html", "--measured", "none.json"], "none.json does not exist"),
+        (["-o", "r.html", "--source", "none"], "none"),
+        (["none.parquet", "-o", "r.html"], "none.parquet does not exist"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(made, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    result = run(made / "scores.parquet", *words, "--no-map")
+    assert result.exit_code == 1
+    assert said in result.output
+    assert result.output.startswith("error: ")
+    assert result.output.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_evaluate_wrote_is_shown_as_tables(made, tmp_path):
+    worth = tmp_path / "worth.json"
+    evaluated = CliRunner().invoke(
+        app, ["evaluate", str(made / "scores.parquet"), "--label", "label", "--repeats", "20", "-o", str(worth)]
+    )
+    assert evaluated.exit_code == 0, evaluated.output
+    facts = json.loads(run(made / "scores.parquet", "--json", "-q", "--no-map", "--measured", worth).stdout)
+    values = json.loads(worth.read_text())
+    scores, meanings = facts["measured"]
+    named = [one["name"] for one in values["measures"] if one.get("values")]
+    assert scores["columns"] == ["column", *named]
+    cell = next(row for row in scores["rows"] if row[0] == "unc_losspred")[1 + named.index("R-AUROC")]
+    value = next(one for one in values["measures"] if one["name"] == "R-AUROC")["values"]["unc_losspred"]["value"]
+    assert cell.startswith(f"{value:.3f} [")
+    assert [row[0] for row in meanings["rows"]] == [one["name"] for one in values["measures"]]
+    for text in ("[]", "{", '{"measures": [{"values": 3}], "columns": [], "rows": 1, "used": 1}'):
+        worth.write_text(text)
+        refused = run(made / "scores.parquet", "--json", "--no-map", "--measured", worth)
+        assert "is not what curate evaluate wrote" in refused.output
+
+
+def test_tables_of_no_rows_of_failures_alone_and_of_a_hundred_thousand_classes_have_a_report(tmp_path):
+    schema = {"key": pl.String, "status": pl.String, "label": pl.String, "unc_a": pl.Float32}
+    pl.DataFrame(schema=schema).write_parquet(tmp_path / "none.parquet")
+    failed = {"key": ["a", "b"], "status": ["missing", "truncated"], "label": ["x", None], "unc_a": [None, None]}
+    pl.DataFrame(failed, schema=schema).write_parquet(tmp_path / "failed.parquet")
+    n = 100_000
+    many = {"key": map(str, range(n)), "status": ["ok"] * n, "label": map(str, range(n)), "unc_a": range(n)}
+    pl.DataFrame({name: list(values) for name, values in many.items()}).cast(schema).write_parquet(
+        tmp_path / "many.parquet"
+    )  # type: ignore[arg-type]
+    for name, rows in (("none", 0), ("failed", 2), ("many", n)):
+        out = tmp_path / f"{name}.html"
+        result = run(tmp_path / f"{name}.parquet", "-o", out, "--no-map", "--thumbs", "0", "--sample", "100")
+        assert result.exit_code == 0, result.output
+        facts = json.loads(run(tmp_path / f"{name}.parquet", "--json", "-q", "--no-map", "--sample", "100").stdout)
+        assert facts["n_rows"] == rows
+    assert facts["overview"]["classes"]["n_classes"] == n
+    assert len(facts["overview"]["classes"]["shown"]) == 50
+    assert facts["overview"]["classes"]["others"] == n - 50
+    assert out.stat().st_size < 5_000_000
+
+
+def test_a_disk_that_is_full_leaves_no_page(made, tmp_path, monkeypatch):
+    from scoring import atomic
+
+    def full(self, data):
+        with atomic.place_errors(self.path):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic.AtomicFile, "write", full)
+    result = run(made / "scores.parquet", "-o", tmp_path / "report.html", "--no-map")
+    assert result.exit_code == 1
+    assert "the disk is full" in result.output
+    assert list(tmp_path.iterdir()) == []
