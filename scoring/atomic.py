@@ -70,10 +70,16 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
 
 
 def require_folder(out: Path) -> None:
-    """Raise ``InputError`` unless the folder that ``out`` is to lie in is there: before the work, not after it."""
-    if not out.parent.is_dir():
-        reason = PLACE_ERRORS[errno.ENOTDIR if out.parent.exists() else errno.ENOENT]
-        raise InputError(f"cannot write {out}: {reason}")
+    """Raise ``InputError`` unless the folder of ``out`` is there and can be written: before the work, not after it."""
+    folder = out.parent
+    problem = 0
+    if not folder.is_dir():
+        problem = errno.ENOTDIR if folder.exists() else errno.ENOENT
+    elif not os.access(folder, os.W_OK):
+        flags = os.statvfs(folder).f_flag if hasattr(os, "statvfs") else 0
+        problem = errno.EROFS if flags & getattr(os, "ST_RDONLY", 0) else errno.EACCES
+    if problem:
+        raise InputError(f"cannot write {out}: {PLACE_ERRORS[problem]}")
 
 
 class AtomicFile:

@@ -1,7 +1,9 @@
 """Kept rows in the order of their ranks, with what the choice says of each, in bounded memory."""
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -44,18 +46,20 @@ class Ranked:
 
     def add(self, kept: pa.RecordBatch) -> None:
         """Take the next kept rows, in the order of the table."""
-        if self._writer is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="curate-")
-            self._path = Path(self._folder.name) / "kept.arrow"
-            self._writer = pa.ipc.new_file(str(self._path), kept.schema)
-        self._writer.write_batch(kept)
+        with _room():
+            if self._writer is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="curate-")
+                self._path = Path(self._folder.name) / "kept.arrow"
+                self._writer = pa.ipc.new_file(str(self._path), kept.schema)
+            self._writer.write_batch(kept)
         self._starts.append(self._starts[-1] + kept.num_rows)
 
     def finish(self) -> Iterator[pa.Table]:
         """Yield the rows in the order picked, in pieces."""
         if self._writer is None:
             return
-        self._writer.close()
+        with _room():
+            self._writer.close()
         size = max(1, min(CHUNK_ROWS, CHUNK_BYTES * self._starts[-1] // max(1, self._path.stat().st_size)))
         with pa.memory_map(str(self._path)) as file:
             batches = pa.ipc.open_file(file)
@@ -79,6 +83,19 @@ class Ranked:
         """Remove the file in which rows waited."""
         if self._folder is not None:
             self._folder.cleanup()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Say which folder has no room for the rows that wait: it is not the one that the user named."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise InputError(
+            f"{tempfile.gettempdir()} has no room for the rows that wait for their order ({reason}); name a folder on "
+            "a larger disk in the environment variable TMPDIR"
+        ) from None
 
 
 def passed_through(schema: pa.Schema, taken: list[str]) -> list[pa.Field]:

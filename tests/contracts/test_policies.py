@@ -1,5 +1,6 @@
 """What every policy promises, whichever it is: the table decides what is tested, and a policy from outside joins it."""
 
+import errno
 import json
 import os
 import time
@@ -320,6 +321,21 @@ def test_a_run_that_ends_before_the_files_have_their_names_leaves_none(policy, s
     monkeypatch.setattr("curate.policies.outputs.commit_together", end)
     with pytest.raises(type(error)):
         run(policy, scores, tmp_path / "out.parquet")
+    assert names_in(tmp_path) == ["scores.parquet"]
+
+
+@pytest.mark.parametrize("name", ["select", "split", "labels"])
+def test_a_full_folder_for_what_waits_is_named_and_nothing_is_written(name, scores, tmp_path, monkeypatch):
+    class Full:
+        def write_batch(self, batch):
+            raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("curate.policies.arranged.pa.ipc.new_file", lambda path, schema: Full())
+    with pytest.raises(InputError, match=r"has no room for .* \(No space left on device\); .* TMPDIR"):
+        run(ASKED[name], scores, tmp_path / "out.parquet")
     assert names_in(tmp_path) == ["scores.parquet"]
 
 

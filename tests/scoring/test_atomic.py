@@ -5,14 +5,17 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from scoring.atomic import AtomicFile
+from scoring.atomic import AtomicFile, require_folder
+from scoring.errors import InputError
 
 HOLDS = """
 import sys, time
-from scoring.atomic import AtomicFile
+from scoring.atomic import AtomicFile, require_folder
+from scoring.errors import InputError
 file = AtomicFile(sys.argv[1])
 file.write(b"half")
 file.flush()
@@ -78,3 +81,12 @@ def test_bytes_are_on_the_disk_before_the_name_is_and_the_name_before_it_is_told
         file.write(b"whole")
     assert done == ["5 bytes", "name", "folder"]
     assert out.read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize(("flag", "words"), [(0, "permission denied"), (1, "the file system is read-only")])
+def test_a_folder_that_takes_no_file_is_refused_before_the_work(tmp_path, monkeypatch, flag, words):
+    require_folder(tmp_path / "a")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flag * os.ST_RDONLY))
+    with pytest.raises(InputError, match=f"cannot write {tmp_path}/a: {words}"):
+        require_folder(tmp_path / "a")
