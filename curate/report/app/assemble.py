@@ -21,6 +21,11 @@ SCRIPTS = (
 STYLES = ("base", "parts")
 THUMBS_A_BLOCK = 100  # a block of thumbnails is read when the first of them is shown
 INLINE = ("rows", "thumbs")  # what the server answers for
+_SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#00224e"/>'
+    '<g fill="#fee838"><circle cx="12" cy="19" r="8" fill-opacity=".45"/><circle cx="21" cy="12" r="4"/></g></svg>'
+)
+ICON = f"data:image/svg+xml;base64,{base64.b64encode(_SVG.encode()).decode()}"
 
 
 def whole_page(document: dict[str, Any]) -> Iterator[str]:
@@ -50,7 +55,7 @@ def whole_page(document: dict[str, Any]) -> Iterator[str]:
 def served_page(document: dict[str, Any], token: str) -> str:
     """Return the page without rows and thumbnails, which it asks the server for below the path of its token."""
     facts = {name: value for name, value in document.items() if name not in INLINE}
-    head = _head(document["title"], images="'self'", connect="'self'", base=f"/{token}/")
+    head = _head(document["title"], images="'self' data:", connect="'self'", base=f"/{token}/")
     return "".join([head, _block("facts", facts), f"<script>{_script()}</script>\n", _foot()])
 
 
@@ -66,6 +71,7 @@ def _head(title: str, *, images: str, connect: str, base: str = "") -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
+        f'<link rel="icon" href="{ICON}">\n'
         f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{_text_of(('page.html',))}"
     )
 

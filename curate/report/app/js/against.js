@@ -32,10 +32,17 @@ function drawAgainst(report, section) {
   whenWhole(() => show(first, first ? 0 : 1));
 }
 
+/** Return rows behind a server to draw: those of the map, which were drawn by chance, else the first. */
+async function drawnRows({ source, facts }) {
+  if (facts.map) return source.at(facts.map.row);
+  const { rows } = await source.rows({ sort: "", search: "", klass: "", decision: "", min: null, max: null, offset: 0, limit: 1000 });
+  return rows;
+}
+
 async function drawPair(report, a, b, rho, place) {
   const { source, facts } = report;
   place.wanted = `${a} ${b}`;
-  const rows = source.whole ?? (await source.rows({ ...query, sort: "", search: "", klass: "", decision: "", min: null, max: null, offset: 0, limit: 100 })).rows;
+  const rows = source.whole ?? (await drawnRows(report));
   if (place.wanted !== `${a} ${b}`) return;
   const points = rows.filter((row) => typeof row.get(a) === "number" && typeof row.get(b) === "number");
   const opacity = points.length > 5000 ? 0.25 : points.length > 500 ? 0.45 : 0.7;

@@ -48,10 +48,9 @@ async function drawMap(report, section) {
   const { facts, source } = report;
   const { map } = facts;
   const [xs, ys, unsure] = [map.x, map.y, map.uncertainty].map(floats);
-  const rows = source.whole ? map.row.map((id) => source.whole[id]) : new Map();
-  const rowOf = async (at) => (source.whole ? rows[at] : (await source.at([map.row[at]]))[0]);
+  let rows = source.whole ? map.row.map((id) => source.whole[id]) : []; // asked for when colours need them
+  const rowOf = async (at) => rows[at] ?? (await source.at([map.row[at]]))[0];
   const order = Array.from(xs, (_, at) => at).sort((a, b) => unsure[b] - unsure[a]); // sure points lie on top
-  const canColour = source.whole !== null;
   let by = "uncertainty";
   let instance = null;
   const legend = h("ul", { class: "legend", "aria-label": "Colours" });
@@ -128,15 +127,16 @@ async function drawMap(report, section) {
     chosen.replaceChildren();
   };
   const colours = [["uncertainty", "Uncertainty"]];
-  if (canColour && facts.class_column) colours.push(["class", "Class"]);
-  if (canColour && source.whole.some((row) => row.get("decision"))) colours.push(["decision", "Decision"]);
+  if (facts.class_column) colours.push(["class", "Class"]);
+  if (facts.funnel?.length) colours.push(["decision", "Decision"]);
   const bar = h(
     "div",
     { class: "above" },
     oneOf("Tool", [["pan", "Pan and zoom"], ["polygon", "Lasso"], ["rect", "Box"]], "pan", tool),
     h("button", { type: "button", onclick: reset }, "Reset"),
-    colours.length > 1 ? oneOf("Colour by", colours, by, (wanted) => {
+    colours.length > 1 ? oneOf("Colour by", colours, by, async (wanted) => {
       by = wanted;
+      if (!rows.length) rows = await source.at(map.row);
       if (instance) instance.setOption(option(themeColours()), { replaceMerge: ["series"] });
     }) : null,
   );
