@@ -33,6 +33,7 @@ from curate.commands import (
     split,
     train,
     verify,
+    view,
 )
 from curate.commands import filter as filter_command
 from curate.commands import report as report_command
@@ -128,6 +129,7 @@ app.command("run", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(run
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
 app.command("report", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(report_command.run))
+app.command("view", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(view.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))

@@ -83,7 +83,7 @@ class Facts:
 
     def served(self) -> dict[str, Any]:
         """Return the document without rows and thumbnails, in which rows are known by their numbers in the table."""
-        return self.counted | {"served": True} | self._shown(int)
+        return self.counted | {"served": True, "sampled": None} | self._shown(int)
 
     def whole(self, thumbs: Thumbs) -> dict[str, Any]:
         """Return the document with its rows and thumbnails, in which rows are known by their place among its rows."""

@@ -1,0 +1,142 @@
+"""What a browser asks for, read from a query string; anything else is refused in one sentence."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from urllib.parse import parse_qsl
+
+from curate.policies.outcomes import OUTCOMES
+
+MOST_ROWS, ROWS = 1000, 100  # of an answer, and unless it is said
+MOST_FIELDS, MOST_LETTERS = 60, 1000  # of a query, and of one value
+ROW, KEY = "row", "key"
+MIN, MAX = "min.", "max."
+
+
+class BadQuery(ValueError):
+    """A question that cannot be answered; one sentence."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Rows of a table, some of them, in an order.
+
+    Attributes:
+        sort: column; None for the order of the table.
+        descending: the other way around.
+        of_class: of this class alone.
+        search: text that the key holds, whatever its case.
+        bounds: column -> least and most value, both included.
+        decision: with this decision alone.
+        gallery: of this gallery alone, in its order unless sorted.
+        numbers: these rows alone, in this order unless sorted.
+        offset: rows to pass over.
+        limit: rows to answer with.
+    """
+
+    sort: str | None = None
+    descending: bool = False
+    of_class: str | None = None
+    search: str = ""
+    bounds: tuple[tuple[str, float, float], ...] = ()
+    decision: str | None = None
+    gallery: str | None = None
+    numbers: tuple[int, ...] | None = None
+    offset: int = 0
+    limit: int = ROWS
+
+    @property
+    def chosen(self) -> tuple[object, ...]:
+        """What decides which rows, in which order: the same for every page of an answer."""
+        return tuple(value for name, value in vars(self).items() if name not in ("offset", "limit"))
+
+
+def read_query(
+    text: str, n_rows: int, *, sortable: Collection[str], numbers: Collection[str], galleries: Collection[str]
+) -> Query:
+    """Return what a query string asks for.
+
+    Args:
+        text: behind the question mark.
+        n_rows: of the table.
+        sortable: names of columns.
+        numbers: those of numbers.
+        galleries: that there are.
+
+    Raises:
+        BadQuery: for a name that is unknown or comes twice, or a value that cannot be read.
+    """
+    try:
+        pairs = parse_qsl(
+            text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=MOST_FIELDS, errors="strict"
+        )
+    except (ValueError, UnicodeDecodeError):
+        raise BadQuery(f"expected at most {MOST_FIELDS} parameters NAME=VALUE in UTF-8") from None
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        raise BadQuery("expected every parameter once")
+    listed = given.pop(ROW, None)
+    if any(len(value) > MOST_LETTERS for value in given.values()):
+        raise BadQuery(f"expected values of at most {MOST_LETTERS:,} characters")
+    bounds = {name: given.pop(name) for name in list(given) if name.startswith((MIN, MAX))}
+    sort = _one_of(given.pop("sort", "") or None, "sort", {*sortable, KEY, ROW})
+    found = Query(
+        sort=None if sort == ROW and given.get("descending", "0") in ("", "0") else sort,
+        descending=_one_of(given.pop("descending", ""), "descending", {"", "0", "1"}) == "1",
+        of_class=given.pop("class", "") or None,
+        search=given.pop("search", ""),
+        bounds=_bounds(bounds, numbers),
+        decision=_one_of(given.pop("decision", "") or None, "decision", OUTCOMES),
+        gallery=_one_of(given.pop("gallery", "") or None, "gallery", galleries),
+        numbers=None if listed is None else _numbers(listed, n_rows),
+        offset=_whole(given.pop("offset", "0"), "offset", 10**12),
+        limit=_whole(given.pop("limit", str(ROWS)), "limit", MOST_ROWS),
+    )
+    if given:
+        raise BadQuery(f"{_shown(next(iter(given)))} is no parameter")
+    return found
+
+
+def _one_of(value: str | None, name: str, known: Collection[str]) -> str | None:
+    if value is not None and value not in known:
+        raise BadQuery(f"{name}: {_shown(value)} is not there")
+    return value
+
+
+def _whole(text: str, name: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most):
+        raise BadQuery(f"{name}: expected a whole number from 0 to {most:,}, got {_shown(text)}")
+    return int(text)
+
+
+def _numbers(text: str, n_rows: int) -> tuple[int, ...]:
+    parts = text.split(",") if text else []
+    if len(parts) > MOST_ROWS:
+        raise BadQuery(f"{ROW}: expected at most {MOST_ROWS:,} numbers, got {len(parts):,}")
+    return tuple(_whole(part, ROW, n_rows - 1) for part in parts)
+
+
+def _bounds(given: Mapping[str, str], numbers: Collection[str]) -> tuple[tuple[str, float, float], ...]:
+    found: dict[str, list[float]] = {}
+    for name, text in given.items():
+        column = name[len(MIN) :]
+        _one_of(column, name[: len(MIN) - 1], numbers)
+        if text:
+            low, high = found.setdefault(column, [-float("inf"), float("inf")])
+            value = _number(text, name)
+            found[column] = [value, high] if name.startswith(MIN) else [low, value]
+    return tuple((column, low, high) for column, (low, high) in sorted(found.items()))
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        value = float(text) if len(text) <= 40 and text.isascii() and "_" not in text else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise BadQuery(f"{_shown(name)}: expected a number, got {_shown(text)}")
+    return value
+
+
+def _shown(text: str) -> str:
+    return ascii(text[:60])
