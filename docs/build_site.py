@@ -14,6 +14,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with the pages below them
     "Begin": ("install", "commands", "table", "sources", "decoding", "limits"),
+    "Walk through": (
+        "walkthroughs/clean_a_crawl",
+        "walkthroughs/remove_leaks",
+        "walkthroughs/choose_what_to_label",
+        "walkthroughs/find_wrong_labels",
+        "walkthroughs/fit_to_my_images",
+    ),
     "Score": ("models", "embeddings", "fit", "evaluate"),
     "Curate": ("filter", "quality", "dedup", "labels", "select", "balance", "split", "compare", "report", "pipeline"),
     "Label in rounds": ("rounds", "interchange"),

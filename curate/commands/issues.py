@@ -1,5 +1,7 @@
 """``curate issues``: pictures with a problem, by kind."""
 
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,8 +112,8 @@ def _report(result: "IssuesResult", *, asked: bool) -> None:
         line(f"not looked for, without values: {', '.join(result.not_looked)}")
     for first, second, count in result.overlaps[:N_PAIRS]:
         line(f"both {first} and {second}: {count:,}")
-    for example in result.examples:
-        line(f"{example['why']}: {example['key']}: {example['reason']}")
+    for kind, examples in groupby(result.examples, key=itemgetter("why")):
+        line(f"most {kind}: {', '.join(example['key'] for example in examples)}")
     line(f"kept {result.kept:,}, dropped {result.dropped:,}; copies are found by `curate dedup`")
 
 

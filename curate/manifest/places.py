@@ -124,6 +124,11 @@ def find_place(source: str | os.PathLike[str], name: str | None = None) -> Place
         reason = getattr(error, "strerror", None) or error
         absent = getattr(error, "errno", None) in (errno.ENOENT, errno.ENOTDIR)
         raise (MissingPlaceError if absent else InputError)(f"cannot open {text!r}: {reason}; check the path") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise InputError(
+            f"expected one folder, or several files of one kind, got the folder {text!r} among several; "
+            "give the folder that holds them all, or score each by itself"
+        )
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"expected a regular file, got something else at {text!r}; give a file or a folder")
     return Place(uri_of(path), name or key_of(os.path.basename(path)), *_local_version(found))

@@ -1,0 +1,158 @@
+"""Run the walk-throughs of docs/walkthroughs on real data, and put what the commands print into the pages.
+
+    python examples/walkthroughs.py --data ../shared/data [NAME ...]
+
+A page is prose around ```console blocks. Every line `$ COMMAND` in them is run, in the order of the page, in a folder
+that holds what the page begins with; what the block shows below it is replaced by what came out. Minutes on two cores.
+"""
+
+import argparse
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs" / "walkthroughs"
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+WIDTH = 110  # of the terminal that is shown
+
+
+def classes(table: pa.Table, labels: Sequence[int]) -> list[str]:
+    """Return the names of labels, by the classes that a file carries."""
+    named = json.loads(table.schema.metadata[b"meta"])["classes"]
+    return [named[label] for label in labels]
+
+
+def write_images(folder: Path, names: list[str], images: list[bytes]) -> None:
+    """Write encoded images as files."""
+    for name, data in zip(names, images, strict=True):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def crawl(data: Path, here: Path) -> None:
+    """Make a folder of 22 classes of Caltech-101 at their original size, and Pillow's odd, hostile and broken files."""
+    photos = pq.read_table(data / "caltech_subset.parquet")
+    write_images(here / "crawl", photos["file"].to_pylist(), photos["image"].to_pylist())
+    odd = pq.read_table(data / "malformed.parquet")
+    write_images(
+        here / "crawl" / "odd", [Path(name).name for name in odd["name"].to_pylist()], odd["bytes"].to_pylist()
+    )
+
+
+def scenes(data: Path, here: Path) -> None:
+    """Make a folder of 1,050 aerial scenes, and their labels as a person would give them, `answers.csv`."""
+    table = pq.read_table(data / "rsscn7_160.parquet")
+    labels = classes(table, table["label"].to_pylist())
+    names = [f"{number:04d}.jpg" for number in range(table.num_rows)]
+    write_images(here / "scenes", names, table["image"].to_pylist())
+    write_csv(here / "answers.csv", ("key", "label"), list(zip(names, labels, strict=True)))
+
+
+def splits(data: Path, here: Path) -> None:
+    """Make `photos`, 22 classes of Caltech-101, and `train` and `test`: four fifths of them and the rest, at random."""
+    table = pq.read_table(data / "caltech_subset.parquet")
+    names, images = table["file"].to_pylist(), table["image"].to_pylist()
+    in_test = np.random.default_rng(0).random(len(names)) < 0.2
+    sides = [f"{'test' if side else 'train'}/{name}" for name, side in zip(names, in_test, strict=True)]
+    write_images(here, sides, images)
+    write_images(here / "photos", names, images)
+
+
+def votes(data: Path, here: Path) -> None:
+    """Make `pictures.parquet`: 10,000 CIFAR-10 images with the worst of three people's labels, and the true one."""
+    images = pq.read_table(data / "cifar10_train.parquet").slice(0, 10_000)
+    people = pq.read_table(data / "cifar10n_train.parquet").slice(0, 10_000)
+    if images["id"].to_pylist() != people["id"].to_pylist():
+        raise SystemExit("expected the same rows in cifar10_train and cifar10n_train")
+    columns = {
+        "key": [f"{number:05d}" for number in images["id"].to_pylist()],
+        "image": images["image"],
+        "label": classes(images, people["worse_label"].to_pylist()),
+        "truth": classes(images, images["label"].to_pylist()),
+    }
+    pq.write_table(pa.table(columns), here / "pictures.parquet")
+
+
+def monkeys(data: Path, here: Path) -> None:
+    """Make a folder of 1,000 monkeys, the labels of every tenth, `few.csv`, and of the others, `rest.csv`."""
+    table = pq.read_table(data / "monkeys10_160.parquet")
+    labels = classes(table, table["label"].to_pylist())
+    names = [f"{number:04d}.jpg" for number in range(table.num_rows)]
+    write_images(here / "monkeys", names, table["image"].to_pylist())
+    rows = list(zip(names, labels, strict=True))
+    write_csv(here / "few.csv", ("key", "label"), rows[::10])
+    write_csv(here / "rest.csv", ("key", "label"), [row for number, row in enumerate(rows) if number % 10])
+
+
+def write_csv(path: Path, header: tuple[str, ...], rows: list[tuple[str, str]]) -> None:
+    """Write rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    path.write_text(text.getvalue())
+
+
+BEGINNINGS: dict[str, Callable[[Path, Path], None]] = {  # page -> what makes the folder that it begins with
+    "clean_a_crawl": crawl,
+    "choose_what_to_label": scenes,
+    "remove_leaks": splits,
+    "find_wrong_labels": votes,
+    "fit_to_my_images": monkeys,
+}
+
+
+def run(line: str, here: Path) -> str:
+    """Run a line as typed, and return what it prints; notes and results together, as a terminal shows them."""
+    environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
+    print(f"$ {line}", flush=True)
+    shell = ["bash", "-o", "pipefail", "-c", f'curate() {{ "$PYTHON" -m curate "$@"; }}\n{line}']
+    done = subprocess.run(
+        shell, cwd=here, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.stdout + (f"(exit code {done.returncode})\n" if done.returncode else "")
+
+
+def renew(text: str, run_line: Callable[[str], str]) -> str:
+    """Return a page with the output of every command line below it.
+
+    Args:
+        text: of the page.
+        run_line: a line -> what it prints.
+    """
+
+    def block(found: re.Match[str]) -> str:
+        lines = [line for line in found[1].splitlines() if line.startswith("$ ")]
+        return "```console\n" + "".join(f"{line}\n{run_line(line[2:])}" for line in lines) + "```"
+
+    return BLOCK.sub(block, text)
+
+
+def main() -> None:
+    """Renew the pages that were named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*BEGINNINGS, []], help="pages; all where none is named")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+    given = parser.parse_args()
+    for name in given.names or BEGINNINGS:
+        with tempfile.TemporaryDirectory() as folder:
+            here = Path(folder)
+            BEGINNINGS[name](given.data.resolve(), here)
+            page = PAGES / f"{name}.md"
+            page.write_text(renew(page.read_text(), lambda line, here=here: run(line, here)))  # type: ignore[misc]
+        print(f"renewed: {page.relative_to(ROOT)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
