@@ -1,9 +1,9 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
-``compare``, ``export`` and ``verify`` are the commands of these names, with the same options as keywords; a mistake
-of the user's is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when
-first used, so that ``import curate`` costs nothing.
+``compare``, ``export``, ``verify`` and ``plot`` are the commands of these names, with the same options as keywords; a
+mistake of the user's is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded
+when first used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from curate.evaluation.run import evaluate
     from curate.exchange.subset import export
     from curate.fitting.fit import fit
+    from curate.plots.plot import plot
     from curate.policies.balance.policy import balance
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
@@ -43,6 +44,7 @@ _MODULES = {
     "compare": "curate.comparison.run",
     "export": "curate.exchange.subset",
     "verify": "curate.policies.verify",
+    "plot": "curate.plots.plot",
     "open": "curate.report.notebook",
     "InputError": "scoring.errors",
 }
@@ -58,6 +60,7 @@ __all__ = [
     "fit",
     "issues",
     "labels",
+    "plot",
     "score",
     "select",
     "split",

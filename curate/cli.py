@@ -26,6 +26,7 @@ from curate.commands import (
     issues,
     labels,
     models,
+    plot,
     rounds,
     score,
     select,
@@ -130,6 +131,7 @@ app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
 app.command("report", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(report_command.run))
 app.command("view", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(view.run))
+app.command("plot", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(plot.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))

@@ -30,7 +30,7 @@ EXTRAS: dict[str, str] = {
     "s3": "`s3://` sources",
     "gcs": "`gs://` sources",
     "http": "`https://` sources",
-    "map": "the map of `curate report`",
+    "map": "the map of `curate report` and `curate plot`",
     "dev": "everything that `make test` needs",
 }
 # What a training method models, and when to use it; the rest of its row comes from the code.
@@ -279,6 +279,15 @@ def engines() -> str:
     return table(("engine", "what it does"), [(f"`{name}`", first_line(one)) for name, one in ENGINES.items()])
 
 
+def plots() -> str:
+    """Return every kind of picture: what it shows, and what it needs."""
+    from curate.plots.table import KINDS
+
+    return table(
+        ("kind", "what it shows", "what it needs"), [(f"`{name}`", one.shows, one.needs) for name, one in KINDS.items()]
+    )
+
+
 def first_line(documented: object) -> str:
     """Return the first line of a docstring."""
     return (documented.__doc__ or "").splitlines()[0]
@@ -299,6 +308,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "columns": columns,
     "statuses": statuses,
     "extras": extras,
+    "plots": plots,
     "rooms": rooms,
 }
 

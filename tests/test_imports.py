@@ -46,7 +46,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"tables"},
     {"selectors", "probes"},
     {"policies", "engines", "report", "evaluation", "comparison", "exchange", "info", "torch"},
-    {"rounds", "simulation", "fitting", "pipeline", "facts"},
+    {"rounds", "simulation", "fitting", "pipeline", "facts", "plots"},
     {"training"},
     {"commands"},
     {"cli", "__init__"},
@@ -195,6 +195,7 @@ def test_the_command_line_imports_what_is_heavy_only_inside_functions(path):
         "curate.engines.table.",
         "scoring.scorers.",
         "curate.exchange.table.",
+        "curate.plots.table.",
         "curate.selectors.table.",
         "trainers.methods.table.",
     )  # of names, which import on use

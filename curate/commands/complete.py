@@ -46,5 +46,6 @@ OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
     "--finder": names_of("curate.policies.dedup.finders.table:FINDERS"),
     "--format": names_of("curate.exchange.table:TOOLS"),
     "--to": names_of("curate.exchange.table:FORMATS"),
+    "KIND": names_of("curate.plots.table:KINDS"),
     "--engine": names_of("curate.engines.table:ENGINES"),
 }

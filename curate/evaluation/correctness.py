@@ -74,12 +74,14 @@ class Correctness:
         class_entropy: of the linear classifier on rows it was not fitted on, nats, shape (N,); None without one.
         missing: prediction -> why it is not there.
         n_twins: rows whose embedding is, in every bit, that of another row.
+        confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
     """
 
     right: dict[str, NDArray[np.bool_]]
     class_entropy: Floats | None
     missing: dict[str, str]
     n_twins: int = 0
+    confidence: Floats | None = None
 
 
 def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
@@ -111,7 +113,7 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
         embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
     )
     right[LINEAR] = (linear.label == labels).numpy()
-    return Correctness(right, linear.entropy, {}, n_twins)
+    return Correctness(right, linear.entropy, {}, n_twins, linear.confidence)
 
 
 def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Measure]:

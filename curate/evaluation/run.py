@@ -150,6 +150,44 @@ def evaluate(
     return work.result()
 
 
+@dataclass(frozen=True)
+class Judged:
+    """Rows of a table, of which predictions are right, and how certain every column is of them.
+
+    Attributes:
+        rows: N of them, with a label, scores and an embedding.
+        correctness: what is right.
+        certainty: column -> higher is more certain, shape (N,); with the rank average, and the class entropy.
+    """
+
+    rows: MeasuredRows
+    correctness: correctness.Correctness
+    certainty: dict[str, Floats]
+
+
+def judge_table(
+    table: Table,
+    label: str,
+    *,
+    labelled: str | Path | None,
+    column: Sequence[str],
+    settings: EvaluateSettings,
+    announce: Callable[[str], None],
+) -> Judged:
+    """Return what ``evaluate`` measures certainty against, with the same rows, folds and predictions.
+
+    Raises:
+        InputError: as ``evaluate``; also where there are no embeddings to predict from.
+    """
+    names, same_ranks = score_columns(table, column)
+    work = _Work(table, settings, announce, Caveats(same_ranks))
+    work.begin(names, label, None, open_labelled(labelled))
+    work.judge()
+    if work.found is None:
+        raise InputError(f"--label: nothing can be predicted, for {work.result_.caveats.without_embeddings}")
+    return Judged(work.rows, work.found, work.certainty())
+
+
 class _Work:
     """One evaluation in the making."""
 
@@ -193,6 +231,12 @@ class _Work:
 
     def measure_labels(self) -> None:
         """Measure against labels; without embeddings say why not."""
+        self.judge()
+        if self.found is not None:
+            self._score_correctness()
+
+    def judge(self) -> None:
+        """Find which predictions from embeddings are right; without embeddings say why not."""
         found = embeddings(self.rows)
         if isinstance(found, str):
             shapes = [*correctness.ACCURACY.values(), *correctness.AUROC.values(), correctness.LOGISTIC]
@@ -210,7 +254,6 @@ class _Work:
         labels = correctness.label_tensor(self.codes[self.rows.index])
         self.announce(f"neighbours and linear classifiers of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
         self.found = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
-        self._score_correctness()
 
     def _score_correctness(self) -> None:
         found, out = self.found, self.result_

@@ -77,13 +77,13 @@ def place_rows(
     n = len(matrix)
     tsne = TSNE(perplexity=min(PERPLEXITY, (n - 1) / 3), random_state=seed, n_jobs=-1, initialization="pca")
     xy = np.asarray(tsne.fit(matrix), np.float32)
-    rank = np.full(n, 0.5) if uncertainty is None else _rank(uncertainty[there])
+    rank = np.full(n, 0.5) if uncertainty is None else doubt_ranks(uncertainty[there])
     words = f"t-SNE of {n:,} embeddings, perplexity {min(PERPLEXITY, (n - 1) / 3):.3g}, seed {seed}"
     return Places(rows[there], xy, rank.astype(np.float32), words)
 
 
-def _rank(uncertainty: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks scaled to 0..1; the middle where there is no value."""
+def doubt_ranks(uncertainty: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of uncertainties, higher is less certain: 0 to 1, the middle where there is no value."""
     from scoring.metrics.ranking import ranks
 
     found = np.full(len(uncertainty), 0.5)

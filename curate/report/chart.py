@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from curate.report.captions import plain_line
 from curate.report.style import (
+    BEHIND,
     COLOURS,
     DASHES,
     GREY,
@@ -82,6 +83,8 @@ class Panel:
         dots: whether few points are dotted.
         height: in mm, without the names of the curves.
         beside: curves to compare with, thin and grey, named too.
+        legend_title: over the names.
+        square: whether both axes show the same range.
     """
 
     curves: Sequence[Curve]
@@ -96,6 +99,8 @@ class Panel:
     dots: bool = True
     height: float = HEIGHT
     beside: Sequence[Curve] = ()
+    legend_title: str = ""
+    square: bool = False
 
 
 @drawing()
@@ -110,16 +115,18 @@ def draw_chart(panels: Sequence[Panel], *, title: str = "", width: float = WIDTH
     Raises:
         InputError: if a panel has no point.
     """
-    heights = [panel.height + legend_height(_named(panel)) for panel in panels]
+    heights = [panel.height + legend_height(_names(panel), width, titled=bool(panel.legend_title)) for panel in panels]
     figure = new_figure(sum(heights) + (TITLE if title else 0), width)
     set_title(figure, title)
     for axes, panel in zip(new_axes(figure, len(panels)), panels, strict=True):
         _draw_panel(axes, panel)
+        if panel.legend:
+            set_legend(axes, width, title=panel.legend_title)
     return figure
 
 
-def _named(panel: Panel) -> int:
-    return len(panel.curves) + len(panel.beside) if panel.legend else 0
+def _names(panel: Panel) -> list[str]:
+    return [curve.name for curve in (*panel.curves, *panel.beside)] if panel.legend else []
 
 
 def _draw_panel(axes: "Axes", panel: Panel) -> None:
@@ -137,7 +144,6 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
     for mark in panel.marks:
         _lead(axes, mark)
     name_axes(axes, panel.x, panel.y)
-    set_legend(axes, _named(panel))
 
 
 def _draw_curve(axes: "Axes", curve: Curve, number: int, *, dots: bool) -> None:
@@ -177,6 +183,9 @@ def _scale(axes: "Axes", panel: Panel, values: Sequence[float]) -> None:
         write_percent(axes.yaxis)
     else:
         write_numbers(axes.yaxis)
+    if panel.square:
+        ends = min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])
+        axes.set(xlim=ends, ylim=ends, aspect="equal")
 
 
 def _lead(axes: "Axes", mark: Mark) -> None:
@@ -193,7 +202,7 @@ def _lead(axes: "Axes", mark: Mark) -> None:
         ha="left" if early else "right",
         va="top" if early else "bottom",
         color=INK,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},  # over a grid line or another mark
+        bbox=BEHIND,
     )
 
 

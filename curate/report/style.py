@@ -31,6 +31,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 SCALE = "cividis"  # of values: alike to all eyes, and dark to light in grey
+BEHIND: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # words over lines and points
 INK, GREY, FAINT = "#222222", "#999999", "#DDDDDD"
 LINE_LETTERS = 26  # of a name in a legend
 AXIS_LETTERS = 60  # of the name of an axis
@@ -41,7 +42,8 @@ STYLE: dict[str, Any] = {
     "axes.labelsize": 7.5,
     "axes.titlesize": 8,
     "figure.titlesize": 8,
-    "legend.fontsize": 7,
+    "legend.fontsize": 6.5,
+    "legend.title_fontsize": 6.5,
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
@@ -64,7 +66,8 @@ STYLE: dict[str, Any] = {
     "lines.markersize": 3,
     "patch.linewidth": 0.6,
     "legend.frameon": False,
-    "legend.handlelength": 2.2,
+    "legend.handlelength": 1.8,
+    "legend.handletextpad": 0.5,
     "legend.borderpad": 0,
     "legend.columnspacing": 1.2,
     "figure.constrained_layout.w_pad": 0.02,  # inches
@@ -119,17 +122,29 @@ def name_axes(axes: "Axes", x: str = "", y: str = "") -> None:
     axes.set_ylabel(plain_line(y, AXIS_LETTERS))
 
 
-def set_legend(axes: "Axes", n: int, *, title: str = "") -> None:
-    """Name n curves above the axes, where they cover none of them."""
-    if n:
+def set_legend(axes: "Axes", width: float, *, title: str = "") -> None:
+    """Name the curves of axes above them, where the names cover none; nothing without names."""
+    names = axes.get_legend_handles_labels()[1]
+    if names:
         axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1.01), ncols=2 if n > 1 else 1, borderaxespad=0, title=title or None
+            loc="lower left",
+            bbox_to_anchor=(-0.1, 1.01),
+            ncols=_legend_columns(names, width),
+            borderaxespad=0,
+            title=title or None,
+            alignment="left",
         )
 
 
-def legend_height(n: int) -> float:
-    """Return the room in mm that the names of n curves take."""
-    return 3.4 * math.ceil(n / 2) + 1 if n else 0.0
+def legend_height(names: Sequence[str], width: float, *, titled: bool = False) -> float:
+    """Return the room in mm that names of curves take above axes in a figure of some width."""
+    return 3.4 * (-(-len(names) // _legend_columns(names, width)) + titled) + 1 if names else 0.0
+
+
+def _legend_columns(names: Sequence[str], width: float) -> int:
+    """How many names stand beside one another."""
+    letters = max(len(plain_line(name, LINE_LETTERS)) for name in names)
+    return max(1, min(4, len(names), int((width - 8) / (1.4 * letters + 8))))
 
 
 def write_percent(axis: Any, *, steps: Sequence[float] = (1, 2, 2.5, 5, 10)) -> None:
@@ -140,16 +155,16 @@ def write_percent(axis: Any, *, steps: Sequence[float] = (1, 2, 2.5, 5, 10)) -> 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(value * 100, 6):g} %"))
 
 
-def write_numbers(axis: Any, *, whole: bool = False) -> None:
-    """Write numbers along an axis with thousands separators, in few places."""
+def write_numbers(axis: Any, *, most: int = 6) -> None:
+    """Write numbers along an axis with thousands separators, between at most so many steps."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
-def set_log(axes: "Axes", name: Literal["x", "y"], low: float, high: float) -> None:
-    """Make an axis logarithmic, with plain numbers and some room, for values from low to high, both above 0."""
+def set_log(axes: "Axes", name: Literal["x", "y"], low: float, high: float, *, most: int = 8) -> None:
+    """Make an axis logarithmic, with at most so many numbers and some room, for values from low to high above 0."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     powers = math.log10(high) - math.log10(low)
@@ -160,11 +175,20 @@ def set_log(axes: "Axes", name: Literal["x", "y"], low: float, high: float) -> N
     axis = axes.xaxis if name == "x" else axes.yaxis
     subs = (1.0,) if powers > 3 else (1.0, 3.0) if powers > 1.5 else (1.0, 2.0, 5.0)
     if powers > 0.7:
-        axis.set_major_locator(LogLocator(subs=subs, numticks=8))
+        axis.set_major_locator(LogLocator(subs=subs, numticks=most))
     else:
         write_numbers(axis)
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
     axis.set_minor_locator(NullLocator())
+
+
+def _power(value: float) -> str:
+    """A number in few letters: 0.001, 20, 10⁶, 3·10⁻⁵."""
+    if 1e-4 < value < 1e5:
+        return f"{value:g}"
+    first, _, power = f"{value:.0e}".partition("e")
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{raised}" if first == "1" else f"{first}·10{raised}"
 
 
 def colour(number: int) -> str:

@@ -106,10 +106,12 @@ class Predictions:
     Attributes:
         label: shape (N,), int64.
         entropy: of the predicted distribution, nats, shape (N,), float64; higher is less certain.
+        confidence: predicted probability of the label, shape (N,), float64, in (0, 1].
     """
 
     label: Tensor
     entropy: NDArray[np.float64]
+    confidence: NDArray[np.float64]
 
 
 def cross_validate(
@@ -133,7 +135,8 @@ def cross_validate(
         raise ValueError(f"folds must be between 2 and {most}, got {folds}")
     fold = spread_folds(labels, folds, seed=seed, groups=groups)
     n_classes = int(labels.max()) + 1
-    found, entropy = torch.zeros(len(rows), dtype=torch.long), torch.zeros(len(rows), dtype=torch.float64)
+    found = torch.zeros(len(rows), dtype=torch.long)
+    entropy, confidence = torch.zeros(2, len(rows), dtype=torch.float64)
     size = max(1, BLOCK_NUMBERS // n_classes)
     generator = torch.Generator().manual_seed(seed)
     for number in range(folds):
@@ -143,9 +146,10 @@ def cross_validate(
         classifier = fit_linear(rows[train], labels[train], n_classes)
         for at in torch.nonzero(fold == number).flatten().split(size):
             log_p = classifier.logits(rows[at]).double().log_softmax(1)
-            found[at] = log_p.argmax(1)
+            best, found[at] = log_p.max(1)
+            confidence[at] = best.exp()
             entropy[at] = torch.special.entr(log_p.exp()).sum(1)
-    return Predictions(found, entropy.numpy())
+    return Predictions(found, entropy.numpy(), confidence.numpy())
 
 
 def spread_folds(labels: Tensor, folds: int, *, seed: int, groups: Tensor | None = None) -> Tensor:

@@ -24,6 +24,7 @@ FUNCTIONS = (
     "compare",
     "export",
     "verify",
+    "plot",
 )
 ONLY_TYPED = {
     "json",
@@ -83,38 +84,19 @@ def test_a_mistake_of_the_users_can_be_caught_by_its_name(tmp_path):
         curate.filter(tmp_path / "none.parquet", keep_top=1, dry_run=True)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["fit", "filter", "issues", "dedup", "labels", "select", "balance", "split", "evaluate", "compare", "verify"],
-)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "score"])
 def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'labeld'"):
-        getattr(curate, name)(*["scores.parquet"] * (1 + (name == "compare")), labeld="x")
+        getattr(curate, name)(*["scores.parquet"] * (1 + (name in ("compare", "plot"))), labeld="x")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "fit",
-        "filter",
-        "issues",
-        "dedup",
-        "labels",
-        "select",
-        "balance",
-        "split",
-        "evaluate",
-        "compare",
-        "export",
-        "verify",
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "score"])
 def test_options_have_the_same_names_and_defaults_in_both(name):
     command = typer.main.get_command(app).commands[name]
     typed = {param.opts[0].lstrip("-").replace("-", "_"): param.default for param in command.params}
     called = inspect.signature(getattr(curate, name)).parameters
     assert set(typed) - ONLY_TYPED - OF_THE_REPORT.get(name, set()) == set(called) - ONLY_CALLED
-    for option in set(typed) & set(called) - {"table", "other", "receipt", "budget"}:
+    for option in set(typed) & set(called) - {"table", "other", "receipt", "budget", "kind"}:
         default = called[option].default
         assert (None if default is inspect.Parameter.empty else default) == typed[option], option
 

@@ -56,6 +56,11 @@ CALLS = {
     "report": ("curate.facts.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
     "view": ("curate.facts.serve.open_table", ["s.parquet"], ["none.parquet"]),
     "sheet": ("curate.tables.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
+    "plot": (
+        "curate.plots.asked.open_table",
+        ["s.parquet", "histogram", "-o", "h.svg"],
+        ["none.parquet", "histogram", "-o", "h.svg"],
+    ),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
     "export": (

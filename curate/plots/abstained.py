@@ -1,0 +1,47 @@
+"""Abstained accuracy: how accuracy rises where the least certain rows are left undecided."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from curate.evaluation.correctness import COVERAGES
+from curate.plots.asked import Asked, Numbers
+from curate.plots.judged import Band, accuracy_bands, outcomes
+from curate.report.chart import Curve, Panel, draw_chart
+from curate.report.style import WIDTH
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AXIS = "share of rows decided, the surest first"
+
+
+@dataclass
+class Abstained(Numbers):
+    """Accuracy by the share of rows that are decided.
+
+    Attributes:
+        what: that predicts.
+        rows: N.
+        coverage: shares, shape (K,).
+        accuracy: column -> its curve.
+    """
+
+    what: str
+    rows: int
+    coverage: list[float]
+    accuracy: dict[str, Band]
+
+
+def measure(asked: Asked) -> Abstained:
+    """Measure at the shares of `curate evaluate`, on its rows and with its resamples."""
+    notes: list[str] = []
+    found = outcomes(asked, notes)
+    bands = accuracy_bands(found, COVERAGES, asked)
+    return Abstained(found.what, len(found.right), COVERAGES.tolist(), bands, notes=notes)
+
+
+def draw(numbers: Abstained, *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Draw a curve a column, with its 95 % band."""
+    curves = [Curve(name, numbers.coverage, band.value, band.low, band.high) for name, band in numbers.accuracy.items()]
+    panel = Panel(curves, AXIS, f"accuracy, {numbers.what}", percent=True, across=True)
+    return draw_chart([panel], title=title, width=width)

@@ -1,0 +1,69 @@
+"""What was asked of a picture, and what every kind gives back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.tables.table import Table, open_table
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked, as `curate plot` says it."""
+
+    path: Path
+    column: tuple[str, ...] = ()
+    per: str | None = None
+    x: str | None = None
+    y: str | None = None
+    label: str | None = None
+    labelled: str | Path | None = None
+    right: str | None = None
+    prediction: str | None = None
+    embedding: str | None = None
+    subset: tuple[str | Path, ...] = ()
+    folds: int = 5
+    repeats: int = 1000
+    sample: int | None = None
+    seed: int = 0
+    announce: Callable[[str], None] = lambda text: None
+
+    @cached_property
+    def table(self) -> Table:
+        """The table, opened; InputError if it cannot be."""
+        return open_table(self.path, embedding=self.embedding)
+
+
+@dataclass
+class Numbers:
+    """The numbers behind a picture, all that it is drawn from.
+
+    Attributes:
+        notes: what a reader must know besides, a sentence each.
+    """
+
+    notes: list[str] = field(default_factory=list, kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a number that does not exist is null."""
+        return dict(_plain(self))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(each) for name, each in value.__dict__.items()}
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,101 @@
+"""Columns of a table as pictures need them: finite numbers, and the largest groups."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY
+from curate.plots.asked import Asked
+from curate.tables.needs import Needs
+from curate.tables.rows import Codes, Rows, read_rows
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+Floats = NDArray[np.float64]
+MOST_POINTS = 50_000  # that a picture shows; more are ink without news
+ADVICE = "name a column of numbers"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The largest groups of N rows.
+
+    Attributes:
+        names: of those shown, the largest first.
+        rows: of each.
+        place: of each row's group among them, shape (N,); -1 for others and for none.
+        others: groups that are not shown.
+    """
+
+    names: list[str]
+    rows: list[int]
+    place: NDArray[np.int64]
+    others: int
+
+
+def read_columns(asked: Asked, columns: tuple[str, ...], per: str | None = None) -> Rows:
+    """Read columns of numbers, and one of groups; InputError for a column that is missing or of another type."""
+    keys = KEY in asked.table.schema.names
+    needs = Needs(numbers=columns, names=(per,) if per else (), keys=keys, advice=ADVICE)
+    return read_rows(asked.table, needs, unique=False)
+
+
+def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray[np.bool_]:
+    """Return where there is a finite value, shape (N,), and note how many have none.
+
+    Raises:
+        InputError: if no row has one.
+    """
+    there = np.isfinite(values)
+    if not there.any():
+        raise InputError(
+            f"expected numbers in {name!r} of {table.path}, got null, NaN or infinity in every row of "
+            f"{len(values):,}; name another column"
+        )
+    if not there.all():
+        notes.append(f"{int((~there).sum()):,} of {len(values):,} rows have no finite {name} and are left out")
+    return there
+
+
+def largest(codes: Codes, keep: NDArray[np.bool_], most: int, name: str, notes: list[str]) -> Groups:
+    """Return the groups with the most rows among those kept, and note how many others there are.
+
+    Raises:
+        InputError: if no row has a group.
+    """
+    known = keep & (codes.codes >= 0)
+    sizes = np.bincount(codes.codes[known], minlength=len(codes.names))
+    if not sizes.any():
+        raise InputError(f"expected groups in {name!r}, got null or empty text in every row; name another column")
+    order = np.argsort(-sizes, kind="stable")
+    order = order[sizes[order] > 0]
+    shown = order[:most]
+    place = np.full(len(codes.names) + 1, -1)
+    place[shown] = np.arange(len(shown))
+    others = len(order) - len(shown)
+    if others:
+        left = int(sizes[order[most:]].sum())
+        notes.append(f"the {most} largest of {len(order):,} groups of {name} are named; {left:,} rows are in others")
+    return Groups([codes.names[code] for code in shown], sizes[shown].tolist(), place[codes.codes], others)
+
+
+def sampled(rows: Rows, keep: NDArray[np.bool_], n: int, seed: int, notes: list[str]) -> NDArray[np.int64]:
+    """Return at most n of the rows that are kept, by the hash of their keys, in the order of these hashes."""
+    at = np.flatnonzero(keep)
+    if len(rows.hashes):
+        mixed = rows.hashes[at] ^ np.random.default_rng(seed).integers(2**64, dtype=np.uint64)
+        order = at[np.argsort(mixed, kind="stable")]
+    else:
+        order = np.random.default_rng(seed).permutation(at)
+    if len(order) > n:
+        notes.append(f"{n:,} of {len(order):,} points are drawn, chosen by a hash of their keys")
+    return order[:n]
+
+
+def is_steep(values: Floats, times: float = 20) -> bool:
+    """Return whether finite values are better seen on a logarithmic axis: above 0, and far apart in their bulk."""
+    if not len(values) or not values.min() > 0:
+        return False
+    first, last = np.quantile(values, (0.01, 0.99))
+    return bool(last > times * first)

@@ -1,0 +1,133 @@
+"""How often a worse version of an image is called less certain, from what `curate evaluate --degrade` wrote."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curate.evaluation.degraded import CENTER_CROP, share_shape
+from curate.plots.asked import Asked, Numbers
+from curate.plots.judged import Band
+from curate.report.captions import plain_line
+from curate.report.style import (
+    GREY,
+    LINE_LETTERS,
+    MARKERS,
+    WIDTH,
+    colour,
+    drawing,
+    legend_height,
+    name_axes,
+    new_axes,
+    new_figure,
+    set_legend,
+    set_title,
+    write_percent,
+)
+from scoring.errors import InputError
+from scoring.lookup import closest
+from scoring.metrics.degradations import WORSE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = (CENTER_CROP, *WORSE)
+MOST_BYTES = 64 << 20
+MOST_COLUMNS = 7
+LINE = 2.6  # mm of a column in a kind
+
+
+@dataclass
+class Degradation(Numbers):
+    """Share of images whose worse version is less certain.
+
+    Attributes:
+        images: N.
+        kinds: of making them worse, K.
+        share: column -> of each kind.
+    """
+
+    images: int
+    kinds: list[str]
+    share: dict[str, Band]
+
+
+def measure(asked: Asked) -> Degradation:
+    """Read the shares and their intervals from the JSON of an evaluation."""
+    measures = _read(asked.path)
+    missing = [kind for kind in KINDS if share_shape(kind).name not in measures]
+    if missing:
+        raise InputError(
+            f"{asked.path} was measured without worse images; run `curate evaluate TABLE --degrade 500 -o REPORT.json`"
+        )
+    try:
+        found = [measures[share_shape(kind).name] for kind in KINDS]
+        columns = list(found[0]["values"])
+        share = {
+            name: Band(*([float(one["values"][name][end]) for one in found] for end in ("value", "low", "high")))
+            for name in columns
+        }
+        images = int(found[0]["n"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _not_ours(asked.path) from None
+    for name in asked.column:
+        if name not in share:
+            raise InputError(f"{asked.path} has no column {name!r}{closest(name, share)} (columns: {', '.join(share)})")
+    chosen = list(dict.fromkeys(asked.column)) or columns
+    notes = [f"the first {MOST_COLUMNS} of {len(chosen)} columns are shown"] if len(chosen) > MOST_COLUMNS else []
+    return Degradation(images, list(KINDS), {name: share[name] for name in chosen[:MOST_COLUMNS]}, notes=notes)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the measures of an evaluation by name."""
+    if path.suffix.lower() != ".json":
+        raise InputError(
+            f"degradation is drawn from the JSON of `curate evaluate TABLE --degrade 500 -o REPORT.json`, got {path}"
+        )
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; check the path") from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"{path} is too large for what curate evaluate writes; take the file that it wrote")
+    try:
+        report = json.loads(data)
+        return {str(measure["name"]): measure for measure in report["measures"]}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise _not_ours(path) from None
+
+
+def _not_ours(path: Path) -> InputError:
+    return InputError(f"{path} is not what curate evaluate writes; expected its JSON; take the file that it wrote")
+
+
+@drawing()
+def draw(numbers: Degradation, *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Draw a line a kind: a mark and its interval for every column; half is what chance gives."""
+    n, kinds = len(numbers.share), numbers.kinds
+    figure = new_figure(
+        len(kinds) * (n * LINE + 2) + 11 + legend_height(list(numbers.share), width) + 5 * bool(title), width
+    )
+    set_title(figure, title)
+    (axes,) = new_axes(figure)
+    axes.axvline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+    axes.grid(axis="x")
+    for place, (name, band) in enumerate(numbers.share.items()):
+        at = np.arange(len(kinds)) + (place - (n - 1) / 2) * 0.8 / n
+        axes.hlines(at, band.low, band.high, color=colour(place), linewidth=1)
+        axes.plot(
+            band.value, at, MARKERS[place], color=colour(place), markersize=3.2, label=plain_line(name, LINE_LETTERS)
+        )
+    axes.set_yticks(range(len(kinds)), kinds)
+    axes.tick_params(axis="y", length=0)
+    for edge in np.arange(len(kinds) - 1) + 0.5:
+        axes.axhline(edge, color=GREY, linewidth=0.3)
+    axes.set_ylim(len(kinds) - 0.5, -0.5)
+    axes.set_xlim(-0.02, 1.02)
+    write_percent(axes.xaxis)
+    name_axes(axes, f"share of {numbers.images:,} images less certain than before")
+    set_legend(axes, width)
+    return figure

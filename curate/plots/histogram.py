@@ -1,0 +1,157 @@
+"""How values are spread: a panel a column, or a panel a group."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.evaluation.rows import score_columns
+from curate.facts.histograms import bin_edges
+from curate.plots.asked import Asked, Numbers
+from curate.plots.columns import Floats, finite, largest, read_columns
+from curate.report.captions import plain_line
+from curate.report.style import (
+    COLOURS,
+    INK,
+    LINE_LETTERS,
+    WIDTH,
+    drawing,
+    name_axes,
+    new_axes,
+    new_figure,
+    set_log,
+    set_title,
+    write_numbers,
+)
+from curate.tables.signals import default_column
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HEIGHT, OF_GROUP, BELOW = 38.0, 9.0, 12.0  # mm of a panel of a column and of a group, and of the numbers beneath
+MOST_GROUPS = 12
+MOST_COLUMNS = 12
+
+
+@dataclass
+class Spread:
+    """Values in bins.
+
+    Attributes:
+        name: of a column, or of a group.
+        rows: with a finite value.
+        edges: of B bins, shape (B + 1,), ascending; the outer two bins hold what lies beyond them, too.
+        log: whether they are even on a logarithmic scale.
+        counts: rows in each bin, shape (B,).
+        median: of the rows.
+    """
+
+    name: str
+    rows: int
+    edges: list[float]
+    log: bool
+    counts: list[int]
+    median: float
+
+
+@dataclass
+class Histogram(Numbers):
+    """How columns are spread, or one column in groups.
+
+    Attributes:
+        spreads: one a column, or one a group, all with the same edges.
+        column: that is shown by group; else empty.
+        per: the column of groups; else empty.
+    """
+
+    spreads: list[Spread]
+    column: str = ""
+    per: str = ""
+
+
+def measure(asked: Asked) -> Histogram:
+    """Count rows in bins, of which each column has its own; those of one column by group, where one is named."""
+    if asked.per is not None:
+        return _by_group(asked, asked.per)
+    names, _ = score_columns(asked.table, asked.column)
+    notes: list[str] = []
+    if len(names) > MOST_COLUMNS:
+        notes.append(f"the first {MOST_COLUMNS} of {len(names)} columns are shown; name others with --column")
+        names = names[:MOST_COLUMNS]
+    rows = read_columns(asked, tuple(names))
+    spreads = []
+    for name in names:
+        values = rows.numbers[name][finite(rows.numbers[name], name, asked.table, notes)]
+        spreads.append(_spread(name, values, *bin_edges(values)))
+    return Histogram(spreads, notes=notes)
+
+
+def _by_group(asked: Asked, per: str) -> Histogram:
+    if len(asked.column) > 1:
+        raise InputError(f"with --per a histogram shows one column, got {len(asked.column)}; draw one picture of each")
+    column = asked.column[0] if asked.column else default_column(asked.table)
+    rows = read_columns(asked, (column,), per)
+    notes: list[str] = []
+    values = rows.numbers[column]
+    there = finite(values, column, asked.table, notes)
+    groups = largest(rows.names[per], there, MOST_GROUPS, per, notes)
+    edges = bin_edges(values[there])
+    spreads = [
+        _spread(name, values[there & (groups.place == place)], *edges) for place, name in enumerate(groups.names)
+    ]
+    return Histogram(spreads, column, per, notes=notes)
+
+
+def _spread(name: str, values: Floats, edges: NDArray[np.float64], log: bool) -> Spread:
+    place = np.searchsorted(edges, values, side="right") - 1
+    counts = np.bincount(place.clip(0, len(edges) - 2), minlength=len(edges) - 1).tolist()
+    return Spread(name, len(values), edges.tolist(), log, counts, float(np.median(values)))
+
+
+@drawing()
+def draw(numbers: Histogram, *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Draw one panel a column; or one a group, over one axis, each as high as its highest bin."""
+    if numbers.per:
+        return _draw_groups(numbers, title, width)
+    spreads = numbers.spreads
+    across = 2 if len(spreads) > 3 else 1
+    figure = new_figure(-(-len(spreads) // across) * HEIGHT + 5 * bool(title), width)
+    set_title(figure, title)
+    for number, (axes, spread) in enumerate(zip(new_axes(figure, len(spreads), across), spreads, strict=True)):
+        axes.grid(axis="y")
+        axes.stairs(spread.counts, spread.edges, fill=True, color=COLOURS[0])
+        _scale(axes, spread, most=max(3, round(6 * width / WIDTH / across)))
+        name_axes(axes, spread.name, "rows" if not number % across else "")
+    return figure
+
+
+def _draw_groups(numbers: Histogram, title: str, width: float) -> "Figure":
+    spreads = numbers.spreads
+    figure = new_figure(len(spreads) * OF_GROUP + BELOW + 5 * bool(title), width)
+    set_title(figure, title)
+    panels = new_axes(figure, len(spreads))
+    for axes, spread in zip(panels, spreads, strict=True):
+        axes.stairs(np.array(spread.counts) / max(1, spread.rows), spread.edges, fill=True, color=COLOURS[0])
+        axes.axvline(spread.median, color=INK, linewidth=0.8)
+        _scale(axes, spread, most=6)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_ylabel(
+            f"{plain_line(spread.name, LINE_LETTERS)}\n{spread.rows:,}", rotation=0, ha="right", va="center"
+        )
+        if axes is not panels[-1]:
+            axes.set_xticklabels([])
+    panels[-1].set_xlabel(plain_line(f"{numbers.column}, by {numbers.per}; rows, and a line at the median", 70))
+    return figure
+
+
+def _scale(axes: "Axes", spread: Spread, *, most: int) -> None:
+    if spread.log:
+        set_log(axes, "x", spread.edges[0], spread.edges[-1], most=most)
+    else:
+        write_numbers(axes.xaxis, most=most)
+    write_numbers(axes.yaxis, most=5)
+    axes.set_ylim(bottom=0)

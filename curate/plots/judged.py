@@ -1,0 +1,150 @@
+"""Rows that a prediction gets right or wrong, and how certain each column is of them, as `curate evaluate` has them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from curate.evaluation.correctness import KNN, LINEAR, NEAREST, WHAT
+from curate.evaluation.joined import named_column, open_labelled
+from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
+from curate.evaluation.run import EvaluateSettings, judge_table
+from curate.plots.asked import Asked
+from curate.tables.digests import plain
+from curate.tables.needs import is_number
+from scoring.errors import InputError
+from scoring.lookup import closest
+from scoring.metrics import RankOrder, percentiles, resample
+
+Floats = NDArray[np.float64]
+PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another is asked for
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """N rows that a prediction gets right or wrong.
+
+    Attributes:
+        what: that predicts, in words.
+        right: shape (N,), bool.
+        certainty: column -> higher is more certain, shape (N,).
+        raw: column -> as stored, shape (N,).
+        confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
+    """
+
+    what: str
+    right: NDArray[np.bool_]
+    certainty: dict[str, Floats]
+    raw: dict[str, Floats]
+    confidence: Floats | None = None
+
+
+def outcomes(asked: Asked, notes: list[str]) -> Outcomes:
+    """Return which rows are right: by the user's column, or by predicting labels from the other rows' embeddings.
+
+    Raises:
+        InputError: if it is not said by what, or there are too few rows.
+    """
+    if (asked.label is None) == (asked.right is None):
+        got = "both" if asked.label is not None else "neither"
+        raise InputError(
+            f"expected --label (predictions from embeddings are judged) or --right (yours are), got {got}; give one"
+        )
+    found = _judged_by_user(asked, notes) if asked.right is not None else _judged_by_labels(asked, notes)
+    if found.right.all() or not found.right.any():
+        which = "right" if found.right.all() else "wrong"
+        notes.append(f"the {found.what} is {which} on every row, so no order of them is better than another")
+    return found
+
+
+def _judged_by_labels(asked: Asked, notes: list[str]) -> Outcomes:
+    if asked.prediction not in (None, *PREDICTIONS):
+        said = closest(str(asked.prediction), PREDICTIONS)
+        raise InputError(f"unknown prediction {asked.prediction!r}{said} (one of: {', '.join(PREDICTIONS)})")
+    settings = EvaluateSettings(asked.folds, asked.repeats, asked.seed, asked.sample)
+    judged = judge_table(
+        asked.table,
+        str(asked.label),
+        labelled=asked.labelled,
+        column=asked.column,
+        settings=settings,
+        announce=asked.announce,
+    )
+    right, missing = judged.correctness.right, judged.correctness.missing
+    name = asked.prediction or next(one for one in PREDICTIONS if one in right)
+    if name not in right:
+        raise InputError(f"--prediction {name}: there is none, for {missing[name]}; leave it out")
+    notes += [f"there is no {WHAT[one]}, for {why}" for one, why in missing.items()]
+    notes += [f"left out: {n:,} {why}" for why, n in judged.rows.left_out.items()]
+    confidence = judged.correctness.confidence if name == LINEAR else None
+    return Outcomes(WHAT[name], right[name], judged.certainty, judged.rows.raw, confidence)
+
+
+def _judged_by_user(asked: Asked, notes: list[str]) -> Outcomes:
+    name = str(asked.right)
+    if asked.prediction is not None:
+        raise InputError("--prediction is for --label; with --right the predictions are yours; leave it out")
+    values = plain(named_column(asked.table, name, "--right", open_labelled(asked.labelled)).combine_chunks())
+    names, _ = score_columns(asked.table, [one for one in asked.column if one != name])
+    said = _truths(values, name)
+    rows = select_rows(asked.table, names)
+    known = said[rows.index] >= 0
+    if not known.all():
+        notes.append(f"left out: {int((~known).sum()):,} rows of which {name} does not say whether they are right")
+        rows = rows.part(known)
+    if asked.sample is not None:
+        rows = rows.part(sampled(rows, asked.sample, seed=asked.seed))
+    if len(rows.index) < FEWEST_ROWS:
+        raise InputError(
+            f"expected at least {FEWEST_ROWS} rows with scores and a {name!r} in {asked.table.path}, got "
+            f"{len(rows.index)}; score more images"
+        )
+    return Outcomes(f"prediction of {name}", said[rows.index] == 1, rows.certainty, rows.raw)
+
+
+def _truths(values: pa.Array, name: str) -> NDArray[np.int8]:
+    """Return 1 for right, 0 for wrong, -1 for neither, shape (N,)."""
+    if not pa.types.is_boolean(values.type) and not is_number(values.type):
+        raise InputError(f"--right: expected true and false, or 1 and 0, in {name!r}, got {values.type}; name another")
+    numbers = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    odd = numbers[~np.isnan(numbers) & (numbers != 0) & (numbers != 1)]
+    if len(odd):
+        raise InputError(f"--right: expected 1 or 0 in {name!r}, got {odd[0]:g}; name a column of rights and wrongs")
+    return np.where(np.isnan(numbers), -1, numbers).astype(np.int8)
+
+
+@dataclass(frozen=True)
+class Band:
+    """Values along an axis with the ends of their 95 % bootstrap intervals, shape (K,) each."""
+
+    value: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def accuracy_bands(found: Outcomes, coverage: Floats, asked: Asked) -> dict[str, Band]:
+    """Return by column the accuracy of the surest share of rows, with the resamples that `curate evaluate` draws.
+
+    Args:
+        found: what is right.
+        coverage: shares, shape (K,), in (0, 1].
+        asked: says how many resamples, and their seed.
+    """
+    orders = {name: RankOrder(values) for name, values in found.certainty.items()}
+    targets = {name: order.sort(found.right[:, None]) for name, order in orders.items()}
+    n, k = len(found.right), len(coverage)
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        return np.concatenate(
+            [order.accuracy_at(counts, targets[name], coverage)[:, 0] for name, order in orders.items()]
+        )
+
+    asked.announce(f"bands of {len(orders)} columns from {asked.repeats:,} resamples")
+    values = statistic(np.ones(n, np.int64))
+    low, high = percentiles(resample(statistic, n, repeats=asked.repeats, seed=asked.seed))
+    return {
+        name: Band(*(part[place * k : (place + 1) * k].tolist() for part in (values, low, high)))
+        for place, name in enumerate(orders)
+    }

@@ -1,0 +1,147 @@
+"""Draw a picture of a table, and give the numbers behind it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.plots.asked import Asked, Numbers
+from curate.plots.table import KINDS, Kind, kind_of
+from curate.report.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_REPEATS = 100_000
+FEWEST_SAMPLED = 20
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture, and the numbers behind it.
+
+    Attributes:
+        kind: as in ``KINDS``.
+        numbers: all that it is drawn from.
+        title: over it; empty for none.
+        width: in mm.
+        picture: where it was written; None where it was not.
+    """
+
+    kind: str
+    numbers: Numbers = field(repr=False)
+    title: str = ""
+    width: float = WIDTH
+    picture: Path | None = None
+
+    def figure(self) -> "Figure":
+        """Return it drawn, as a matplotlib figure."""
+        return KINDS[self.kind].module().draw(self.numbers, title=self.title, width=self.width)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as plain JSON values."""
+        return {"kind": self.kind, "picture": str(self.picture) if self.picture else None, **self.numbers.to_json()}
+
+    def _repr_svg_(self) -> str:
+        return chart_bytes(self.figure(), ".svg").decode()
+
+
+def plot(
+    table: str | Path,
+    kind: str,
+    *,
+    out: str | Path | None = None,
+    column: str | Sequence[str] | None = None,
+    per: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    label: str | None = None,
+    labelled: str | Path | None = None,
+    right: str | None = None,
+    prediction: str | None = None,
+    embedding: str | None = None,
+    subset: str | Path | Sequence[str | Path] | None = None,
+    title: str = "",
+    width: float = WIDTH,
+    folds: int = 5,
+    repeats: int = 1000,
+    sample: int | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    announce: Callable[[str], None] = lambda text: None,
+) -> Plot:
+    """Draw a picture of a table, for a paper.
+
+    Every keyword but ``announce`` is the option of ``curate plot`` of that name.
+
+    Args:
+        table: a scored table, a batch of ``curate select`` (gains), or the JSON of ``curate evaluate`` (degradation).
+        kind: histogram, by-class, scatter, gains, abstained-accuracy, risk-coverage, reliability, degradation, map or
+            funnel.
+        out: NAME.png, .svg or .pdf; None to write nothing.
+        column: one or several columns of numbers.
+        per: column whose values are groups.
+        x: column of the horizontal axis.
+        y: column of the vertical axis.
+        label: column of classes, against which predictions from the embeddings are judged as ``curate evaluate`` does.
+        labelled: CSV, TSV or Parquet file of labels, whose rows are found by key.
+        right: column that says whether a prediction of yours is right: true or false, 1 or 0.
+        prediction: ``linear``, ``neighbour`` or ``kNN``; by default the first of these that there is.
+        embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
+        subset: what policies made of the table: one or several subsets, decisions or receipts.
+        title: over the picture.
+        width: in mm; 89 is a column of a journal, 183 a page.
+        folds: of the linear classifier's cross-validation, >= 2.
+        repeats: bootstrap resamples of the bands, >= 1.
+        sample: look at that many rows, chosen by a hash of their keys.
+        seed: of folds, resamples, samples and the map.
+        overwrite: replace a picture that is there.
+        announce: told in words what is about to happen.
+
+    Raises:
+        InputError: if the kind is none, lacks what it needs, is given what it has no use for, or the place refuses.
+    """
+    found = kind_of(kind)
+    check_width(width)
+    if out is not None:
+        check_chart(Path(out), overwrite=overwrite)
+    asked = Asked(
+        Path(table),
+        column=tuple([column] if isinstance(column, str) else column or ()),
+        per=per,
+        x=x,
+        y=y,
+        label=label,
+        labelled=labelled,
+        right=right,
+        prediction=prediction,
+        embedding=embedding,
+        subset=tuple([subset] if isinstance(subset, str | Path) else subset or ()),
+        folds=folds,
+        repeats=repeats,
+        sample=sample,
+        seed=seed,
+        announce=announce,
+    )
+    _check(asked, kind, found)
+    drawn = Plot(kind, found.module().measure(asked), title, width, Path(out) if out is not None else None)
+    if drawn.picture is not None:
+        save_chart(drawn.figure(), drawn.picture, overwrite=overwrite)
+    return drawn
+
+
+def _check(asked: Asked, name: str, kind: Kind) -> None:
+    """Refuse an option that the kind has no use for, and amounts that cannot be."""
+    for option in sorted({option for each in KINDS.values() for option in each.options} - kind.options):
+        if getattr(asked, option) != getattr(Asked(asked.path), option):
+            those = ", ".join(one for one, each in KINDS.items() if option in each.options)
+            raise InputError(f"--{option} is not for {name}, which would not look at it; leave it out (for: {those})")
+    if not 1 <= asked.repeats <= MOST_REPEATS:
+        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {asked.repeats}; 1000 is usual")
+    if asked.folds < 2:
+        raise InputError(f"--folds must be at least 2, got {asked.folds}; 5 is usual")
+    if asked.sample is not None and asked.sample < FEWEST_SAMPLED:
+        raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {asked.sample}; take more")
+    if not 0 <= asked.seed < 2**31:
+        raise InputError(f"--seed must be between 0 and 2^31 - 1, got {asked.seed}; choose another")

@@ -1,0 +1,123 @@
+"""Reliability: how often rows of like certainty are right, and how that compares with what was promised."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import describe
+from curate.plots.asked import Asked, Numbers
+from curate.plots.judged import Band, Floats, Outcomes, outcomes
+from curate.report.chart import Curve, Panel, draw_chart
+from curate.report.style import WIDTH
+from scoring.errors import InputError
+from scoring.metrics import Interval, RankOrder, percentiles, resample
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BINS = 10  # of equally many rows
+CONFIDENCE = "linear classifier"
+
+
+@dataclass
+class Reliability(Numbers):
+    """Accuracy in tenths of the rows, the least certain first.
+
+    Attributes:
+        what: that predicts.
+        rows: N.
+        accuracy: column -> in each tenth.
+        confidence: column -> mean in each tenth, where the column promises a chance of being right; else empty.
+        ece: column -> expected calibration error: the mean distance of the two.
+    """
+
+    what: str
+    rows: int
+    accuracy: dict[str, Band]
+    confidence: dict[str, list[float]]
+    ece: dict[str, Interval]
+
+
+def measure(asked: Asked) -> Reliability:
+    """Measure tenths of the rows of `curate evaluate`; rows of equal certainty are shared out evenly among them."""
+    notes: list[str] = []
+    found = outcomes(asked, notes)
+    if asked.column:
+        columns = {name: found.certainty[name] for name in dict.fromkeys(asked.column)}
+        promised = [name for name in columns if _is_chance(name, found.raw[name])]
+    elif found.confidence is not None:
+        columns, promised = {CONFIDENCE: found.confidence}, [CONFIDENCE]
+    else:
+        raise InputError(
+            f"the {found.what} says nothing of how sure it is; name columns with --column, such as "
+            f"{', '.join(found.raw)}"
+        )
+    if promised and len(promised) < len(columns):
+        rest = [name for name in columns if name not in promised]
+        raise InputError(
+            f"--column: {promised[0]} holds chances between 0 and 1 and {rest[0]} does not, so they share no axis; "
+            "draw a picture of each"
+        )
+    if len(found.right) < 2 * BINS:
+        raise InputError(f"expected at least {2 * BINS} rows, got {len(found.right)}; score more images")
+    asked.announce(f"bands of {len(columns)} columns from {asked.repeats:,} resamples")
+    result = Reliability(found.what, len(found.right), {}, {}, {}, notes=notes)
+    for name, certainty in columns.items():
+        _measure_column(result, name, certainty, found, asked, promised=name in promised)
+    return result
+
+
+def _is_chance(name: str, values: Floats) -> bool:
+    """Whether a column of the user's own holds chances; those that curate writes are scores, whatever their range."""
+    return not describe(name).higher and bool(((values >= 0) & (values <= 1)).all())
+
+
+def _measure_column(
+    result: Reliability, name: str, certainty: Floats, found: Outcomes, asked: Asked, *, promised: bool
+) -> None:
+    order = RankOrder(certainty)
+    lines = order.sort(np.stack([found.right, certainty if promised else np.zeros(len(certainty))], 1))
+    shares = np.arange(1, BINS + 1) / BINS
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        """Shape (2 BINS + 1,): accuracy and mean certainty of each tenth, then their mean distance."""
+        sums = order.accuracy_at(counts, lines, shares) * shares[:, None]  # of the surest tenths
+        right, mean = (np.diff(sums, axis=0, prepend=0.0) * BINS)[::-1].T  # the least certain first
+        return np.concatenate([right, mean, [np.abs(right - mean).mean()]])
+
+    n = len(certainty)
+    values = statistic(np.ones(n, np.int64))
+    low, high = percentiles(resample(statistic, n, repeats=asked.repeats, seed=asked.seed))
+    result.accuracy[name] = Band(*(part[:BINS].tolist() for part in (values, low, high)))
+    if promised:
+        result.confidence[name] = values[BINS : 2 * BINS].tolist()
+        result.ece[name] = Interval(float(values[-1]), float(low[-1]), float(high[-1]))
+
+
+def draw(numbers: Reliability, *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Draw accuracy over what was promised, with the diagonal where both are the same; else over the tenths."""
+    if not numbers.confidence:
+        x = [(place + 0.5) / BINS for place in range(BINS)]
+        curves = [Curve(name, x, band.value, band.low, band.high) for name, band in numbers.accuracy.items()]
+        panel = Panel(curves, "share of rows, the least certain first", f"accuracy, {numbers.what}", True, across=True)
+        return draw_chart([panel], title=title, width=width)
+    curves = [
+        Curve(f"{name} ({numbers.ece[name].value:.3f})", numbers.confidence[name], band.value, band.low, band.high)
+        for name, band in numbers.accuracy.items()
+    ]
+    least = min(min(one) for one in numbers.confidence.values())
+    diagonal = Curve("as promised", [least, 1.0], [least, 1.0])
+    panel = Panel(
+        curves,
+        "confidence, mean of a tenth of the rows",
+        f"accuracy, {numbers.what}",
+        percent=True,
+        across=True,
+        beside=[diagonal],
+        square=True,
+        height=72,
+        legend_title="ECE",
+    )
+    return draw_chart([panel], title=title, width=width)

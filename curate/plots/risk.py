@@ -1,0 +1,71 @@
+"""Risk and coverage: errors among the surest share of rows, beside the best order and one by chance."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from curate.plots.abstained import AXIS
+from curate.plots.asked import Asked, Numbers
+from curate.plots.judged import Band, accuracy_bands, outcomes
+from curate.report.chart import Curve, Panel, draw_chart
+from curate.report.style import WIDTH
+from scoring.metrics import aurc
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COVERAGE = np.arange(1, 51) / 50
+
+
+@dataclass
+class Risk(Numbers):
+    """Share of errors by the share of rows that are decided.
+
+    Attributes:
+        what: that predicts.
+        rows: N.
+        coverage: shares, shape (K,).
+        risk: column -> its curve.
+        aurc: column -> area under its risk-coverage curve, the mean over every number of rows.
+        perfect: the curve of an order with every error last, shape (K,).
+        chance: the share of errors, which an order by chance has throughout.
+    """
+
+    what: str
+    rows: int
+    coverage: list[float]
+    risk: dict[str, Band]
+    aurc: dict[str, float]
+    perfect: list[float]
+    chance: float
+
+
+def measure(asked: Asked) -> Risk:
+    """Measure on the rows of `curate evaluate`, with its resamples."""
+    notes: list[str] = []
+    found = outcomes(asked, notes)
+    bands = accuracy_bands(found, COVERAGE, asked)
+    risk = {
+        name: Band([1 - a for a in band.value], [1 - a for a in band.high], [1 - a for a in band.low])
+        for name, band in bands.items()
+    }
+    areas = {name: aurc(values, found.right) for name, values in found.certainty.items()}
+    right = float(found.right.mean())
+    perfect = np.maximum(0.0, COVERAGE - right) / COVERAGE
+    return Risk(found.what, len(found.right), COVERAGE.tolist(), risk, areas, perfect.tolist(), 1 - right, notes=notes)
+
+
+def draw(numbers: Risk, *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Draw a curve a column with its 95 % band and its area, and what can be had at best and by chance."""
+    curves = [
+        Curve(f"{name} ({numbers.aurc[name]:.3f})", numbers.coverage, band.value, band.low, band.high)
+        for name, band in numbers.risk.items()
+    ]
+    beside = [
+        Curve("best order", numbers.coverage, numbers.perfect),
+        Curve("by chance", numbers.coverage, [numbers.chance] * len(numbers.coverage)),
+    ]
+    y = f"errors, {numbers.what}"
+    panel = Panel(curves, AXIS, y, percent=True, across=True, zero=True, dots=False, beside=beside, legend_title="AURC")
+    return draw_chart([panel], title=title, width=width)

@@ -1,0 +1,92 @@
+"""Every kind of picture by name; importing this loads nothing."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from curate.plots.asked import Asked, Numbers
+
+
+class Drawn(Protocol):
+    """The module of a kind."""
+
+    def measure(self, asked: "Asked") -> "Numbers":
+        """Return the numbers behind the picture."""
+
+    def draw(self, numbers: "Numbers", *, title: str, width: float) -> "Figure":
+        """Draw the numbers; nothing else goes in."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of picture.
+
+    Attributes:
+        where: its module.
+        shows: what it shows.
+        needs: what it needs.
+        options: that it reads, by their names in Python, beside those of every kind.
+    """
+
+    where: str
+    shows: str
+    needs: str
+    options: frozenset[str]
+
+    def module(self) -> Drawn:
+        """Return its module, loaded."""
+        return cast(Drawn, import_module(self.where))
+
+
+_ROOM = "curate.plots."
+_JUDGED = frozenset({"column", "label", "labelled", "right", "prediction", "embedding", "folds", "repeats", "sample"})
+_PLANE = frozenset({"x", "y", "per", "sample"})
+KINDS: dict[str, Kind] = {  # to add a kind, add a line
+    "histogram": Kind(
+        f"{_ROOM}histogram", "how values are spread, overall or by group", "numbers", frozenset({"column", "per"})
+    ),
+    "by-class": Kind(
+        f"{_ROOM}by_class", "quantiles of a column in each class", "numbers, classes", frozenset({"column", "per"})
+    ),
+    "scatter": Kind(f"{_ROOM}scatter", "two columns against one another", "--x, --y", _PLANE),
+    "gains": Kind(f"{_ROOM}picks", "what each pick of a batch adds", "a batch of curate select", frozenset()),
+    "abstained-accuracy": Kind(
+        f"{_ROOM}abstained", "accuracy of the surest share of rows", "--label or --right", _JUDGED
+    ),
+    "risk-coverage": Kind(
+        f"{_ROOM}risk", "errors among the surest share, and the best order", "--label or --right", _JUDGED
+    ),
+    "reliability": Kind(
+        f"{_ROOM}reliability", "how often what is said to be sure is right", "--label or --right", _JUDGED
+    ),
+    "degradation": Kind(
+        f"{_ROOM}degradation",
+        "how often worse images are called less certain",
+        "the JSON of curate evaluate --degrade",
+        frozenset({"column"}),
+    ),
+    "map": Kind(
+        f"{_ROOM}plane",
+        "rows in two dimensions; unsure ones large and faint",
+        "embeddings, or --x, --y",
+        _PLANE | {"column", "embedding"},
+    ),
+    "funnel": Kind(f"{_ROOM}steps", "what each policy kept, and why the rest went", "--subset", frozenset({"subset"})),
+}
+
+
+def kind_of(name: str) -> Kind:
+    """Return a kind.
+
+    Raises:
+        InputError: for a name that is none, with the nearest.
+    """
+    if name not in KINDS:
+        raise InputError(f"unknown kind {name!r}{closest(name, KINDS)} (kinds: {', '.join(KINDS)})")
+    return KINDS[name]

@@ -1,0 +1,241 @@
+"""`curate plot`: what is written, what is printed, and what is refused."""
+
+import json
+import re
+import shlex
+import shutil
+from itertools import product
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.plots.columns import MOST_POINTS
+from curate.plots.table import KINDS
+
+N = 60
+HOSTILE = [
+    "$x_{1}$ <script>alert(1)</script> & 'q' \"d\"",
+    "\u202egpj.exe",
+    "a" * 300,
+    "two\nlines\x00\x1b[31m",
+    "中文 עברית",
+]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    place = tmp_path_factory.mktemp("made")
+    draw = np.random.default_rng(0)
+    embedding = draw.normal(size=(N, 8)).astype(np.float32)
+    pq.write_table(
+        pa.table(
+            {
+                "key": [f"{i}" for i in range(N)],
+                "embedding": pa.FixedSizeListArray.from_arrays(embedding.ravel(), 8),
+                "kappa_a": draw.uniform(1, 9, N),
+                "unc_b": draw.uniform(0, 1, N),
+                "label": [f"c{i % 3}" for i in range(N)],
+                "hostile": [HOSTILE[i % len(HOSTILE)] for i in range(N)],
+                "right": [i % 3 > 0 for i in range(N)],
+                "same": [2.5] * N,
+                "none": pa.nulls(N, pa.float64()),
+                "nan": [float("nan")] * N,
+                "mixed": [1.0, float("nan"), float("inf"), *range(N - 3)],
+                "many": [f"class {i}" for i in range(N)],
+                "rank": np.arange(N) + 1,
+                "gain": 1 / (np.arange(N) + 1),
+            }
+        ),
+        place / "s.parquet",
+    )
+    kinds = ("centre crop", "crop", "blur", "noise", "grey box")
+    values = {"value": 0.7, "low": 0.6, "high": 0.8}
+    measures = [{"name": f"less certain: {kind}", "n": 30, "values": {"kappa_a": values}} for kind in kinds]
+    (place / "r.json").write_text(json.dumps({"measures": measures}))
+    run(f"filter {place}/s.parquet --max 5 --column kappa_a -o {place}/k.parquet --quiet")
+    return place
+
+
+@pytest.fixture
+def folder(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "w"))
+    return tmp_path / "w"
+
+
+def run(line, code=0):
+    result = CliRunner().invoke(app, shlex.split(line), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+ASKED = {
+    "histogram": "s.parquet histogram",
+    "by-class": "s.parquet by-class --column kappa_a",
+    "scatter": "s.parquet scatter --x kappa_a --y unc_b --per label",
+    "gains": "s.parquet gains",
+    "abstained-accuracy": "s.parquet abstained-accuracy --label label --repeats 5",
+    "risk-coverage": "s.parquet risk-coverage --right right --repeats 5",
+    "reliability": "s.parquet reliability --label label --repeats 5",
+    "degradation": "r.json degradation",
+    "map": "s.parquet map --x kappa_a --y unc_b --per label",
+    "funnel": "s.parquet funnel --subset k.parquet",
+}
+
+
+def test_every_kind_is_tried_here():
+    assert ASKED.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_written_with_the_same_bytes_twice(folder, kind):
+    for name in ("a.svg", "b.svg", "a.png"):
+        run(f"plot {ASKED[kind]} -o {name} --quiet")
+    assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes()
+    with Image.open("a.png") as picture:
+        assert picture.size[0] == 1051  # 89 mm at 300 dots an inch
+    text = Path("a.svg").read_text()
+    root = ElementTree.fromstring(text)
+    assert root.tag == f"{SVG}svg"
+    assert any(node.text for node in root.iter(f"{SVG}text"))
+    assert not re.search(r"<dc:date>|<script|href=\"http", text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_numbers_are_printed_with_a_picture_or_without(folder, kind):
+    alone = json.loads(run(f"plot {ASKED[kind]} --json").stdout)
+    both = json.loads(run(f"plot {ASKED[kind]} --json -o x.svg --quiet").stdout)
+    assert alone["kind"] == kind
+    assert (alone.pop("picture"), both.pop("picture")) == (None, "x.svg")
+    assert alone == both
+
+
+def test_the_help_names_every_kind():
+    text = run("plot --help").stdout
+    for name, kind in KINDS.items():
+        assert f"{name} " in text
+        assert kind.shows in text
+
+
+def test_the_width_and_a_title_are_as_asked(folder):
+    run("plot s.parquet histogram --width 183 --title 'A $title$' -o wide.png --quiet")
+    run("plot s.parquet histogram --title 'A $title$' -o titled.svg --quiet")
+    with Image.open("wide.png") as picture:
+        assert picture.size[0] == int(183 / 25.4 * 300)
+    assert "A $title$" in Path("titled.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"), [*product(["histogram", "by-class", "scatter", "map"], ["svg"]), ("scatter", "png")]
+)
+def test_hostile_labels_are_shown_as_they_are_and_in_silence(folder, kind, ending, capfd):
+    asked = {
+        "histogram": "--column kappa_a",
+        "by-class": "--column kappa_a",
+        "scatter": "--x kappa_a --y unc_b",
+        "map": "--x kappa_a --y unc_b",
+    }[kind]
+    result = run(f"plot s.parquet {kind} {asked} --per hostile -o x.{ending} --title '$\\frac$'")
+    assert result.stderr == f"picture: x.{ending}\n"
+    assert capfd.readouterr().err == ""
+    if ending == "svg":
+        said = [node.text or "" for node in ElementTree.parse("x.svg").iter(f"{SVG}text")]
+        assert any(text.startswith("$x_{1}$") for text in said)
+        assert any(text.startswith("\\u202e") for text in said)
+        assert any("\\x0a" in text for text in said)
+        assert any("中文" in text for text in said)
+        assert max(map(len, said)) < 100
+
+
+def test_of_many_classes_the_largest_are_shown_and_that_is_said(folder):
+    result = run("plot s.parquet by-class --column kappa_a --per many -o x.svg")
+    assert "the 20 largest of 60 groups of many are named; 40 rows are in others" in result.stderr
+    assert "the 20 largest" not in run("plot s.parquet by-class --column kappa_a --per many -o y.svg --quiet").stderr
+
+
+def test_rows_without_a_finite_value_are_left_out_and_counted(folder):
+    result = run("plot s.parquet histogram --column mixed -o x.svg")
+    assert "2 of 60 rows have no finite mixed and are left out" in result.stderr
+
+
+def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
+    pq.write_table(pq.read_table("s.parquet").slice(0, 1), "one.parquet")
+    for table, kind in product(["s", "one"], ["histogram --column same", "by-class --column same"]):
+        run(f"plot {table}.parquet {kind} -o x.svg --overwrite --quiet")
+    for kind in ("scatter", "map"):
+        run(f"plot one.parquet {kind} --x same --y kappa_a -o x.svg --overwrite --quiet")
+    found = json.loads(run("plot s.parquet scatter --x same --y kappa_a --json").stdout)
+    assert found["spearman"] is None
+
+
+def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    n = MOST_POINTS + 5
+    x, y = np.random.default_rng(0).normal(size=(2, n))
+    pq.write_table(pa.table({"x": x, "y": y}), "t.parquet")
+    result = run("plot t.parquet scatter --x x --y y -o x.svg")
+    assert f"50,000 of {n:,} points are drawn" in result.stderr
+    text = Path("x.svg").read_text()
+    assert "data:image/png;base64" in text
+    assert len(text) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("s.parquet histogran -o x.svg", "unknown kind 'histogran'; did you mean 'histogram'"),
+        ("s.parquet histogram -o x.jpg", "ends in .png, .svg or .pdf, got x.jpg"),
+        ("s.parquet histogram", "expected -o NAME.png, .svg or .pdf, or --json"),
+        ("s.parquet histogram --column kapa_a -o x.svg", "did you mean 'kappa_a'"),
+        ("s.parquet histogram --column label -o x.svg", "expected numbers in 'label'"),
+        ("s.parquet histogram --column none -o x.svg", "got null, NaN or infinity in every row of 60"),
+        ("s.parquet histogram --column nan -o x.svg", "got null, NaN or infinity in every row of 60"),
+        ("s.parquet histogram --label label -o x.svg", "--label is not for histogram"),
+        ("s.parquet histogram --column kappa_a --column unc_b --per label -o x.svg", "shows one column, got 2"),
+        ("s.parquet histogram --width 5 -o x.svg", "between 60 and 400 mm, got 5"),
+        ("s.parquet histogram --width nan -o x.svg", "between 60 and 400 mm, got nan"),
+        ("s.parquet by-class --column kappa_a --per lable -o x.svg", "did you mean 'label'"),
+        ("s.parquet by-class --column kappa_a --per none -o x.svg", "expected groups in 'none', got null"),
+        ("s.parquet scatter --x kappa_a -o x.svg", "name them with --x and --y"),
+        ("s.parquet scatter --x kappa_a --y label -o x.svg", "expected numbers in column 'label'"),
+        ("s.parquet scatter --x kappa_a --y unc_b --sample 3 -o x.svg", "--sample must be at least 20"),
+        ("k.parquet gains --seed -1 -o x.svg", "--seed must be between 0"),
+        ("s.parquet risk-coverage -o x.svg", "expected --label (predictions from embeddings are judged) or --right"),
+        ("s.parquet risk-coverage --right kappa_a -o x.svg", "expected 1 or 0 in 'kappa_a'"),
+        ("s.parquet risk-coverage --right label -o x.svg", "expected true and false, or 1 and 0, in 'label'"),
+        ("s.parquet risk-coverage --label label --prediction lineal -o x.svg", "did you mean 'linear'"),
+        ("s.parquet reliability --right right -o x.svg", "name columns with --column, such as kappa_a"),
+        ("s.parquet reliability --label label --repeats 0 -o x.svg", "--repeats must be between 1"),
+        ("s.parquet degradation -o x.svg", "from the JSON of `curate evaluate TABLE --degrade 500"),
+        ("r.json degradation --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
+        ("empty.json degradation -o x.svg", "was measured without worse images"),
+        ("broken.json degradation -o x.svg", "is not what curate evaluate writes"),
+        ("gone.json degradation -o x.svg", "cannot be read"),
+        ("s.parquet map --x kappa_a -o x.svg", "takes its places from two columns, and got one"),
+        ("s.parquet funnel -o x.svg", "name its subset or receipt with --subset"),
+        ("s.parquet funnel --subset s.parquet -o x.svg", "has no receipt beside it"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(folder, line, said):
+    Path("empty.json").write_text('{"measures": []}')
+    Path("broken.json").write_text('{"measures": [1, {"name": 3}]}')
+    result = run(f"plot {line}", code=1)
+    assert result.stderr.startswith("error: ")
+    assert said in result.stderr
+    assert result.stderr.count("\n") <= 3  # what was going on, and the mistake
+    assert not list(folder.glob("x.*"))
+
+
+def test_a_picture_that_is_there_stays_unless_told(folder):
+    Path("x.svg").write_text("mine")
+    assert "x.svg exists already" in run("plot s.parquet histogram -o x.svg", code=1).stderr
+    assert Path("x.svg").read_text() == "mine"
+    run("plot s.parquet histogram -o x.svg --overwrite --quiet")
+    assert Path("x.svg").read_text().startswith("<?xml")

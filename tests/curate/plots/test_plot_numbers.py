@@ -1,0 +1,243 @@
+"""The numbers behind each kind of picture, against a slow restatement or another library."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import spearmanr
+
+import curate
+from scoring.errors import InputError
+
+N = 240
+CLASSES = 6
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A table of N rows in six classes, whose kappa is high where the embedding is near the middle of its class."""
+    folder = tmp_path_factory.mktemp("plots")
+    draw = np.random.default_rng(0)
+    label = np.arange(N) % CLASSES
+    noise = draw.uniform(0.1, 1.6, N)
+    centres = draw.normal(size=(CLASSES, 8))
+    embedding = centres[label] / np.linalg.norm(centres[label], axis=1)[:, None] + noise[:, None] * draw.normal(
+        size=(N, 8)
+    ) / np.sqrt(8)
+    embedding /= np.linalg.norm(embedding, axis=1)[:, None]
+    kappa = np.exp(4 - noise + 0.2 * draw.normal(size=N)).round(1)  # with ties
+    chance = np.clip(1.1 - 0.5 * noise, 0, 1)
+    names = np.array(["ant", "bee", "cat", "dog", "eel", "fox"])[label]
+    table = pa.table(
+        {
+            "key": [f"{i:03}.png" for i in range(N)],
+            "status": ["ok"] * (N - 2) + ["corrupt"] * 2,
+            "embedding": pa.FixedSizeListArray.from_arrays(embedding.astype(np.float32).ravel(), 8),
+            "kappa_visimsiam": pa.array([*kappa[:-2], None, None], pa.float64()),
+            "unc_losspred": pa.array([*noise[:-2], None, None], pa.float64()),
+            "label": names,
+            "right": draw.random(N) < chance,
+            "confidence": chance,
+            "wide": 10.0 ** draw.uniform(-3, 3, N),
+        }
+    )
+    pq.write_table(table, folder / "s.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(place):
+    return pl.read_parquet(place / "s.parquet").filter(pl.col("status") == "ok")
+
+
+def numbers(place, kind, **asked):
+    found = curate.plot(place / "s.parquet", kind, **asked)
+    json.dumps(found.to_json(), allow_nan=False)
+    return found.numbers
+
+
+def test_a_histogram_counts_every_row_with_a_value_once(place, rows):
+    found = numbers(place, "histogram")
+    assert [one.name for one in found.spreads] == ["kappa_visimsiam", "unc_losspred"]
+    for one in found.spreads:
+        values, edges = rows[one.name].to_numpy(), one.edges
+        inside = [sum(a <= v < b for v in values) for a, b in pairwise(edges[:-1])]
+        assert one.counts[:-1] == inside
+        assert sum(one.counts) == one.rows == N - 2
+        assert one.median == np.median(values)
+    assert found.notes == [
+        f"2 of {N} rows have no finite {name} and are left out" for name in ("kappa_visimsiam", "unc_losspred")
+    ]
+
+
+def test_a_histogram_of_values_far_apart_has_bins_even_in_the_logarithm(place):
+    (one,) = numbers(place, "histogram", column="wide").spreads
+    assert one.log
+    steps = np.diff(np.log(one.edges))
+    assert np.allclose(steps, steps[0])
+
+
+def test_groups_of_a_histogram_share_its_bins_and_add_up(place, rows):
+    found = numbers(place, "histogram", column="unc_losspred", per="label")
+    whole = numbers(place, "histogram", column="unc_losspred").spreads[0]
+    assert sorted(one.name for one in found.spreads) == ["ant", "bee", "cat", "dog", "eel", "fox"]
+    assert np.sum([one.counts for one in found.spreads], 0).tolist() == whole.counts
+    for one in found.spreads:
+        assert one.median == rows.filter(pl.col("label") == one.name)["unc_losspred"].median()
+
+
+def test_classes_have_their_quantiles_the_lowest_median_first(place, rows):
+    found = numbers(place, "by-class", column="unc_losspred")
+    assert [one[2] for one in found.quantiles] == sorted(one[2] for one in found.quantiles)
+    for name, n, quantiles in zip(found.classes, found.rows, found.quantiles, strict=True):
+        values = rows.filter(pl.col("label") == name)["unc_losspred"]
+        assert n == len(values)
+        assert quantiles == pytest.approx([values.quantile(q, "linear") for q in (0.05, 0.25, 0.5, 0.75, 0.95)])
+
+
+def test_a_scatter_holds_the_points_and_the_rank_correlation_of_scipy(place, rows):
+    found = numbers(place, "scatter", x="kappa_visimsiam", y="unc_losspred", per="label")
+    x, y = rows["kappa_visimsiam"].to_numpy(), rows["unc_losspred"].to_numpy()
+    assert found.spearman == pytest.approx(spearmanr(x, y).statistic)
+    assert sorted(zip(found.points.x, found.points.y, strict=True)) == sorted(zip(x, y, strict=True))
+    names = rows["label"].to_list()
+    said = [found.points.groups[group] for group in found.points.group]
+    assert said == [names[row] for row in found.points.row]
+
+
+def test_a_sample_is_drawn_by_the_keys_whatever_the_order_of_the_rows(place, tmp_path):
+    table = pq.read_table(place / "s.parquet")
+    pq.write_table(table.take(np.random.default_rng(1).permutation(N)), tmp_path / "t.parquet")
+    one, other = (
+        curate.plot(path, "scatter", x="kappa_visimsiam", y="unc_losspred", sample=50).numbers
+        for path in (place / "s.parquet", tmp_path / "t.parquet")
+    )
+    assert one.points.x == other.points.x
+    assert one.notes[-1] == "50 of 238 points are drawn, chosen by a hash of their keys"
+
+
+def test_abstained_accuracy_and_its_bands_are_those_of_evaluate(place):
+    found = numbers(place, "abstained-accuracy", label="label", repeats=60, seed=3)
+    curves = curate.evaluate(place / "s.parquet", label="label", repeats=60, seed=3).curves["linear"]
+    assert set(found.accuracy) == set(curves)
+    for name, curve in curves.items():
+        assert [point["coverage"] for point in curve] == pytest.approx(found.coverage)
+        band = found.accuracy[name]
+        for end, values in (("accuracy", band.value), ("low", band.low), ("high", band.high)):
+            assert values == pytest.approx([point[end] for point in curve], abs=1e-12)
+
+
+@pytest.mark.parametrize("prediction", ["linear", "neighbour", "kNN"])
+def test_the_area_under_risk_and_coverage_is_that_of_evaluate(place, prediction):
+    found = numbers(place, "risk-coverage", label="label", repeats=5, prediction=prediction)
+    measures = {one.name: one for one in curate.evaluate(place / "s.parquet", label="label", repeats=5).measures}
+    if prediction != "kNN":  # evaluate leaves these out
+        wanted = measures[f"AURC, {prediction}"].values
+        assert found.aurc == pytest.approx({name: interval.value for name, interval in wanted.items()})
+    for band in found.risk.values():
+        assert band.value[-1] == pytest.approx(found.chance)
+        assert all(low <= high for low, high in zip(band.low, band.high, strict=True))
+    entropy = found.risk["class entropy"].value
+    assert all(best <= value + 1e-12 for best, value in zip(found.perfect, entropy, strict=True))
+
+
+def test_risk_by_a_column_of_ones_own_is_the_share_of_errors_among_the_surest(place, rows):
+    found = numbers(place, "risk-coverage", right="right", column="unc_losspred", repeats=5)
+    order = rows.sort("unc_losspred")["right"].to_numpy()  # no ties
+    for share, risk in zip(found.coverage, found.risk["unc_losspred"].value, strict=True):
+        whole = share * len(order)
+        n = int(whole)
+        errors = (~order[:n]).sum() + (whole - n) * (~order[n : n + 1]).sum()
+        assert risk == pytest.approx(errors / whole)
+
+
+def test_reliability_of_a_confidence_is_its_mean_and_the_share_right_in_tenths(place):
+    table = pl.read_parquet(place / "s.parquet").with_columns(pl.col("confidence").rank("ordinal") / N).head(N - 40)
+    path = place / "c.parquet"
+    table.write_parquet(path)
+    found = curate.plot(path, "reliability", right="right", column="confidence", repeats=5).numbers
+    order = table.sort("confidence")
+    tenth = len(order) // 10
+    parts = [order.slice(start, tenth) for start in range(0, len(order), tenth)]
+    mean, right = [one["confidence"].mean() for one in parts], [one["right"].mean() for one in parts]
+    assert found.confidence["confidence"] == pytest.approx(mean)
+    assert found.accuracy["confidence"].value == pytest.approx(right)
+    assert found.ece["confidence"].value == pytest.approx(np.abs(np.subtract(mean, right)).mean())
+
+
+def test_reliability_without_a_column_is_of_the_linear_classifier(place):
+    found = numbers(place, "reliability", label="label", repeats=5)
+    (confidence,) = found.confidence.values()
+    assert confidence == sorted(confidence)
+    accuracy = curate.evaluate(place / "s.parquet", label="label", repeats=5).measures[2]
+    assert accuracy.name == "linear accuracy"
+    assert np.mean(found.accuracy["linear classifier"].value) == pytest.approx(accuracy.values["embedding"].value)
+
+
+def test_reliability_of_scores_is_shown_over_tenths_and_promises_nothing(place):
+    found = numbers(place, "reliability", label="label", repeats=5, column=["unc_losspred", "kappa_visimsiam"])
+    assert found.confidence == found.ece == {}
+    assert np.mean(found.accuracy["unc_losspred"].value) == pytest.approx(
+        np.mean(found.accuracy["kappa_visimsiam"].value)
+    )
+    with pytest.raises(InputError, match="share no axis"):
+        numbers(place, "reliability", right="right", column=["confidence", "unc_losspred"], repeats=5)
+
+
+def test_gains_are_those_of_the_batch_in_order_of_rank(place, tmp_path):
+    made = curate.select(place / "s.parquet", tmp_path / "b.parquet", budget=20)
+    table = pq.read_table(tmp_path / "b.parquet")
+    pq.write_table(table.take(np.random.default_rng(2).permutation(20)), tmp_path / "mixed.parquet")
+    assert curate.plot(tmp_path / "mixed.parquet", "gains").numbers.gain == pytest.approx(made.gains)
+
+
+def test_a_funnel_follows_receipts_back_to_the_table_and_adds_up(place, tmp_path):
+    first = curate.filter(place / "s.parquet", tmp_path / "k.parquet", drop_bottom="10%", column="kappa_visimsiam")
+    second = curate.select(tmp_path / "k.parquet", tmp_path / "b.parquet", budget=20)
+    found = numbers(place, "funnel", subset=tmp_path / "b.parquet")
+    assert [(bar.name, bar.rows_in, bar.rows_out) for bar in found.steps] == [
+        ("filter", N, first.kept),
+        ("select", first.kept, 20),
+    ]
+    assert all(bar.rows_in - bar.rows_out == sum(bar.lost.values()) for bar in found.steps)
+    assert second.kept == 20
+    assert "failed: corrupt" in found.steps[0].lost
+
+
+def report(share):
+    one = {"a": {"value": share, "low": share - 0.1, "high": share + 0.1}}
+    kinds = ("centre crop", "crop", "blur", "noise", "grey box")
+    return {"measures": [{"name": f"less certain: {kind}", "n": 30, "values": one} for kind in kinds]}
+
+
+def test_degradation_is_what_the_evaluation_says(tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps(report(0.7)))
+    found = curate.plot(tmp_path / "r.json", "degradation").numbers
+    assert found.images == 30
+    assert found.kinds == ["centre crop", "crop", "blur", "noise", "grey box"]
+    assert found.share["a"].value == [0.7] * 5
+    assert found.share["a"].low == pytest.approx([0.6] * 5)
+
+
+def test_a_map_by_columns_has_doubts_that_are_ranks_of_the_score(place, rows):
+    found = numbers(place, "map", x="unc_losspred", y="wide", column="kappa_visimsiam", per="label")
+    doubt = np.array(found.points.doubt)
+    kappa = rows["kappa_visimsiam"].to_numpy()[found.points.row]
+    assert doubt.min() == 0
+    assert doubt.max() == pytest.approx(1, abs=0.02)  # of ties the mean
+    assert spearmanr(doubt, -kappa).statistic == pytest.approx(1)
+
+
+def test_a_map_places_the_rows_of_a_class_together(place):
+    pytest.importorskip("openTSNE")
+    found = numbers(place, "map", per="label", column="unc_losspred", sample=120)
+    xy, group = np.array([found.points.x, found.points.y]).T, np.array(found.points.group)
+    sure = np.array(found.points.doubt) < 0.5
+    xy, group = xy[sure], group[sure]
+    far = np.linalg.norm(xy[:, None] - xy[None], axis=2)
+    np.fill_diagonal(far, np.inf)
+    assert (group[far.argmin(1)] == group).mean() > 0.7
