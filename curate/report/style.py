@@ -184,7 +184,7 @@ def set_log(axes: "Axes", name: Literal["x", "y"], low: float, high: float, *, m
 
 def _power(value: float) -> str:
     """A number in few letters: 0.001, 20, 10⁶, 3·10⁻⁵."""
-    if 1e-4 < value < 1e5:
+    if 1e-4 < value < 1e5 or not 0 < value < math.inf:
         return f"{value:g}"
     first, _, power = f"{value:.0e}".partition("e")
     raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
