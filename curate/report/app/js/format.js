@@ -30,6 +30,7 @@ function tail(text, most) {
 function percent(part, whole) {
   if (!whole) return "–";
   const share = (100 * part) / whole;
+  if (share > 99 && share < 100) return `${Math.min(99.9, Number(share.toFixed(1)))} %`; // never a round lie
   return share > 0 && share < 0.1 ? "< 0.1 %" : `${share.toFixed(share < 10 ? 1 : 0)} %`;
 }
 

@@ -117,7 +117,7 @@ async function drawMap(report, section) {
   };
 
   const words = `Map of ${plural(xs.length, "image")}, ${map.method}. Similar images lie close together; unsure ones are large and faint. The galleries list the same images for those who do not see it.`;
-  const place = h("div", { class: "map" }, chart(option, { words, height: Math.max(340, Math.min(640, innerHeight - 220)), ready }), card);
+  const place = h("div", { class: "map" }, chart(option, { words, height: Math.max(320, Math.min(640, innerHeight - 330)), ready }), card, chosen);
   const tool = (kind) => {
     instance?.dispatchAction({ type: "takeGlobalCursor", key: "brush", brushOption: { brushType: kind === "pan" ? false : kind, brushMode: "single" } });
   };
@@ -140,7 +140,7 @@ async function drawMap(report, section) {
       if (instance) instance.setOption(option(themeColours()), { replaceMerge: ["series"] });
     }) : null,
   );
-  section.append(h("p", { class: "soft" }, own([map.words || map.method, map.size_note].filter(Boolean).join(" · "))), bar, chosen, place, legend);
+  section.append(h("p", { class: "soft" }, own([map.words || map.method, map.size_note].filter(Boolean).join(" · "))), bar, place, legend);
 }
 
 function drawLegend(legend, by, names) {
