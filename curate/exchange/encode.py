@@ -83,4 +83,4 @@ def _size(data: bytes) -> tuple[int, int]:
         with Image.open(io.BytesIO(data)) as picture:
             return picture.size
     except Exception as error:  # whatever Pillow's many readers raise on bytes of strangers
-        raise DecodeError("decode_error", f"no image that can be read ({type(error).__name__})") from None
+        raise DecodeError("corrupt", f"no image that can be read ({type(error).__name__})") from None

@@ -78,7 +78,7 @@ def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
             names[value] = _NONE
             continue
         plain = _safe(value)
-        if plain == value and alike[_folded(value)] == 1:
+        if value and plain == value and alike[_folded(value)] == 1:
             names[value] = value
         else:
             names[value] = f"{_short(plain)}~{hashlib.sha256(value.encode()).hexdigest()[:8]}"

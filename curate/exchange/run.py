@@ -82,7 +82,8 @@ def write_out(job: Job, pictures: Pictures) -> Written:
     began = False
     try:
         with work:
-            work.begin(job.fingerprint or {"once": secrets.token_hex(8)}, overwrite=job.overwrite)
+            once = {"once": secrets.token_hex(8)}
+            work.begin(job.fingerprint or once, overwrite=job.overwrite, skips=job.skip_missing)
             began = True
             _write_parts(job, pictures, work)
             return _finish(job, work)

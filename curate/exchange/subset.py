@@ -156,10 +156,10 @@ def export(
     settings = {
         "format": to, "label": label, "per": per, "take": ", ".join(chosen), "link": link, "resize": resize,
         "encode": encode, "shard": [asked.shard.n_rows, asked.shard.n_bytes], "null": null,
-        "skip_missing": skip_missing, "version": __version__,
+        "version": __version__,
     }  # fmt: skip
     fingerprint = {"subset": digest_of(opened), "source": located and located.manifest.digest, **settings}
-    if (done := _whole_already(place, kind, fingerprint, overwrite)) is not None:
+    if (done := _whole_already(place, kind, fingerprint, overwrite=overwrite, skips=skip_missing)) is not None:
         note = f"{place} is whole already: nothing to do"
         return ExportResult(to, done["rows"], plan.labelled, plan.left_out, done["missing"], done["bytes"],
                             done["rows"], (place,), (note,))  # fmt: skip
@@ -254,7 +254,9 @@ def _refuse_gone(seen: Survey, plan: Plan) -> None:
         raise refused(plan.n_rows, seen.gone, *seen.first_gone)
 
 
-def _whole_already(place: Path, kind: Format, fingerprint: dict[str, Any], overwrite: bool) -> dict[str, Any] | None:
+def _whole_already(
+    place: Path, kind: Format, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool
+) -> dict[str, Any] | None:
     """Return what lies there where it is this very export; refuse what may not be replaced."""
     if not os.path.lexists(place):
         return None
@@ -263,7 +265,8 @@ def _whole_already(place: Path, kind: Format, fingerprint: dict[str, Any], overw
         return None
     manifest = read_manifest(place) if place.is_dir() and not place.is_symlink() else None
     untouched = manifest is not None and is_untouched(place, manifest)
-    if manifest is not None and untouched and all(manifest.get(name) == fingerprint[name] for name in fingerprint):
+    same = manifest is not None and all(manifest.get(name) == fingerprint[name] for name in fingerprint)
+    if manifest is not None and same and untouched and (skips or not manifest.get("missing")):
         work = WorkFolder(place, 1)
         with work:  # what a run that was killed at its very end left
             work.clear()

@@ -60,8 +60,13 @@ class WorkFolder(HeldFolder):
         """The folder of the files that go out."""
         return self.folder / OUT
 
-    def begin(self, fingerprint: dict[str, Any], *, overwrite: bool) -> None:
+    def begin(self, fingerprint: dict[str, Any], *, overwrite: bool, skips: bool) -> None:
         """Start, or go on with, the export that ``fingerprint`` describes; parts that are not as written count not.
+
+        Args:
+            fingerprint: all that decides what is written.
+            overwrite: drop what another export left here, in place of refusing.
+            skips: whether parts count that lack rows whose image could not be had.
 
         Raises:
             InputError: if the folder is another export's; the first difference is named.
@@ -72,7 +77,8 @@ class WorkFolder(HeldFolder):
         if before is not None and before != fingerprint and not overwrite:
             refuse_difference(str(self.folder), before, fingerprint)
         if before == fingerprint:
-            self.done = {line.part: line for line in self._lines() if self._holds(line)}
+            known = [line for line in self._lines() if skips or not line.missing]
+            self.done = {line.part: line for line in known if self._holds(line)}
         else:
             self.clear()
         with place_errors(self.folder):
