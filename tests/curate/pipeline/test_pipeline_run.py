@@ -228,6 +228,21 @@ def test_verify_reads_nothing_outside_of_the_receipts_folder(here):
     assert run("verify", "curated").exit_code == 1
 
 
+@pytest.mark.parametrize(("to", "name"), [("jsonl", "list.jsonl"), ("npy", "list"), ("coco", "list.json")])
+def test_an_export_in_any_format_is_up_to_date_until_its_rows_change(here, to, name):
+    def write_steps(share):
+        (here / "curate.toml").write_text(STEPS.format(share=share).replace('"csv"', f'"{to}"'))
+
+    write_steps("50%")
+    assert states(run("run", "curate.toml")) == ["done"] * 4
+    assert (here / "curated" / name).exists()
+    assert states(run("run", "curate.toml")) == ["date"] * 4
+    write_steps("40%")
+    assert states(run("run", "curate.toml")) == ["date", *["done"] * 3]
+    assert run("verify", "curated").exit_code == 0
+    assert not list((here / "curated").glob("*.part"))
+
+
 def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
     folder, tiny_checkpoint, tmp_path, monkeypatch
 ):

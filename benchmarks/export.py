@@ -1,0 +1,104 @@
+"""How fast exports are, beside a plain copy of the same files in the same run.
+
+    python benchmarks/export.py --data ../shared/data --images 8000
+
+Each repeat copies the files one by one with ``shutil.copyfile`` and flushes the disk, then exports the same images in
+every format, so that what else the machine does falls on both. Printed are images and megabytes a second, and the time
+as a multiple of the copy's of the same repeat: the median, the least and the most.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import curate
+
+WAYS: dict[str, dict[str, Any]] = {
+    "folder": {"to": "folder"},
+    "folder, hard links": {"to": "folder", "link": "hard"},
+    "imagefolder": {"to": "imagefolder"},
+    "webdataset": {"to": "webdataset", "shard": "2000"},
+    "parquet": {"to": "parquet", "shard": "2000"},
+    "folder, --resize 128": {"to": "folder", "resize": 128},
+    "csv": {"to": "csv"},
+    "npy": {"to": "npy"},
+}
+
+
+def photographs(data: Path, n: int, folder: Path) -> Path:
+    """Write n photographs as files, and the table of them; return its path."""
+    images = pq.read_table(data / "caltech_subset.parquet", columns=["image"])["image"].to_pylist()
+    folder.mkdir()
+    columns: dict[str, list[Any]] = {"key": [], "uri": [], "n_bytes": [], "sha256": [], "label": []}
+    for number in range(n):
+        encoded = images[number % len(images)]
+        path = folder / f"{number:06d}.jpg"
+        path.write_bytes(encoded)
+        values = (path.name, str(path), len(encoded), hashlib.sha256(encoded).hexdigest(), f"class {number % 100}")
+        for column, value in zip(columns.values(), values, strict=True):
+            column.append(value)
+    vectors = np.random.default_rng(0).standard_normal((n, 384)).astype(np.float16)
+    embedding = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 384)
+    table = folder.parent / "subset.parquet"
+    pq.write_table(pa.table({**columns, "embedding": embedding}), table)
+    return table
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Return the seconds that a call takes, until what it wrote is on the disk."""
+    os.sync()
+    start = time.perf_counter()
+    call()
+    os.sync()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Measure, and print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--images", type=int, default=8000)
+    parser.add_argument("--repeats", type=int, default=3)
+    asked = parser.parse_args()
+    seconds: dict[str, list[float]] = {name: [] for name in ("plain copy", *WAYS)}
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        table = photographs(asked.data, asked.images, root / "photos")
+        files = sorted((root / "photos").iterdir())
+        n_bytes = sum(path.stat().st_size for path in files)
+
+        def copy() -> None:
+            (root / "out").mkdir()
+            for path in files:
+                shutil.copyfile(path, root / "out" / path.name)
+
+        for _ in range(asked.repeats):
+            for name in seconds:
+                suffix = ".csv" if name == "csv" else ""
+                out = root / f"out{suffix}"
+                call = copy if name == "plain copy" else lambda: curate.export(table, out, **WAYS[name])  # noqa: B023
+                seconds[name].append(timed(call))
+                shutil.rmtree(out) if out.is_dir() else out.unlink()
+    cores = len(os.sched_getaffinity(0))
+    print(f"{asked.images:,} JPEGs, {n_bytes / 1e6:,.0f} MB, {cores} cores, {asked.repeats} repeats\n")
+    print("| export | images/s | MB/s | time of a plain copy |\n| --- | --- | --- | --- |")
+    for name, times in seconds.items():
+        ratios = [own / base for own, base in zip(times, seconds["plain copy"], strict=True)]
+        middle = statistics.median(times)
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"| {name} | {asked.images / middle:,.0f} | {n_bytes / middle / 1e6:,.0f} | {spread} |")
+
+
+if __name__ == "__main__":
+    main()
