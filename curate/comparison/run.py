@@ -169,7 +169,7 @@ def _compare_embeddings(
 
 def _columns(tables: tuple[Table, Table], wanted: Sequence[str]) -> tuple[list[str], tuple[list[str], list[str]]]:
     """Return the columns to compare, and those that only one table has."""
-    names = [each.schema.names for each in tables]
+    names = [[name for name in each.schema.names if name != each.own] for each in tables]
     if wanted:
         for each in tables:
             each.require(wanted)

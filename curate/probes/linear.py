@@ -155,20 +155,25 @@ def coolest_fit(logits: NDArray[np.float64], labels: NDArray[np.int64]) -> float
 
     Source: Guo et al. 2017, arXiv:1706.04599, sec. 4.2.
     """
-    own = np.arange(len(labels)), labels
+    below = logits - logits.max(1, keepdims=True)
+    own, room = below[np.arange(len(labels)), labels], np.empty_like(below)
 
     def loss(log_t: float) -> float:
-        scaled = logits / np.exp(log_t)
-        top = scaled.max(1)
-        return float((np.log(np.exp(scaled - top[:, None]).sum(1)) + top - scaled[own]).mean())
+        np.divide(below, np.exp(log_t), out=room)
+        return float((np.log(np.exp(room, out=room).sum(1)) - own / np.exp(log_t)).mean())
 
     low, high = np.log(COLDEST), np.log(HOTTEST)
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    of_left, of_right = loss(left), loss(right)
     for _ in range(60):
-        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        if loss(left) <= loss(right):
-            high = right
+        if of_left <= of_right:
+            high, right, of_right = right, left, of_left
+            left = high - GOLDEN * (high - low)
+            of_left = loss(left)
         else:
-            low = left
+            low, left, of_left = left, right, of_right
+            right = low + GOLDEN * (high - low)
+            of_right = loss(right)
     return float(np.exp((low + high) / 2))
 
 

@@ -66,7 +66,8 @@ class Needs:
         if EMBEDDING in self.representations and EMBEDDING not in table.schema.names:
             raise InputError(
                 f"{table.path} has no {EMBEDDING!r} column, which says how alike images are; score the images with "
-                "embeddings, or choose by a column with --strategy score --score COLUMN"
+                "embeddings, name a column of your own with --embedding, or choose by "
+                "a column with --strategy score --score COLUMN"
             )
         table.require(names)
         self._check_types(table, names)
@@ -81,7 +82,7 @@ class Needs:
         """
         if table.own is not None and EMBEDDING not in self.representations:
             raise InputError(
-                f"--embedding {table.own} is for {readers}, and nothing else reads embeddings; leave it out"
+                f"--embedding {table.own} is for {readers}, and nothing else reads it; add that, or leave this out"
             )
 
     def _check_types(self, table: Table, names: Iterable[str]) -> None:

@@ -100,7 +100,7 @@ class BalanceRequest:
             asked = f"--per {CLUSTERS}" if by_clusters else f"--within {TYPICAL}"
             raise InputError(
                 f"{asked} goes by embeddings, and {table.path} has no column {EMBEDDING!r}; score the images with "
-                "embeddings, or take another"
+                "embeddings, or name a column of your own with --embedding"
             )
         return Needs(
             names=() if by_clusters else (self.per,),

@@ -210,10 +210,11 @@ def _has(table: Table, name: str) -> None:
     able = _able(table)
     if name not in able:
         missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
+        own = ", name a column of your own with --embedding" if EMBEDDING in missing else ""
         other = " or ".join(able)
         raise InputError(
             f"the finder {name} needs the column {' and '.join(missing)}, which {table.path} does not have; score the "
-            f"images again{f', or use --finder {other}' if other else ''}"
+            f"images again{own}{f', or use --finder {other}' if other else ''}"
         )
 
 
