@@ -41,8 +41,7 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
     if low == high:
         width = max(0.5, abs(low) * 1e-6)
         return np.array([low - width, low + width]), False
-    first, last = np.quantile(finite.astype(np.float64), (0.01, 0.99))
-    if low > 0 and last > SKEWED * first:
+    if is_steep(finite):
         edges = np.geomspace(low, high, BINS + 1)
         edges[[0, -1]] = low, high
         return np.maximum.accumulate(edges), True
@@ -52,6 +51,17 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
     return (
         low / 2 + (high / 2 - low / 2) * np.arange(BINS + 1) / BINS
     ) * 2, False  # halves: their difference is finite
+
+
+def is_steep(finite: NDArray[Any]) -> bool:
+    """Return whether finite values are better seen on a logarithmic axis: above 0, far apart, and most of them low.
+
+    Values that are even between 0 and 1 are far apart, too, and no more of them are low than high.
+    """
+    if not len(finite) or not finite.min() > 0:
+        return False
+    first, middle, last = np.quantile(finite.astype(np.float64), (0.01, 0.5, 0.99))
+    return bool(last > SKEWED * first and last - middle > 2 * (middle - first))
 
 
 def quantiles(values: NDArray[Any]) -> list[float]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.columns import LABEL
-from curate.facts.histograms import QUANTILES, quantiles
+from curate.facts.histograms import QUANTILES, is_steep, quantiles
 from curate.plots.asked import Asked, Numbers
-from curate.plots.columns import finite, is_steep, largest, read_columns
+from curate.plots.columns import finite, largest, read_columns
 from curate.report.captions import plain_line
 from curate.report.style import (
     COLOURS,

@@ -91,11 +91,3 @@ def sampled(rows: Rows, keep: NDArray[np.bool_], n: int, seed: int, notes: list[
     if len(order) > n:
         notes.append(f"{n:,} of {len(order):,} points are drawn, chosen by a hash of their keys")
     return order[:n]
-
-
-def is_steep(values: Floats, times: float = 20) -> bool:
-    """Return whether finite values are better seen on a logarithmic axis: above 0, and far apart in their bulk."""
-    if not len(values) or not values.min() > 0:
-        return False
-    first, last = np.quantile(values, (0.01, 0.99))
-    return bool(last > times * first)

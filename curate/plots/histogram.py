@@ -139,12 +139,11 @@ def _draw_groups(numbers: Histogram, title: str, width: float) -> "Figure":
         _scale(axes, spread, most=6)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        axes.set_ylabel(
-            f"{plain_line(spread.name, LINE_LETTERS)}\n{spread.rows:,}", rotation=0, ha="right", va="center"
-        )
+        name_axes(axes, "" if axes is not panels[-1] else f"{numbers.column} by {numbers.per}; line: median")
+        name = f"{plain_line(spread.name, LINE_LETTERS)}\n{spread.rows:,}"
+        axes.set_ylabel(name, rotation=0, ha="right", va="center")
         if axes is not panels[-1]:
             axes.set_xticklabels([])
-    panels[-1].set_xlabel(plain_line(f"{numbers.column}, by {numbers.per}; rows, and a line at the median", 70))
     return figure
 
 

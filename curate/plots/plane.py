@@ -14,8 +14,8 @@ from curate.plots.columns import MOST_POINTS, Floats, finite, largest, read_colu
 from curate.plots.points import Points, draw_points, point_names
 from curate.report.captions import plain_line
 from curate.report.style import (
-    AXIS_LETTERS,
     WIDTH,
+    axis_letters,
     drawing,
     legend_height,
     name_axes,
@@ -123,6 +123,6 @@ def draw(numbers: Map, *, title: str = "", width: float = WIDTH) -> "Figure":
         spine.set_visible(bool(numbers.x_name) and spine.spine_type in ("left", "bottom"))
     said = f"large and faint: less certain by {numbers.column}" if points.doubt else ""
     name_axes(axes, numbers.x_name, numbers.y_name)
-    axes.set_xlabel("\n".join(part for part in (axes.get_xlabel(), plain_line(said, AXIS_LETTERS)) if part))
+    axes.set_xlabel("\n".join(part for part in (axes.get_xlabel(), plain_line(said, axis_letters(axes)[0])) if part))
     set_legend(axes, width)
     return figure

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from curate.facts.histograms import is_steep
 from curate.plots.asked import Asked, Numbers
-from curate.plots.columns import MOST_POINTS, finite, is_steep, largest, read_columns, sampled
+from curate.plots.columns import MOST_POINTS, finite, largest, read_columns, sampled
 from curate.plots.points import Points, draw_points, point_names
 from curate.report.style import (
     BEHIND,

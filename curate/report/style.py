@@ -34,7 +34,6 @@ SCALE = "cividis"  # of values: alike to all eyes, and dark to light in grey
 BEHIND: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # words over lines and points
 INK, GREY, FAINT = "#222222", "#999999", "#DDDDDD"
 LINE_LETTERS = 26  # of a name in a legend
-AXIS_LETTERS = 60  # of the name of an axis
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],  # the first comes with matplotlib: the same everywhere
@@ -117,9 +116,16 @@ def set_title(figure: "Figure", text: str) -> None:
 
 
 def name_axes(axes: "Axes", x: str = "", y: str = "") -> None:
-    """Name the axes, on one line each."""
-    axes.set_xlabel(plain_line(x, AXIS_LETTERS))
-    axes.set_ylabel(plain_line(y, AXIS_LETTERS))
+    """Name the axes, on one line each that is no longer than there is room."""
+    axes.set_xlabel(plain_line(x, axis_letters(axes)[0]))
+    axes.set_ylabel(plain_line(y, axis_letters(axes)[1]))
+
+
+def axis_letters(axes: "Axes") -> tuple[int, int]:
+    """Return how many letters there is room for along either axis, by the size of the figure and its panels."""
+    width, height = axes.figure.get_size_inches() * INCH  # type: ignore[union-attr]
+    lines, columns = axes.get_subplotspec().get_geometry()[:2]  # type: ignore[union-attr]
+    return max(12, int((width / columns - 14) / 1.6)), max(12, int((height / lines - 8) / 1.55))
 
 
 def set_legend(axes: "Axes", width: float, *, title: str = "") -> None:

@@ -42,6 +42,7 @@ def place(tmp_path_factory):
             "label": names,
             "right": draw.random(N) < chance,
             "confidence": chance,
+            "even": draw.uniform(0.001, 1, N),
             "wide": 10.0 ** draw.uniform(-3, 3, N),
         }
     )
@@ -77,6 +78,7 @@ def test_a_histogram_counts_every_row_with_a_value_once(place, rows):
 def test_a_histogram_of_values_far_apart_has_bins_even_in_the_logarithm(place):
     (one,) = numbers(place, "histogram", column="wide").spreads
     assert one.log
+    assert not numbers(place, "histogram", column="even").spreads[0].log
     steps = np.diff(np.log(one.edges))
     assert np.allclose(steps, steps[0])
 
