@@ -1,5 +1,9 @@
 """``curate sheet``: a picture of the most and the least certain images."""
 
+import os
+import shlex
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,6 +89,20 @@ def run(
     elif not quiet:
         ends = [f"{len(each):,} {name}" for each, name in ((found.top, "highest"), (found.bottom, "lowest")) if each]
         say(f"{' and '.join(ends)} of {found.column}: {out}")
+        shown = how_to_show(out, os.environ)
+        if shown is not None and sys.stderr.isatty():
+            say(f"this terminal shows it: {shown}")
+
+
+def how_to_show(picture: Path, environment: Mapping[str, str]) -> str | None:
+    """Return the command line that shows a picture in the terminal that one sits at; None where none is known."""
+    by_program = {"iTerm.app": "imgcat", "WezTerm": "wezterm imgcat", "ghostty": "kitten icat"}
+    program = by_program.get(environment.get("TERM_PROGRAM", ""))
+    if "KITTY_WINDOW_ID" in environment:
+        program = "kitten icat"
+    if program is None and "sixel" in environment.get("TERM", ""):
+        program = "img2sixel"
+    return None if program is None else f"{program} {shlex.quote(str(picture))}"
 
 
 def _ends(found: "Extremes") -> list[tuple[str, list[int]]]:

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -272,3 +273,19 @@ def test_headings_say_which_end_is_the_least_certain():
     titles = [title for title, _ in _ends(Extremes("kappa_a", [0], [], 1))]
     assert titles == ["most certain, highest kappa_a: 1 of 1 row", "least certain, lowest kappa_a: 0 of 1 row"]
     assert _ends(Extremes("width", [0], [], 2))[0][0] == "highest width: 1 of 2 rows"
+
+
+@pytest.mark.parametrize(
+    ("environment", "line"),
+    [
+        ({"KITTY_WINDOW_ID": "1", "TERM": "xterm-kitty"}, "kitten icat 'a b.png'"),
+        ({"TERM_PROGRAM": "iTerm.app"}, "imgcat 'a b.png'"),
+        ({"TERM": "xterm-sixel"}, "img2sixel 'a b.png'"),
+        ({"TERM": "xterm-256color"}, None),
+        ({}, None),
+    ],
+)
+def test_a_terminal_that_shows_pictures_is_told_how(environment, line):
+    from curate.commands.sheet import how_to_show
+
+    assert how_to_show(Path("a b.png"), environment) == line
