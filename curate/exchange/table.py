@@ -20,12 +20,14 @@ OF_LOADERS: dict[str, str] = {  # these are for training, and for other programs
     "folder": "curate.exchange.folder:FOLDER",
     "webdataset": "curate.exchange.webdataset:WEBDATASET",
     "parquet": "curate.exchange.parquet:PARQUET",
+    "huggingface": "curate.exchange.parquet:PARQUET",  # as people call it
     "yolo": "curate.exchange.yolo:YOLO",
     "labelme": "curate.exchange.labelme:LABELME",
     "cvat": "curate.exchange.cvat:CVAT",
     "jsonl": "curate.exchange.jsonl:JSONL",
     "paths": "curate.exchange.paths:PATHS",
     "npy": "curate.exchange.npy:NPY",
+    "lance": "curate.exchange.lance:LANCE",
 }
 TOOLS: "Mapping[str, Format]" = Lazy(OF_TOOLS)
 FORMATS: "Mapping[str, Format]" = Lazy(ChainMap(OF_TOOLS, OF_LOADERS))

@@ -118,6 +118,28 @@ print(json.dumps([str(loaded.features["image"]), rows, [hashlib.sha256(r["image"
     assert digests == [hashlib.sha256(picture(row)).hexdigest() for row in ROWS]
 
 
+def test_lance_reads_every_column_in_order_also_of_an_export_that_went_on(here):
+    lance = pytest.importorskip("lance")
+    Path("i/012.png").rename("away")
+    with pytest.raises(InputError, match="no such file"):
+        curate.export("t.parquet", "out", to="lance", shard="10")
+    Path("away").rename("i/012.png")
+    curate.export("t.parquet", "out", to="lance", shard="10")
+    read = lance.dataset("out")
+    assert len(read.get_fragments()) == 3
+    rows = read.to_table().to_pylist()
+    assert [row["key"] for row in rows] == [KEYS[row] for row in ROWS]
+    assert [row["image"]["bytes"] for row in rows] == [picture(row) for row in ROWS]
+    assert [row["embedding"] for row in rows] == [[2.0 * row, 2.0 * row + 1] for row in ROWS]
+
+
+def test_lance_without_its_package_says_what_to_install(here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lance", None)
+    with pytest.raises(InputError, match=r"lance needs the package pylance: pip install 'kappa-curate\[lance\]'"):
+        curate.export("t.parquet", "out", to="lance")
+    assert not Path("out.part").exists()
+
+
 def test_torchvision_reads_folders_of_classes_and_datasets_their_metadata(here):
     torchvision = pytest.importorskip("torchvision")
     curate.export("t.parquet", "out", to="folder", per="label")

@@ -196,7 +196,7 @@ def test_a_format_from_outside_is_one_file_and_one_line(table, monkeypatch):
     assert "| `tsv` | a line an image | `` |" in tables["formats"]()
     assert "tsv" in run("t.parquet", "--to", "no", "--dry-run").stderr
     told = runpy.run_path(str(ROOT / "curate/commands/export.py"))["To"].__metadata__[0].help
-    assert "paths, npy, tsv" in told
+    assert "npy, lance, tsv" in told
 
 
 def test_from_python_a_mistake_is_an_input_error(table):

@@ -1,0 +1,67 @@
+"""Lance: a columnar data set with the images inside, a fragment a part."""
+
+import json
+from types import ModuleType
+
+from curate.exchange.contract import Format
+from curate.exchange.parquet import schema_of, tables
+from curate.exchange.parts import Entry, Part, Whole
+from curate.exchange.plan import Plan
+from curate.exchange.rows import Rows
+from curate.manifest.text import to_json
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+
+FRAGMENTS = "fragments"
+DATA = "data"  # where Lance puts the files of fragments
+
+
+def part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write the rows as one fragment, `image` (bytes and name) first; what describes it is kept for the end.
+
+    Raises:
+        InputError: without pylance.
+    """
+    lance = _lance()
+    reader = (batch for table in tables(rows, part, schema_of(plan)) for batch in table.to_batches())
+    written = lance.fragment.write_fragments(reader, str(part.folder), schema_of(plan), mode="create")
+    for fragment in written:
+        part.piece(FRAGMENTS, to_json(fragment.to_json(), indent=None))
+        for file in fragment.files:
+            path = part.folder / DATA / file.path
+            part.entries.append(Entry(f"{DATA}/{file.path}", path.stat().st_size, file_sha256(path)))
+
+
+def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
+    """Make one version of all fragments."""
+    lance = _lance()
+    lines = [line for path in whole.places(FRAGMENTS) for line in path.read_bytes().splitlines()]
+    fragments = [lance.FragmentMetadata.from_json(json.dumps(json.loads(line))) for line in lines]
+    known = {path for path in whole.folder.rglob("*") if path.is_file()}
+    operation = lance.LanceOperation.Overwrite(schema_of(plan), fragments)
+    lance.LanceDataset.commit(str(whole.folder), operation)
+    for path in sorted(path for path in whole.folder.rglob("*") if path.is_file() and path not in known):
+        name = path.relative_to(whole.folder).as_posix()
+        whole.entries.append(Entry(name, path.stat().st_size, file_sha256(path)))
+    return ()
+
+
+def _lance() -> ModuleType:
+    try:
+        import lance
+        import lance.fragment
+    except ImportError:
+        raise InputError("lance needs the package pylance: pip install 'kappa-curate[lance]'") from None
+    found: ModuleType = lance
+    return found
+
+
+LANCE = Format(
+    part,
+    finish,
+    out="a Lance data set: the images inside as `image`, and all columns; a fragment a shard (extra `lance`)",
+    folder=True,
+    reads_images=True,
+    shards=True,
+    load='lance.dataset("subset")',
+)
