@@ -30,7 +30,7 @@ EXTRAS: dict[str, str] = {
     "s3": "`s3://` sources",
     "gcs": "`gs://` sources",
     "http": "`https://` sources",
-    "lance": "`curate export --to lance`",
+    "lance": "exports as Lance data sets",
     "map": "the map of `curate report` and `curate plot`",
     "dev": "everything that `make test` needs",
 }
