@@ -14,6 +14,7 @@ from curate.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from curate.policies.filter.policy import Names, TooFew, WorksOn
     from curate.policies.filter.rules import Rule
     from curate.policies.result import Result
 
@@ -53,6 +54,12 @@ def run(
     unlike: Annotated[
         Texts, typer.Option(metavar="EXAMPLE", help="Drop rows like a KEY or an IMAGE file, likewise.")
     ] = None,
+    keys: Annotated[
+        Texts, typer.Option(metavar="FILE", help="Keep the rows whose keys a CSV or table names in a column key.")
+    ] = None,
+    without_keys: Annotated[
+        Texts, typer.Option(metavar="FILE", help="Drop the rows whose keys it names: what was ticked on a report.")
+    ] = None,
     column: Annotated[
         Texts,
         options.shared(
@@ -83,6 +90,7 @@ def run(
         curate filter scores.parquet --where 'width >= 200' --keep-top 500 --per label -o kept.parquet
         curate filter scores.parquet --max 0.5 --dry-run
         curate filter scores.parquet --unlike logo.png --unlike photos/0017.jpg=0.9 -o kept.parquet
+        curate filter scores.parquet --without-keys keys.csv -o kept.parquet
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a
@@ -104,15 +112,18 @@ def run(
 
 def filter_notes(result: "Result") -> list[str]:
     """Return what the rules went by, which asked for more than there was, and whether nothing is left."""
-    from curate.policies.filter.policy import WorksOn
-
-    notes = [
-        f"{note.rule} works on {note.column} ({note.meaning}; higher: {note.higher or 'taken as better'})"
-        if isinstance(note, WorksOn)
-        else f"{note.rule} asks for {note.wanted:,} rows, {note.left:,} were left"
-        for note in result.notes
-    ]
+    notes = [_note(note) for note in result.notes]
     return notes if result.kept else [*notes, "no row is left: the subset is empty"]
+
+
+def _note(note: "WorksOn | TooFew | Names") -> str:
+    from curate.policies.filter.policy import TooFew, WorksOn
+
+    if isinstance(note, WorksOn):
+        return f"{note.rule} works on {note.column} ({note.meaning}; higher: {note.higher or 'taken as better'})"
+    if isinstance(note, TooFew):
+        return f"{note.rule} asks for {note.wanted:,} rows, {note.left:,} were left"
+    return f"{note.rule}: {note.n_found:,} of {counted(note.n_keys, 'key')} are in the table"
 
 
 def _meant_shares(rules: "Sequence[Rule]") -> list[str]:

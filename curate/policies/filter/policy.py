@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from curate.columns import KEY, describe
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
+from curate.policies.filter.named import Keys, WithoutKeys, named
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.rules import (
     RULES,
@@ -25,7 +26,7 @@ from curate.policies.filter.words import MEANINGS, DecisionWords
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
 from curate.policies.result import Result
-from curate.tables.rows import read_rows
+from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -72,7 +73,7 @@ class Filter:
             result=Result(
                 dropped_by=self._by_rule(verdict, DROP),
                 undecided_by={name: n for name, n in undecided.items() if n},
-                notes=_notes(self.rules, verdict),
+                notes=_notes(self.rules, verdict, table_rows),
             ),
         )
 
@@ -97,6 +98,8 @@ def filter(
     where: str | None = None,
     like: str | Sequence[str] | None = None,
     unlike: str | Sequence[str] | None = None,
+    keys: str | Path | None = None,
+    without_keys: str | Path | None = None,
     column: str | None = None,
     per: str | None = None,
     model: str | Path | None = None,
@@ -113,7 +116,7 @@ def filter(
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
         rules: applied in this order, each to the rows that the earlier ones left. Instead of rules, name
             single ones by the keywords below, as the options of ``curate filter``; they apply in the order where,
-            like, unlike, min, max, drop_bottom, keep_top.
+            keys, without_keys, like, unlike, min, max, drop_bottom, keep_top.
         keep_top: 0.8, "80%" or 5000 (rows).
         drop_bottom: as ``keep_top``.
         min: lowest value that stays, in the column's unit.
@@ -121,6 +124,8 @@ def filter(
         where: condition such as ``'label == "cat" and width >= 200'``.
         like: one or several examples, ``KEY``, ``IMAGE`` or either with ``=COSINE`` (0.8): what is like any stays.
         unlike: likewise: what is like any goes.
+        keys: CSV, TSV, JSON lines or Parquet file with a column ``key``: the rows that it names stay.
+        without_keys: likewise: the rows that it names go.
         column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
             score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
@@ -137,10 +142,17 @@ def filter(
     """
     opened = open_table(table, require=[KEY], embedding=embedding)
     if rules is None:
-        named = {"column": column, "per": per, "where": where, "like": like, "unlike": unlike, "min": min, "max": max}
-        named |= {"drop_bottom": drop_bottom, "keep_top": keep_top}
+        given: dict[str, Any] = {
+            "column": column,
+            "per": per,
+            "where": where,
+            "keys": keys,
+            "without_keys": without_keys,
+        }
+        given |= {"like": like, "unlike": unlike, "min": min, "max": max, "drop_bottom": drop_bottom}
+        given |= {"keep_top": keep_top}
         rules = rules_in_order(
-            [(name, value) for name, value in named.items() if value is not None], opened, model=model
+            [(name, value) for name, value in given.items() if value is not None], opened, model=model
         )
     return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
 
@@ -177,8 +189,23 @@ class TooFew:
     left: int
 
 
-def _notes(rules: Sequence[Rule], verdict: Verdict) -> list[WorksOn | TooFew]:
-    notes: list[WorksOn | TooFew] = []
+@dataclass(frozen=True)
+class Names:
+    """How many rows a rule by names found.
+
+    Attributes:
+        rule: as typed.
+        n_keys: that its file names.
+        n_found: rows of the table with one of them.
+    """
+
+    rule: str
+    n_keys: int
+    n_found: int
+
+
+def _notes(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows) -> list[WorksOn | TooFew | Names]:
+    notes: list[WorksOn | TooFew | Names] = []
     for rule, n in zip(rules, verdict.left, strict=True):
         if rule.column is not None:
             column = describe(rule.column)
@@ -186,4 +213,6 @@ def _notes(rules: Sequence[Rule], verdict: Verdict) -> list[WorksOn | TooFew]:
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
         if str(count).isdigit() and int(count) > n:
             notes.append(TooFew(typed(rule), int(count), n))
+        if isinstance(rule, Keys | WithoutKeys):
+            notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum())))
     return list(dict.fromkeys(notes))

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from curate.policies.filter.alike import Like, Unlike, parse_examples
+from curate.policies.filter.named import Keys, WithoutKeys, read_rule
 from curate.policies.filter.rules import RULES, Rule
 from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 
 EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
+NAMED: dict[str, type[Keys] | type[WithoutKeys]] = {kind.name: kind for kind in (Keys, WithoutKeys)}
 COLUMN, PER = "column", "per"
 GROUPED = ""  # of a rule that judges each row by itself
 
@@ -42,6 +44,8 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str
             examples = _listed(values, names, name)
             if not any(isinstance(rule, EXAMPLES[name]) for rule in rules):
                 rules.append(EXAMPLES[name](parse_examples(examples, table, f"--{name}", model)))
+        elif name in NAMED:
+            rules.append(read_rule(NAMED[name], value))
         elif name in RULES:
             options = {option: given[option] for option in given if _takes(name, option)}
             if COLUMN in options:

@@ -13,6 +13,7 @@ import numpy as np
 
 from curate.columns import is_less_certain
 from curate.policies.filter.alike import Like, Unlike, named_examples
+from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.ruling import Ruling
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount
@@ -136,8 +137,9 @@ class KeepTop:
         return _judge_rank(self, table_rows, rows, lambda n: amount.of(n, up=True))
 
 
-Kind = type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum] | type[Where] | type[Like] | type[Unlike]
-KINDS: tuple[Kind, ...] = (KeepTop, DropBottom, Minimum, Maximum, Where, Like, Unlike)
+Scored = type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum]
+Kind = Scored | type[Where] | type[Like] | type[Unlike] | type[Keys] | type[WithoutKeys]
+KINDS: tuple[Kind, ...] = (KeepTop, DropBottom, Minimum, Maximum, Where, Like, Unlike, Keys, WithoutKeys)
 RULES: dict[str, Kind] = {kind.name: kind for kind in KINDS}
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.alike import Like, Unlike, reasons
+from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.rows import Rows
@@ -90,6 +91,10 @@ class DecisionWords:
             reason[judged], compared = reasons(rule, self.table_rows, start + judged)
             for column, of_examples in zip(numbers, compared, strict=True):
                 column[judged] = of_examples
+            return
+        if isinstance(rule, Keys | WithoutKeys):
+            is_named = dropped == isinstance(rule, WithoutKeys)
+            reason[judged] = np.where(is_named, f"is named in {rule.file}", f"is not named in {rule.file}")
             return
         if rule.column is None:
             reason[here[unjudged]] = f"a column of the condition has no value (null or NaN): {_condition(rule)}"

@@ -1,0 +1,77 @@
+"""Rules by name: keep or drop the rows whose keys a file holds, such as what was ticked on a report."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.manifest.text import unguarded
+from curate.policies.filter.ruling import Ruling
+from curate.tables.digests import tie_breaks
+from curate.tables.known import read_known
+from curate.tables.rows import Rows
+from scoring.errors import InputError
+
+MOST_KEYS = 100_000  # of a file; they stand in the receipt
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keep the rows whose keys are named."""
+
+    file: str  # where they were
+    keys: tuple[str, ...]
+    column: str | None = field(default=None, init=False)
+    per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "keys"
+
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        return Ruling(named(self, table_rows)[rows], np.ones(len(rows), bool), None)
+
+
+@dataclass(frozen=True)
+class WithoutKeys:
+    """Drop the rows whose keys are named."""
+
+    file: str
+    keys: tuple[str, ...]
+    column: str | None = field(default=None, init=False)
+    per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "without-keys"
+
+    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
+        """Judge the rows (M indices) that are still in."""
+        return Ruling(~named(self, table_rows)[rows], np.ones(len(rows), bool), None)
+
+
+def named(rule: Keys | WithoutKeys, table_rows: Rows) -> NDArray[np.bool_]:
+    """Return which rows of a table the rule names, shape (N,), by the hashes of their keys.
+
+    A key with the mark of a spreadsheet, as `curate` writes before what looks like a formula, names the row without it.
+    """
+    keys = list(dict.fromkeys([*rule.keys, *map(unguarded, rule.keys)]))
+    return np.isin(table_rows.hashes, tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
+
+
+def read_rule(kind: type[Keys] | type[WithoutKeys], path: str | Path) -> Keys | WithoutKeys:
+    """Return the rule by the keys of a file.
+
+    Args:
+        kind: of rule.
+        path: of a CSV, TSV, JSON lines or Parquet file with a column ``key``.
+
+    Raises:
+        InputError: if it cannot be read, has no key, or more than a receipt should hold.
+    """
+    found = read_known(path, labels=False).keys
+    if not found:
+        raise InputError(f"--{kind.name} {path} names no key; leave the option out, or name some")
+    if len(found) > MOST_KEYS:
+        raise InputError(
+            f"--{kind.name} takes up to {MOST_KEYS:,} keys, got {len(found):,} in {path}; give them as a column of the "
+            "table, and use --where"
+        )
+    return kind(str(path), tuple(key.decode("utf-8", "surrogateescape") for key in found))
