@@ -328,8 +328,15 @@ def test_the_map_answers_hovering_and_colours(fresh, facts):
     look_at(fresh, "map")
     fresh.run("document.querySelector('#map .map').scrollIntoView({ behavior: 'instant', block: 'center' })")
     pressed(fresh, "#map [data-value=class]")
-    assert fresh.run("document.querySelectorAll('#map .legend li').length") == 8
+    fresh.until("document.querySelectorAll('#map .legend li').length === 8")
+    name = fresh.run("(b => { b.click(); return b.textContent })(document.querySelector('#map .legend button'))")
+    told(fresh, f"{facts['rows']['u:label'].count(name)} images, filtered")
+    bright = f"{MAP}.getOption().series[0].data.filter((d) => d.itemStyle.opacity === 1).length"
+    fresh.until(f"{bright} === {facts['rows']['u:label'].count(name)}")
+    pressed(fresh, "#map .legend button")
+    fresh.until(f"{bright} === {facts['rows']['n']}")
     pressed(fresh, "#map [data-value=uncertainty]")
+    fresh.until("!!document.querySelector('#map .legend .ramp')")
     x, y = fresh.run("(({ left, top }) => [left, top])(document.querySelector('#map .chart').getBoundingClientRect())")
     at, px, py = fresh.run(
         f"((d) => [d.at, ...{MAP}.convertToPixel('grid', d.value)])({MAP}.getOption().series[0].data.at(-1))"

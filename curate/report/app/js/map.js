@@ -21,7 +21,7 @@ function isInside([x, y], polygon) {
 
 /** Return how points are coloured: a function of row and uncertainty, and what the colours mean. */
 function colouring(by, rows, facts) {
-  if (by === "uncertainty") return { of: (_, unsure) => rampColour(unsure, opacityOf(unsure)), legend: [] };
+  if (by === "uncertainty") return { of: (_, unsure) => rampColour(unsure, opacityOf(unsure)), legend: [], classes: new Set() };
   const column = by === "class" ? facts.class_column : "decision";
   const tally = new Map();
   for (const row of rows) {
@@ -37,7 +37,7 @@ function colouring(by, rows, facts) {
     const hex = colours.get(String(row?.get(column) ?? "none"));
     return hex + Math.round(255 * opacityOf(unsure)).toString(16).padStart(2, "0");
   };
-  return { of, legend };
+  return { of, legend, classes: new Set(names) };
 }
 
 function opacityOf(unsure) {
@@ -59,7 +59,9 @@ async function drawMap(report, section) {
 
   const option = (colours) => {
     const paint = colouring(by, rows, facts);
-    drawLegend(legend, by, paint.legend);
+    drawLegend(legend, by, paint.legend, paint.classes);
+    const isOut = (at) => isFiltered() && rows[at] && !matches(rows[at], query, facts.class_column);
+    const isTicked = (at) => ticks.keys.has(source.whole ? rows[at].number : map.row[at]);
     const scale = xs.length > 4000 ? 0.6 : xs.length > 1000 ? 0.8 : 1.1;
     return {
       grid: { left: 4, right: 4, top: 4, bottom: 4 },
@@ -78,13 +80,26 @@ async function drawMap(report, section) {
             value: [xs[at], ys[at]],
             at,
             symbolSize: scale * (5 + 17 * unsure[at] ** 1.5),
-            itemStyle: { color: paint.of(rows[at], unsure[at]) },
+            itemStyle: {
+              color: paint.of(rows[at], unsure[at]),
+              opacity: isOut(at) ? 0.12 : 1,
+              borderColor: colours.ink,
+              borderWidth: isTicked(at) ? 2 : 0,
+            },
           })),
           emphasis: { itemStyle: { borderColor: colours.ink, borderWidth: 2 } },
         },
       ],
     };
   };
+
+  let waiting = 0;
+  const redraw = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => instance?.setOption({ series: option(themeColours()).series }, { replaceMerge: ["series"] }), 120);
+  };
+  changes.addEventListener("query", redraw); // what the filters leave out is dim, what is ticked has a rim
+  changes.addEventListener("ticks", redraw);
 
   const choose = async (polygon) => {
     const inside = order.filter((at) => isInside([xs[at], ys[at]], polygon)).sort((a, b) => a - b);
@@ -137,13 +152,13 @@ async function drawMap(report, section) {
     colours.length > 1 ? oneOf("Colour by", colours, by, async (wanted) => {
       by = wanted;
       if (!rows.length) rows = await source.at(map.row);
-      if (instance) instance.setOption(option(themeColours()), { replaceMerge: ["series"] });
+      redraw();
     }) : null,
   );
   section.append(h("p", { class: "soft" }, own([map.words || map.method, map.size_note].filter(Boolean).join(" · "))), bar, place, legend);
 }
 
-function drawLegend(legend, by, names) {
+function drawLegend(legend, by, names, tellable) {
   if (by === "uncertainty") {
     const scale = Array.from({ length: 12 }, (_, at) => {
       const step = h("span", {});
@@ -156,7 +171,10 @@ function drawLegend(legend, by, names) {
   legend.replaceChildren(...names.map(([name, colour]) => {
     const dot = h("span", { class: "dot", "aria-hidden": "true" });
     dot.style.backgroundColor = colour;
-    return h("li", {}, dot, own(name));
+    const words = [dot, own(name)];
+    if (by !== "class" || !tellable.has(name)) return h("li", {}, words);
+    const toggle = () => askFor({ klass: query.klass === name ? "" : name });
+    return h("li", {}, h("button", { type: "button", class: "plain", "aria-pressed": String(query.klass === name), onclick: toggle }, words));
   }));
 }
 
