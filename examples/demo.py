@@ -127,18 +127,19 @@ def main() -> None:
     (ROOT / heap).mkdir(parents=True)
     n = make_heap(ROOT / heap)
     print(f"{n} files in {heap}: photographs, worse versions of them, copies, and two broken files")
-    names = ("scores.parquet", "unique.parquet", "subset.parquet", "batch.parquet", "sheet.png", "groups.png")
-    scores, unique, subset, batch, sheet, groups = (str(DEMO / name) for name in names)
+    scores, unique, subset, batch = (str(DEMO / f"{name}.parquet") for name in ("scores", "unique", "subset", "batch"))
+    sheet, groups, report = (str(DEMO / name) for name in ("sheet.png", "groups.png", "report.html"))
     curate("score", str(heap), "-o", scores, *model)
     curate("dedup", scores, "--mirrored", "-o", unique, "--sheet", groups)
     curate("filter", unique, "--keep-top", "50%", "-o", subset)
     curate("verify", str(DEMO / "subset.receipt.json"))
     curate("select", subset, "--budget", "6", "-o", batch)
     curate("sheet", scores, "--top", "30", "--bottom", "30", "-o", sheet)
+    curate("report", scores, subset, "-o", report)
     print("\n" + "\n".join(summary(certainties(ROOT / scores))))
     print(f"\nThe subset is {subset}; why each row went is in {DEMO / 'subset.decisions.parquet'};")
     print(f"{sheet} shows the most and the least certain, {groups} what was found twice.")
-    print(f"{batch} holds six images to label first.")
+    print(f"{batch} holds six images to label first. Open {report} in a browser to see all of it.")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ INCH = 25.4  # mm
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-SCALE = "cividis"  # of values: alike to all eyes, and dark to light in grey
 BEHIND: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # words over lines and points
 INK, GREY, FAINT = "#222222", "#999999", "#DDDDDD"
 LINE_LETTERS = 26  # of a name in a legend
