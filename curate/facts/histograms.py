@@ -1,5 +1,6 @@
 """Histograms with exact counts, and quantiles by class."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ BINS = 60
 CORE = (0.001, 0.999)  # of the values: where the bins lie when the rest is far away
 FAR = 20  # times as wide as the core is what all values span
 SKEWED = 20  # times the 1 % quantile is the 99 % quantile
+EXACT = 2**53  # whole numbers beyond are not told apart
+LARGE = 1e300
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -36,21 +39,24 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
     if not len(finite):
         return np.array([0.0, 1.0]), False
     low, high = float(finite.min()), float(finite.max())
-    if np.issubdtype(finite.dtype, np.integer) and high - low < BINS:
+    if np.issubdtype(finite.dtype, np.integer) and high - low < BINS and max(-low, high) < EXACT:
         return np.arange(low, high + 2) - 0.5, False
     if low == high:
         width = max(0.5, abs(low) * 1e-6)
         return np.array([low - width, low + width]), False
     if is_steep(finite):
-        edges = np.geomspace(low, high, BINS + 1)
-        edges[[0, -1]] = low, high
-        return np.maximum.accumulate(edges), True
-    core = np.quantile(finite.astype(np.float64), CORE)
-    if core[1] > core[0] and high / FAR - low / FAR > core[1] - core[0]:
+        return _ascending(np.geomspace(low, high, BINS + 1), low, high), True
+    core = _quantile(finite, CORE)
+    if core[1] > core[0] and (high / 2 - low / 2) / FAR > core[1] / 2 - core[0] / 2:
         low, high = float(core[0]), float(core[1])
-    return (
-        low / 2 + (high / 2 - low / 2) * np.arange(BINS + 1) / BINS
-    ) * 2, False  # halves: their difference is finite
+    even = (low / 2 + (high / 2 - low / 2) * (np.arange(BINS + 1) / BINS)) * 2  # halves: their difference is finite
+    return _ascending(even, low, high), False
+
+
+def _ascending(edges: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
+    """Edges that begin and end where they should, whatever rounding made of them."""
+    edges[[0, -1]] = low, high
+    return np.maximum.accumulate(edges.clip(low, high))
 
 
 def is_steep(finite: NDArray[Any]) -> bool:
@@ -60,10 +66,17 @@ def is_steep(finite: NDArray[Any]) -> bool:
     """
     if not len(finite) or not finite.min() > 0:
         return False
-    first, middle, last = np.quantile(finite.astype(np.float64), (0.01, 0.5, 0.99))
+    first, middle, last = _quantile(finite, (0.01, 0.5, 0.99)) / 4  # quarters: their differences are finite
     return bool(last > SKEWED * first and last - middle > 2 * (middle - first))
 
 
 def quantiles(values: NDArray[Any]) -> list[float]:
     """Return the 5, 25, 50, 75 and 95 % quantiles of finite values, at least one, interpolated linearly."""
-    return [float(each) for each in np.quantile(values.astype(np.float64), QUANTILES)]
+    return _quantile(values, QUANTILES).tolist()
+
+
+def _quantile(values: NDArray[Any], shares: Sequence[float]) -> NDArray[np.float64]:
+    """Quantiles of finite values, of which the difference of two need not be finite."""
+    numbers = values.astype(np.float64)
+    large = np.abs(numbers).max() > LARGE
+    return np.quantile(numbers / 4, shares) * 4 if large else np.quantile(numbers, shares)

@@ -14,6 +14,7 @@ from scoring.errors import InputError
 
 FEWEST = 12  # rows; fewer have no neighbourhoods
 PERPLEXITY = 30
+MOST_EXACT = 20_000  # rows whose nearest ones are found by looking at all
 NO_LIBRARY = "the map is left out: it needs openTSNE; install it with: pip install 'kappa-curate[map]'"
 
 
@@ -75,10 +76,13 @@ def place_rows(
         return f"there is no map: fewer than {FEWEST} rows have an embedding"
     matrix = matrix[there] / length[there, None]
     n = len(matrix)
-    tsne = TSNE(perplexity=min(PERPLEXITY, (n - 1) / 3), random_state=seed, n_jobs=-1, initialization="pca")
+    # One thread: sums of several come in any order, and a map grows other from the last bit of one.
+    perplexity = min(PERPLEXITY, (n - 1) / 3)
+    neighbours = "exact" if n <= MOST_EXACT else "auto"
+    tsne = TSNE(perplexity=perplexity, random_state=seed, n_jobs=1, initialization="pca", neighbors=neighbours)
     xy = np.asarray(tsne.fit(matrix), np.float32)
     rank = np.full(n, 0.5) if uncertainty is None else doubt_ranks(uncertainty[there])
-    words = f"t-SNE of {n:,} embeddings, perplexity {min(PERPLEXITY, (n - 1) / 3):.3g}, seed {seed}"
+    words = f"t-SNE of {n:,} embeddings, perplexity {perplexity:.3g}, seed {seed}"
     return Places(rows[there], xy, rank.astype(np.float32), words)
 
 

@@ -1,9 +1,14 @@
 """``curate report``: one page from a table, and one line for what cannot be."""
 
+import datetime
+import decimal
 import json
 import re
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from choosing import columns_of, write
 from typer.testing import CliRunner
@@ -146,3 +151,38 @@ def test_a_disk_that_is_full_leaves_no_page(made, tmp_path, monkeypatch):
     assert result.exit_code == 1
     assert "the disk is full" in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_of_every_kind_are_shown_as_what_they_are_or_left_out(tmp_path):
+    n = 12
+    day = datetime.date(2020, 1, 2)
+    columns = {
+        "key": pa.array(range(n), pa.int64()),
+        "when": pa.array([datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)] * n),
+        "day": pa.array([day] * n),
+        "money": pa.array([decimal.Decimal("1.50")] * n),
+        "large": pa.array([2**63 - 1] * n),
+        "half": pa.array(np.arange(n, dtype=np.float16)),
+        "odd": pa.array([float("inf"), float("nan"), None, 0.5] * 3),
+        "single": pa.array([0.1] * n, pa.float32()),
+        "kind": pa.array(["a", "b"] * 6).dictionary_encode(),
+        "flag": pa.array([True, None] * 6),
+        "nothing": pa.nulls(n),
+        "list": pa.array([[1, 2]] * n),
+        "bytes": pa.array([b"x"] * n),
+        "row": pa.array(["mine"] * n),
+        "long": pa.array(["x" * 10_000] * n),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "odd.parquet")
+    facts = json.loads(run(tmp_path / "odd.parquet", "--json", "-q", "--no-map", "--label", "kind").stdout)
+    rows = {name: values[:4] for name, values in facts["rows"].items() if name != "n"}
+    assert rows["key"] == ["0", "1", "2", "3"]
+    assert rows["when"][0].startswith("2020-01-02 00:00:00")
+    assert (rows["day"][0], rows["money"][0], rows["large"][0]) == ("2020-01-02", 1.5, str(2**63 - 1))
+    assert (rows["half"], rows["odd"], rows["single"][0]) == ([0.0, 1.0, 2.0, 3.0], [None, None, None, 0.5], 0.1)
+    assert (rows["kind"], rows["flag"], rows["nothing"]) == (["a", "b"] * 2, ["true", None] * 2, [None] * 4)
+    assert (rows["u:row"][0], len(rows["long"][0])) == ("mine", 200)
+    assert not {"list", "bytes"} & set(rows)
+    assert facts["overview"]["classes"]["shown"] == [["a", 6], ["b", 6]]
+    assert facts["default_score"] is None
+    assert any("the table has no score" in note for note in facts["overview"]["notes"])

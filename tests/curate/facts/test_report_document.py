@@ -362,13 +362,13 @@ def test_without_the_library_the_map_is_left_out_with_the_line_that_installs_it(
 
 def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_again_in_the_same_places(folder):
     pytest.importorskip("openTSNE")
-    found = made(folder, points=120)
+    found = made(folder, points=60)
     places = found["map"]
     x, y, uncertainty = (np.frombuffer(base64.b64decode(places[name]), "<f4") for name in ("x", "y", "uncertainty"))
-    again = made(folder, points=120)["map"]
+    again = made(folder, points=60)["map"]
     assert (places["x"], places["y"]) == (again["x"], again["y"])
     rows = found["rows"]
-    assert len(places["row"]) == len(x) == len(uncertainty) >= 117
+    assert len(places["row"]) == len(x) == len(uncertainty) >= 57
     assert all(rows["status"][item] == "ok" for item in places["row"])
     score = np.array([rows["unc_losspred"][item] for item in places["row"]])
     order = np.argsort(score)
