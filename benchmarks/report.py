@@ -75,27 +75,55 @@ def measure_facts(folder: Path, rows: int, width: int) -> None:
     ):
         print(f"curate {words[0]}: {run(words)[0]:,.1f} s")
     for more in ([], [str(alone)]):
-        seconds, peak, size = run(["report", str(table), *more, "--json", "--no-map", "--thumbs", "0"])
-        print(
-            f"report of {'the table' if not more else 'table, filter and dedup'}: {seconds:,.1f} s, {peak:,.0f} MB, "
-            f"{size / 1e6:,.1f} MB of JSON"
-        )
+        seconds, used, peak, size = run(["report", str(table), *more, "--json", "--no-map", "--thumbs", "0"])
+        what = "the table" if not more else "table, filter and dedup"
+        print(f"report of {what}: {seconds:,.1f} s, {used:,.1f} s of processors, {peak:,.0f} MB, {size / 1e6:,.1f} MB")
+    measure_view(table)
 
 
-def run(words: list[str]) -> tuple[float, float, int]:
-    """Seconds, peak resident memory in MB and bytes on stdout of a command in a process of its own."""
+def measure_view(table: Path) -> None:
+    """Seconds of pages of 100 rows from a table that is served."""
+    from curate.facts.serve import view
+    from curate.facts.served.query import Query
+
+    began = time.perf_counter()
+    server = view(table, no_map=True)
+    print(f"view begins after {time.perf_counter() - began:,.1f} s")
+    for words, query in (
+        ("first page", Query()),
+        ("a page in the middle", Query(offset=table_rows(table) // 2)),
+        ("sorted by a score, the first time", Query(sort="unc_fitted", descending=True)),
+        ("sorted by a score, a later page", Query(sort="unc_fitted", descending=True, offset=500)),
+        ("a class, sorted", Query(sort="unc_fitted", of_class="class-007")),
+        ("searched by key", Query(search="image-00012")),
+    ):
+        began = time.perf_counter()
+        found = server.site.index.page(query)
+        print(f"{words}: {time.perf_counter() - began:.2f} s, {found['total']:,} rows")
+    server.server_close()
+
+
+def table_rows(table: Path) -> int:
+    from curate.tables.table import open_table
+
+    return open_table(table).n_rows
+
+
+def run(words: list[str]) -> tuple[float, float, float, int]:
+    """Seconds, those of processors, peak memory in MB and bytes on stdout of a command in a process of its own."""
     code = (
         "import resource, subprocess, sys, time; began = time.perf_counter();"
         "done = subprocess.run([sys.executable, '-m', 'curate', *sys.argv[1:]], capture_output=True);"
         "sys.stderr.write(done.stderr.decode()) if done.returncode else None;"
-        "print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN);"
+        "print(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024,"
         "len(done.stdout), done.returncode)"
     )
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     if not done.stdout.endswith(" 0\n"):
         raise SystemExit(done.stderr)
-    seconds, peak, size, _ = done.stdout.split()
-    return float(seconds), float(peak), int(size)
+    seconds, used, peak, size, _ = done.stdout.split()
+    return float(seconds), float(used), float(peak), int(size)
 
 
 def measure_thumbs(photos: Path) -> None:

@@ -67,7 +67,7 @@ def report(
     """Make one page of what the scores and policies of a table found; it needs nothing but a browser.
 
     Counts, histograms and the funnel are of all rows; what is listed row by row is drawn by a hash of the keys. Memory:
-    some 40 bytes a row and 512 MB.
+    some 110 bytes a row and 0.8 GB.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``.
