@@ -213,7 +213,7 @@ def test_rows_are_sorted_both_ways_and_those_without_a_value_come_last(fresh, fa
 def test_groups_show_which_row_was_kept(fresh):
     pressed(fresh, "[data-gallery=duplicates]")
     told(fresh, "5 images")
-    assert fresh.run("Array.from(document.querySelectorAll('.gallery h4 bdi'), (h) => h.textContent)") == [
+    assert fresh.run("Array.from(document.querySelectorAll('.gallery h3 bdi'), (h) => h.textContent)") == [
         "group <1>",
         "group 2",
     ]

@@ -148,7 +148,7 @@ function drawImages(report, section) {
 
 /** Return the place of a group: as wide as its tiles, so that small groups stand side by side. */
 function groupOf(list, head, n) {
-  const group = h("div", { class: "group" }, head === undefined ? null : h("h4", {}, own(head), isFiltered() ? h("small", {}, ` ${count(n)}`) : null), list);
+  const group = h("div", { class: "group" }, head === undefined ? null : h("h3", {}, own(head), isFiltered() ? h("small", {}, ` ${count(n)}`) : null), list);
   group.style.setProperty("--n", n ?? 1000);
   return group;
 }
