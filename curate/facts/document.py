@@ -23,6 +23,7 @@ from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
 from curate.facts.places import Places, place_rows
 from curate.facts.ranks import rank_correlations
 from curate.facts.results import find_results
+from curate.facts.texts import shortened
 from curate.facts.thumbs import Thumbs, thumbnails
 from curate.facts.values import row_values
 from curate.tables.images import ImageSource
@@ -285,4 +286,6 @@ def _tally(codes: Codes, n: int, otherwise: str) -> list[list[Any]]:
         return [[otherwise, n]] if n else []
     counts = np.bincount(codes.codes + 1, minlength=len(codes.names) + 1)
     names = ["none", *codes.names]
-    return [[names[at], int(counts[at])] for at in np.argsort(-counts, kind="stable").tolist() if counts[at]][:50]
+    return [
+        [shortened(names[at]), int(counts[at])] for at in np.argsort(-counts, kind="stable").tolist() if counts[at]
+    ][:50]

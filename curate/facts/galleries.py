@@ -12,6 +12,7 @@ from curate.counted import counted
 from curate.facts.decided import NO_RULE, Decided, Decisions
 from curate.facts.heap import Heap
 from curate.facts.numbers import ByClass
+from curate.facts.texts import shortened
 from curate.policies.contract import FILTER
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.report.doubtful import doubtful_groups
@@ -61,7 +62,7 @@ class Gallery:
             return found | {"kind": "flat", "items": [place(row) for row in self.rows]}
         groups = [
             {
-                "words": group.words,
+                "words": shortened(group.words),
                 "items": [place(row) for row in group.rows],
                 "kept": None if group.kept is None else place(group.kept),
             }

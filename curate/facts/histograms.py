@@ -43,7 +43,8 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
         return np.arange(low, high + 2) - 0.5, False
     if low == high:
         width = max(0.5, abs(low) * 1e-6)
-        return np.array([low - width, low + width]), False
+        most = float(np.finfo(np.float64).max)
+        return np.array([max(low - width, -most), min(low + width, most)]), False
     if is_steep(finite):
         return _ascending(np.geomspace(low, high, BINS + 1), low, high), True
     core = _quantile(finite, CORE)
@@ -64,9 +65,9 @@ def is_steep(finite: NDArray[Any]) -> bool:
 
     Values that are even between 0 and 1 are far apart, too, and no more of them are low than high.
     """
-    if not len(finite) or not finite.min() > 0:
+    if not len(finite) or not finite.min() > 0 or float(finite.max()) > LARGE:
         return False
-    first, middle, last = _quantile(finite, (0.01, 0.5, 0.99)) / 4  # quarters: their differences are finite
+    first, middle, last = _quantile(finite, (0.01, 0.5, 0.99))
     return bool(last > SKEWED * first and last - middle > 2 * (middle - first))
 
 

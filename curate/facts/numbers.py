@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from curate.facts.columns import Shown
 from curate.facts.heap import Heap
 from curate.facts.histograms import histogram, quantiles
+from curate.facts.texts import shortened
 from curate.tables.needs import Needs
 from curate.tables.rows import Numbers, read_rows
 
@@ -44,7 +45,7 @@ class ByClass:
         codes, names = heap.classes.codes, heap.classes.names
         sizes = np.bincount(codes[codes >= 0], minlength=len(names))
         largest = np.argsort(-sizes, kind="stable")[:MOST_CLASSES]
-        self.shown = [(int(code), names[code], int(sizes[code])) for code in largest.tolist()]
+        self.shown = [(int(code), shortened(names[code]), int(sizes[code])) for code in largest.tolist()]
         self.n_classes = len(names)
         self.others = int(sizes.sum()) - sum(n for _, _, n in self.shown)
         place = np.full(len(names) + 1, len(self.shown), np.uint8)  # the last is for rows without a class

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.facts.texts import shortened
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.receipts import (
     PIPELINE_RECEIPT,
@@ -18,6 +19,7 @@ from scoring.errors import InputError
 
 RECEIPT = ".receipt.json"
 MOST = 50  # policies over one table
+MOST_REASONS = 50  # that are named of a policy
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,17 @@ class Applied:
     def funnel(self) -> dict[str, Any]:
         """Return the rows that came in, those kept, and why the others went; they add up."""
         counts = self.receipt["counts"]
-        out = [{"reason": why, "decision": decision, "n": n} for decision, why, n in lost_rows(self.receipt)]
+        lost = sorted(lost_rows(self.receipt), key=lambda one: -one[2])
+        out = [{"reason": shortened(why), "decision": what, "n": n} for what, why, n in lost[:MOST_REASONS]]
+        for decision in dict.fromkeys(what for what, _, _ in lost[MOST_REASONS:]):
+            rest = [n for what, _, n in lost[MOST_REASONS:] if what == decision]
+            out.append({"reason": f"{len(rest):,} other reasons", "decision": decision, "n": sum(rest)})
         return {
             "step": self.name,
             "file": self.subset.name,
             "rows_in": int(counts["n_rows"]),
             "kept": int(counts["kept"]),
-            "out": sorted(out, key=lambda one: -int(str(one["n"]))),
+            "out": out,
         }
 
 

@@ -11,9 +11,9 @@ from curate.columns import KEY, STATUS, URI
 from curate.facts.columns import Shown
 from curate.facts.decided import Decided
 from curate.facts.heap import Heap
+from curate.facts.texts import shortened
 from curate.tables.digests import key_bytes, plain
 
-MOST_TEXT = 200  # characters of a text that is no key
 EXACT = 2**53  # whole numbers beyond are not exact in a browser
 
 
@@ -70,8 +70,3 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         values = [None if value is None else str(value) for value in array.to_pylist()]
     return [None if value is None else shortened(value) for value in values]
-
-
-def shortened(text: str) -> str:
-    """Return a text cut at ``MOST_TEXT`` characters."""
-    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"

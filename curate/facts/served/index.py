@@ -15,6 +15,7 @@ from curate.facts.document import Facts
 from curate.facts.numbers import finite
 from curate.facts.served.query import KEY as BY_KEY
 from curate.facts.served.query import ROW, Query
+from curate.facts.texts import shortened
 from curate.facts.values import row_values
 from curate.policies.outcomes import OUTCOMES
 from curate.tables.digests import plain
@@ -57,7 +58,9 @@ class Index:
         self.facts = facts
         self.columns = {each.name: each for each in facts.columns}
         self._galleries = {each.id: np.array(each.all_rows(), np.int64) for each in facts.galleries}
-        self._class = {name: code for code, name in enumerate(facts.heap.classes.names)}
+        self._classes: dict[str, list[int]] = {}  # by the name that is shown
+        for code, name in enumerate(facts.heap.classes.names):
+            self._classes.setdefault(shortened(name), []).append(code)
         self._lock = threading.Lock()
         self._orders: Kept[NDArray[np.uint32]] = Kept(ORDERS)
         self._values: Kept[NDArray[Any]] = Kept(COLUMNS)
@@ -125,8 +128,8 @@ class Index:
         for part in self._parts(query):
             keep = part if keep is None else keep & part
         if query.of_class is not None:
-            code = self._class.get(query.of_class, -2)
-            part = heap.classes.codes == code if len(heap.classes.codes) else np.zeros(heap.n, bool)
+            codes = self._classes.get(query.of_class, [])
+            part = np.isin(heap.classes.codes, codes) if len(heap.classes.codes) else np.zeros(heap.n, bool)
             keep = part if keep is None else keep & part
         if query.decision is not None:
             part = self.facts.decided.outcome == OUTCOMES.index(query.decision)

@@ -12,8 +12,10 @@ import pytest
 from choosing import columns_of, write
 from PIL import Image
 from scipy.stats import spearmanr
+from typer.testing import CliRunner
 
 import curate
+from curate.cli import app
 from curate.facts.document import Asked, document, gather
 from curate.tables.images import ImageSource
 from curate.tables.table import open_table
@@ -377,3 +379,40 @@ def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_agai
     cluster = np.array([rows["row"][item] % 5 for item in places["row"]])
     nearest = [np.argsort(((xy - one) ** 2).sum(1))[1] for one in xy]
     assert (cluster[nearest] == cluster).mean() > 0.8
+
+
+def test_the_folder_of_a_pipeline_stands_for_all_its_policies(folder, tmp_path):
+    (tmp_path / "curate.toml").write_text(
+        f"""
+[filter]
+table = {json.dumps(str(folder / "scores.parquet"))}
+column = "unc_losspred"
+keep-top = 100
+
+[select]
+budget = 10
+strategy = "random"
+"""
+    )
+    ran = CliRunner().invoke(app, ["run", str(tmp_path / "curate.toml"), "--quiet"])
+    assert ran.exit_code == 0, ran.output
+    receipt = next(tmp_path.rglob("pipeline.receipt.json"))
+    for path in (receipt, receipt.parent):
+        facts = gather(open_table(folder / "scores.parquet"), Asked(results=[path], points=0))
+        assert [(each["step"], each["kept"]) for each in facts.counted["funnel"]] == [("filter", 100), ("select", 10)]
+
+
+def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(folder, tmp_path):
+    for name in ("scores.parquet", "kept.receipt.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    receipt = json.loads((tmp_path / "kept.receipt.json").read_text())
+    receipt["counts"] = {"n_rows": 4000, "kept": 1000, "dropped": 1500, "undecided": 1500, "failed": 0}
+    receipt["dropped_by"] = {f"why {'x' * 500} {i}": 1 for i in range(1500)}
+    receipt["failed_by"] = {}
+    receipt["undecided_by"] = {f"what {i}": 1 for i in range(1400)}
+    (tmp_path / "kept.receipt.json").write_text(json.dumps(receipt))
+    asked = Asked(results=[tmp_path / "kept.receipt.json"], points=0)
+    (one,) = gather(open_table(tmp_path / "scores.parquet"), asked).counted["funnel"]
+    assert one["rows_in"] == one["kept"] + sum(each["n"] for each in one["out"]) == 4000
+    assert len(one["out"]) <= 52
+    assert max(len(each["reason"]) for each in one["out"]) <= 200
