@@ -68,7 +68,7 @@ def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:
     composition do not count, ends in `~` and 8 hex digits of the value's sha256. None is `_none`.
 
     >>> folder_names(["cat", "a/b", "..", "Dog", None])
-    {'cat': 'cat', 'a/b': 'a%2Fb~c14cddc0', '..': '%2E.~5ec1f7e7', 'Dog': 'Dog', None: '_none'}
+    {'cat': 'cat', 'a/b': 'a%2Fb~c14cddc0', '..': '%2E%2E~5ec1f7e7', 'Dog': 'Dog', None: '_none'}
     """
     ordered = list(dict.fromkeys(values))
     alike = Counter(_folded(_NONE if value is None else value) for value in ordered)

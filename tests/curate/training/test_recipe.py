@@ -178,5 +178,4 @@ def test_a_method_with_settings_is_one_class_and_one_line_of_the_table(monkeypat
     anew.command()(runpy.run_path(str(ROOT / "curate/commands/train.py"))["run"])
     assert "smoothed;" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
-    assert "| `smoothed` | A method from elsewhere, in one file. |  | yes | Somebody 2031" in tables["methods"]()
     assert "| `smoothing` | 0.25 | share of the label" in tables["settings"]()
