@@ -1,9 +1,9 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
-``compare``, ``export``, ``verify`` and ``plot`` are the commands of these names, with the same options as keywords; a
-mistake of the user's is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded
-when first used, so that ``import curate`` costs nothing.
+``compare``, ``export``, ``verify``, ``plot``, ``report`` and ``view`` are the commands of these names, with the same
+options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table that shows its images in a
+notebook. They are loaded when first used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -13,9 +13,12 @@ from curate.version import __version__
 
 if TYPE_CHECKING:
     from curate.comparison.run import compare
+    from curate.display.notebook import open as open
     from curate.engines.score import score
     from curate.evaluation.run import evaluate
     from curate.exchange.subset import export
+    from curate.facts.serve import view
+    from curate.facts.write import report
     from curate.fitting.fit import fit
     from curate.plots.plot import plot
     from curate.policies.balance.policy import balance
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
     from curate.policies.verify import verify
-    from curate.report.notebook import open as open
     from scoring.errors import InputError
 
 
@@ -45,7 +47,9 @@ _MODULES = {
     "export": "curate.exchange.subset",
     "verify": "curate.policies.verify",
     "plot": "curate.plots.plot",
-    "open": "curate.report.notebook",
+    "report": "curate.facts.write",
+    "view": "curate.facts.serve",
+    "open": "curate.display.notebook",
     "InputError": "scoring.errors",
 }
 # Not ``filter`` and ``open``: a star import would replace Python's own.
@@ -61,10 +65,12 @@ __all__ = [
     "issues",
     "labels",
     "plot",
+    "report",
     "score",
     "select",
     "split",
     "verify",
+    "view",
 ]
 
 

@@ -30,9 +30,9 @@ from study_features import principal
 from study_junk import junk_report
 from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_table, curves_of, half_width
 
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import save_chart
 from curate.policies.select.strategy import SAFE_GATE, guard
-from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.style import save_chart
 from curate.selectors.contract import Selector
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.table import SELECTORS

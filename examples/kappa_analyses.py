@@ -27,12 +27,12 @@ import torch
 from analysis_measures import DRAWS, Eye, Floats, Pictures, best_crop, by_view, cosines, few_labels, histogram, probe_of
 
 from curate.columns import is_less_certain
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import save_chart
 from curate.evaluation.correctness import LINEAR, judge, label_tensor
 from curate.evaluation.joined import class_codes, named_column
 from curate.evaluation.rows import MeasuredRows, embeddings, sampled, select_rows
 from curate.evaluation.squares import squares
-from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.style import save_chart
 from curate.tables.signals import default_column
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header, shipped_models

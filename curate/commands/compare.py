@@ -72,7 +72,7 @@ def run(
     """
     given = dict(locals())
     from curate.comparison.run import compare
-    from curate.report.picture import check_picture
+    from curate.display.picture import check_picture
     from scoring.atomic import require_folder
     from scoring.errors import InputError
 
@@ -124,9 +124,9 @@ def _draw(
     where: dict[str, str | None],
     overwrite: bool,
 ) -> None:
+    from curate.display.compared import comparison_sheet
+    from curate.display.picture import save_picture
     from curate.manifest import SourceOptions
-    from curate.report.compared import comparison_sheet
-    from curate.report.picture import save_picture
     from curate.tables.table import open_table
 
     tables = open_table(found.tables[0]), open_table(found.tables[1])

@@ -214,8 +214,8 @@ def _draw(
     overwrite: bool,
 ) -> int:
     """Draw the groups, and return how many there was room for."""
+    from curate.display.groups import group_sheet
     from curate.manifest import SourceOptions
-    from curate.report.groups import group_sheet
     from curate.tables.table import open_table
 
     source, against_source, label = words

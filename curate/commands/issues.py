@@ -72,7 +72,7 @@ def run(
 
     given = dict(locals())
     if sheet is not None:
-        from curate.report.picture import check_picture
+        from curate.display.picture import check_picture
 
         check_picture(sheet, overwrite=overwrite)
     settings = parse_settings(set_ or [], example="dark=0.2")
@@ -135,10 +135,10 @@ def _draw(
     overwrite: bool,
 ) -> None:
     """Draw the worst rows of each kind, each with its measure."""
+    from curate.display.picture import save_picture
+    from curate.display.sheet import contact_sheet, refuse_too_many
+    from curate.display.tiles import tiles
     from curate.policies.issues.kinds import KINDS
-    from curate.report.picture import save_picture
-    from curate.report.sheet import contact_sheet, refuse_too_many
-    from curate.report.tiles import tiles
     from curate.tables.table import open_table
     from scoring.errors import InputError
 

@@ -81,8 +81,8 @@ def run(
         return
     where = {"root": root, "key": key, "path_column": path_column, "image_column": image_column}
     if sheet is not None:
+        from curate.display.label_sheet import check_sheet
         from curate.policies.labels.request import LabelsRequest
-        from curate.report.label_sheet import check_sheet
 
         asked = LabelsRequest(tuple(label or ()), drop, relabel, below, seed, str(labelled) if labelled else None)
         asked.check(open_table(table, require=["key"], embedding=embedding))
@@ -104,7 +104,7 @@ def run(
         overwrite=overwrite,
     )
     if sheet is not None:
-        from curate.report.label_sheet import draw_sheet
+        from curate.display.label_sheet import draw_sheet
 
         draw_sheet(sheet, table, result.worst, source, where, overwrite=overwrite)
     if json_:

@@ -68,7 +68,7 @@ def run(
 
     if out is None and not json_:
         raise InputError("expected a name for the page (-o report.html), got none; or print the facts with --json")
-    made = report(**(options.given_to(report, given) | {"results": results or ()}))
+    made = report(**options.given_to(report, given))
     if json_:
         typer.echo(json.dumps(made.facts(), ensure_ascii=True, allow_nan=False))
     if quiet:

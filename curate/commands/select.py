@@ -115,7 +115,7 @@ def run(
 
 def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
     """Mistakes about the picture, before the work."""
-    from curate.report.style import check_chart
+    from curate.display.style import check_chart
     from scoring.errors import InputError
 
     if dry_run:
@@ -124,8 +124,8 @@ def _refuse_plot(plot: Path, dry_run: bool, overwrite: bool) -> None:
 
 
 def _draw(result: "SelectResult", plot: Path, overwrite: bool) -> None:
-    from curate.report.gains import gain_chart
-    from curate.report.style import save_chart
+    from curate.display.gains import gain_chart
+    from curate.display.style import save_chart
 
     title = f"{result.strategy}: {result.kept:,} picked of {counted(result.n_rows, 'row')}"
     save_chart(gain_chart(result.gains, title), plot, overwrite=overwrite)

@@ -14,7 +14,7 @@ from curate.commands.printing import emit, say
 from curate.counted import counted
 
 if TYPE_CHECKING:
-    from curate.report.rank import Cut, Extremes
+    from curate.display.rank import Cut, Extremes
 
 ENDS = {"less certain": "least certain, ", "more certain": "most certain, "}
 OPPOSITE = {"less certain": "more certain", "more certain": "less certain"}
@@ -58,11 +58,11 @@ def run(
 
     A table with ranks and no score, such as the batch of a round, is drawn in the order of its ranks.
     """
+    from curate.display.picture import check_picture, save_picture
+    from curate.display.rank import around_cut, extremes
+    from curate.display.sheet import contact_sheet, refuse_too_many
+    from curate.display.tiles import tiles
     from curate.manifest import SourceOptions
-    from curate.report.picture import check_picture, save_picture
-    from curate.report.rank import around_cut, extremes
-    from curate.report.sheet import contact_sheet, refuse_too_many
-    from curate.report.tiles import tiles
     from curate.tables.table import open_table
     from scoring.errors import InputError
 
@@ -108,7 +108,7 @@ def how_to_show(picture: Path, environment: Mapping[str, str]) -> str | None:
 def _ends(found: "Extremes") -> list[tuple[str, list[int]]]:
     """Headings with their rows: both ends of a column, in words where it says how certain a row is."""
     from curate.columns import describe
-    from curate.report.rank import RANK
+    from curate.display.rank import RANK
 
     if found.column == RANK:
         return [(f"the first {len(found.bottom):,} of {counted(found.n, 'row')} by rank", found.bottom)]

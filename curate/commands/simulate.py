@@ -47,7 +47,7 @@ def run(
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
     test of the areas against random (sign flips: with 5 seeds p is never below 0.0625).
     """
-    from curate.report.style import check_chart
+    from curate.display.style import check_chart
     from curate.simulation.run import check_outputs, simulate, typed_budgets, write_simulation
 
     line = (lambda text: None) if quiet else say

@@ -47,7 +47,7 @@ def run(
     given = dict(locals())
     from curate.facts.serve import view
 
-    server = view(**(options.given_to(view, given) | {"results": results or ()}))
+    server = view(**options.given_to(view, given))
     if json_:
         emit({"url": server.url, "port": server.server_port})
     else:

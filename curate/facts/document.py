@@ -22,7 +22,7 @@ from curate.facts.measured import read_measured
 from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
 from curate.facts.places import Places, place_rows
 from curate.facts.ranks import rank_correlations
-from curate.facts.results import find_results
+from curate.facts.results import Results, find_results
 from curate.facts.texts import shortened
 from curate.facts.thumbs import Thumbs, thumbnails
 from curate.facts.values import row_values
@@ -42,7 +42,7 @@ class Asked:
     """What is asked of a report.
 
     Attributes:
-        results: of policies: subsets, decisions, receipts, or receipts of pipelines.
+        results: of policies: subsets, decisions, receipts, or receipts of pipelines, one or several.
         column: score that certain and uncertain rows are told by; None for the table's own.
         label: column of classes; None for ``label``, where there is one.
         sample: rows that are listed.
@@ -51,7 +51,7 @@ class Asked:
         seed: of the draw and of the map.
     """
 
-    results: Sequence[str | Path] = ()
+    results: Results = None
     column: str | None = None
     label: str | None = None
     sample: int = SAMPLE

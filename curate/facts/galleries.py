@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from curate.columns import OK
 from curate.counted import counted
+from curate.display.doubtful import doubtful_groups
 from curate.facts.decided import NO_RULE, Decided, Decisions
 from curate.facts.heap import Heap
 from curate.facts.numbers import ByClass
 from curate.facts.texts import shortened
 from curate.policies.contract import FILTER
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
-from curate.report.doubtful import doubtful_groups
 from curate.tables.digests import tie_breaks
 
 FLAT, EACH = 48, 12  # rows of a gallery, and of each group of one

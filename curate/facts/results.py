@@ -21,6 +21,8 @@ RECEIPT = ".receipt.json"
 MOST = 50  # policies over one table
 MOST_REASONS = 50  # that are named of a policy
 
+Results = str | Path | Sequence[str | Path] | None
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -67,18 +69,19 @@ class Applied:
         }
 
 
-def find_results(table: Table, paths: Sequence[str | Path]) -> list[Applied]:
+def find_results(table: Table, paths: Results) -> list[Applied]:
     """Return the policies that some files are of, and those between the table and them, in the order applied.
 
     Args:
         table: that the first of them read.
-        paths: subsets, decisions or receipts of policies, receipts of pipelines or their folders.
+        paths: subsets, decisions or receipts of policies, receipts of pipelines or their folders; one or several.
 
     Raises:
         InputError: for a file that no policy wrote, one that lacks its receipt, or more than ``MOST`` policies.
     """
     found: dict[Path, Applied] = {}
-    waiting = [receipt for path in paths for receipt in _receipts(Path(path))]
+    named = [paths] if isinstance(paths, str | Path) else paths or ()
+    waiting = [receipt for path in named for receipt in _receipts(Path(path))]
     while waiting:
         receipt = waiting.pop(0).resolve()
         if receipt in found:

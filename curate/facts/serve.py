@@ -1,10 +1,10 @@
 """A report that is served: the page of a table too large to be inside one."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from curate.columns import KEY
 from curate.facts.document import POINTS, SAMPLE, Asked, gather
+from curate.facts.results import Results
 from curate.facts.served.index import Index
 from curate.facts.served.pictures import Pictures
 from curate.facts.served.server import Server, Site, new_token
@@ -17,7 +17,7 @@ from scoring.errors import InputError
 
 def view(
     table: str | Path,
-    results: Sequence[str | Path] = (),
+    results: Results = None,
     *,
     column: str | None = None,
     label: str | None = None,
@@ -56,14 +56,14 @@ def view(
     Raises:
         InputError: for a table, file, column or port that cannot be used.
     """
-    from curate.report.app.assemble import served_page
+    from curate.display.app.assemble import served_page
 
     opened = open_table(table, require=[KEY])
     state = state_of(opened)
     options = SourceOptions(
         root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
     )
-    asked = Asked(tuple(results), column, label, SAMPLE, 0 if no_map else points, measured, seed)
+    asked = Asked(results, column, label, SAMPLE, 0 if no_map else points, measured, seed)
     server = Server(port)
     try:
         pictures = Pictures(opened, source=source, options=options)

@@ -1,12 +1,12 @@
 """A report as a file: the facts of a table, inside the page that shows them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
 from curate.facts.document import POINTS, SAMPLE, THUMBS, Asked, document
+from curate.facts.results import Results
 from curate.manifest import SourceOptions
 from curate.tables.images import ImageSource
 from curate.tables.table import open_table
@@ -46,7 +46,7 @@ class Report:
 
 def report(
     table: str | Path,
-    results: Sequence[str | Path] = (),
+    results: Results = None,
     out: str | Path | None = None,
     *,
     column: str | None = None,
@@ -71,8 +71,8 @@ def report(
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``.
-        results: of policies: subsets, decisions, receipts, receipts of pipelines; those between them and the table
-            are found.
+        results: of policies: subsets, decisions, receipts, receipts of pipelines, one or several; those between them
+            and the table are found.
         out: page to write, a name ending in ``.html``; None only gathers the facts.
         column: score that certain and uncertain rows are told by; by default the table's own.
         label: column of classes; by default ``label``, where there is one.
@@ -98,7 +98,7 @@ def report(
     for name, value, least in (("sample", sample, 1), ("thumbs", thumbs, 0), ("points", points, 0)):
         if value < least:
             raise InputError(f"--{name}: expected {least} or more, got {value}")
-    asked = Asked(tuple(results), column, label, sample, 0 if no_map else points, measured, seed)
+    asked = Asked(results, column, label, sample, 0 if no_map else points, measured, seed)
     options = SourceOptions(
         root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
     )
@@ -117,7 +117,7 @@ def _check_out(out: Path, *, overwrite: bool) -> None:
 
 
 def _write(made: dict[str, Any], out: Path, *, overwrite: bool) -> int:
-    from curate.report.app.assemble import whole_page
+    from curate.display.app.assemble import whole_page
 
     with AtomicFile(out, overwrite=overwrite) as file:
         for piece in whole_page(made):

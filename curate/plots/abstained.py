@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import WIDTH
 from curate.evaluation.correctness import COVERAGES
 from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, accuracy_bands, outcomes
-from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.style import WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.columns import LABEL
-from curate.facts.histograms import QUANTILES, is_steep, quantiles
-from curate.plots.asked import Asked, Numbers
-from curate.plots.columns import finite, largest, read_columns
-from curate.report.captions import plain_line
-from curate.report.style import (
+from curate.display.captions import plain_line
+from curate.display.style import (
     COLOURS,
     FAINT,
     WIDTH,
@@ -22,6 +19,9 @@ from curate.report.style import (
     set_title,
     write_numbers,
 )
+from curate.facts.histograms import QUANTILES, is_steep, quantiles
+from curate.plots.asked import Asked, Numbers
+from curate.plots.columns import finite, largest, read_columns
 from curate.tables.signals import default_column
 from scoring.errors import InputError
 

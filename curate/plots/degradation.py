@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from curate.evaluation.degraded import CENTER_CROP, share_shape
-from curate.plots.asked import Asked, Numbers
-from curate.plots.judged import Band
-from curate.report.captions import plain_line
-from curate.report.style import (
+from curate.display.captions import plain_line
+from curate.display.style import (
     GREY,
     LINE_LETTERS,
     MARKERS,
@@ -26,6 +23,9 @@ from curate.report.style import (
     set_title,
     write_percent,
 )
+from curate.evaluation.degraded import CENTER_CROP, share_shape
+from curate.plots.asked import Asked, Numbers
+from curate.plots.judged import Band
 from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.metrics.degradations import WORSE

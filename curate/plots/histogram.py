@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.evaluation.rows import score_columns
-from curate.facts.histograms import bin_edges
-from curate.plots.asked import Asked, Numbers
-from curate.plots.columns import Floats, finite, largest, read_columns
-from curate.report.captions import plain_line
-from curate.report.style import (
+from curate.display.captions import plain_line
+from curate.display.style import (
     COLOURS,
     INK,
     LINE_LETTERS,
@@ -24,6 +20,10 @@ from curate.report.style import (
     set_title,
     write_numbers,
 )
+from curate.evaluation.rows import score_columns
+from curate.facts.histograms import bin_edges
+from curate.plots.asked import Asked, Numbers
+from curate.plots.columns import Floats, finite, largest, read_columns
 from curate.tables.signals import default_column
 from scoring.errors import InputError
 

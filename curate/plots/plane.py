@@ -7,13 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY, is_less_certain
-from curate.facts.heap import read_heap
-from curate.facts.places import doubt_ranks, place_rows
-from curate.plots.asked import Asked, Numbers
-from curate.plots.columns import MOST_POINTS, Floats, finite, largest, read_columns, sampled
-from curate.plots.points import Points, draw_points, point_names
-from curate.report.captions import plain_line
-from curate.report.style import (
+from curate.display.captions import plain_line
+from curate.display.style import (
     WIDTH,
     axis_letters,
     drawing,
@@ -24,6 +19,11 @@ from curate.report.style import (
     set_legend,
     set_title,
 )
+from curate.facts.heap import read_heap
+from curate.facts.places import doubt_ranks, place_rows
+from curate.plots.asked import Asked, Numbers
+from curate.plots.columns import MOST_POINTS, Floats, finite, largest, read_columns, sampled
+from curate.plots.points import Points, draw_points, point_names
 from curate.tables.signals import default_column
 from scoring.errors import InputError
 

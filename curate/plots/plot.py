@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.display.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from curate.plots.asked import Asked, Numbers
 from curate.plots.table import KINDS, Kind, kind_of
-from curate.report.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from scoring.errors import InputError
 
 if TYPE_CHECKING:

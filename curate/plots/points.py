@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.report.captions import plain_line
-from curate.report.style import COLOURS, GREY, LINE_LETTERS, MARKERS
+from curate.display.captions import plain_line
+from curate.display.style import COLOURS, GREY, LINE_LETTERS, MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import describe
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import WIDTH
 from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, Floats, Outcomes, outcomes
-from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.style import WIDTH
 from scoring.errors import InputError
 from scoring.metrics import Interval, RankOrder, percentiles, resample
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import WIDTH
 from curate.plots.abstained import AXIS
 from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, accuracy_bands, outcomes
-from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.style import WIDTH
 from scoring.metrics import aurc
 
 if TYPE_CHECKING:

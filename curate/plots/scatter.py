@@ -5,11 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from curate.facts.histograms import is_steep
-from curate.plots.asked import Asked, Numbers
-from curate.plots.columns import MOST_POINTS, finite, largest, read_columns, sampled
-from curate.plots.points import Points, draw_points, point_names
-from curate.report.style import (
+from curate.display.style import (
     BEHIND,
     WIDTH,
     drawing,
@@ -22,6 +18,10 @@ from curate.report.style import (
     set_title,
     write_numbers,
 )
+from curate.facts.histograms import is_steep
+from curate.plots.asked import Asked, Numbers
+from curate.plots.columns import MOST_POINTS, finite, largest, read_columns, sampled
+from curate.plots.points import Points, draw_points, point_names
 from scoring.errors import InputError
 from scoring.metrics import RankOrder, weighted_spearman
 

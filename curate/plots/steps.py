@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from curate.display.funnel import Bar, funnel_chart
+from curate.display.style import WIDTH
 from curate.facts.results import find_results
 from curate.plots.asked import Asked, Numbers
-from curate.report.funnel import Bar, funnel_chart
-from curate.report.style import WIDTH
 from scoring.errors import InputError
 
 if TYPE_CHECKING:

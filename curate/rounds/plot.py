@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.style import check_chart, save_chart
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import check_chart, save_chart
 from curate.rounds.files.folder import open_folder
 from curate.rounds.state.pool import table_of
 from curate.rounds.state.standing import progress_of, standing_of

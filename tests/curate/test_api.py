@@ -25,10 +25,13 @@ FUNCTIONS = (
     "export",
     "verify",
     "plot",
+    "report",
+    "view",
 )
 ONLY_TYPED = {
     "json",
     "quiet",
+    "no_open",
     "sheet",
     "plot",
     "help",

@@ -102,7 +102,7 @@ class Labels:
 
     def _texts(self, columns: LabelColumns, paths: Mapping[str, Path]) -> dict[str, bytes]:
         """Return the rows to judge, as CSV and as a page with the pictures."""
-        from curate.report.label_page import label_page
+        from curate.display.label_page import label_page
 
         drawn = draw_rows(columns, self.review or 0)
         rows = [dict(zip(COLUMNS, one.cells(), strict=True)) for one in drawn]

@@ -416,3 +416,10 @@ def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(folder,
     assert one["rows_in"] == one["kept"] + sum(each["n"] for each in one["out"]) == 4000
     assert len(one["out"]) <= 52
     assert max(len(each["reason"]) for each in one["out"]) <= 200
+
+
+def test_from_python_one_result_needs_no_list(folder):
+    table, kept = folder / "scores.parquet", folder / "kept.parquet"
+    one, listed = (curate.report(table, given, no_map=True, thumbs=0).document for given in (str(kept), [kept]))
+    assert [step["step"] for step in one["funnel"]] == ["filter"]
+    assert one["funnel"] == listed["funnel"]

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from rounds_table import CLASSES, answer, table
 
-from curate.report.style import COLOURS
+from curate.display.style import COLOURS
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round

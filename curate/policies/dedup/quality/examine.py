@@ -10,6 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
+from curate.display.audit_page import PAIR_SIDE, pair_page
+from curate.display.tiles import Pictures
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
@@ -18,8 +20,6 @@ from curate.policies.dedup.quality.audit import Drawn, Limit, audit_text, draw_p
 from curate.policies.dedup.quality.planted import ORIGINAL, SAME_PIXELS
 from curate.policies.dedup.quality.recall import Hits, RecallReport, RecallSettings, estimate_recall
 from curate.policies.dedup.request import CHAIN, DedupRequest
-from curate.report.audit_page import PAIR_SIDE, pair_page
-from curate.report.tiles import Pictures
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
 from curate.tables.table import Table

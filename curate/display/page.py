@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from curate.report.captions import number, plain_line
-from curate.report.doubtful import Group, Member
-from curate.report.tiles import Shown
+from curate.display.captions import number, plain_line
+from curate.display.doubtful import Group, Member
+from curate.display.tiles import Shown
 
 JPEG_QUALITY = 82
 BITS = "hash"  # the finder whose similarity is a count of bits that differ

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
+from curate.display.captions import plain_line
+from curate.display.picture import check_picture, save_picture
+from curate.display.sheet import TILE, Tile, contact_sheet
+from curate.display.tiles import Pictures
 from curate.manifest import SourceOptions
-from curate.report.captions import plain_line
-from curate.report.picture import check_picture, save_picture
-from curate.report.sheet import TILE, Tile, contact_sheet
-from curate.report.tiles import Pictures
 from curate.tables.images import require_images
 from curate.tables.table import open_table
 

@@ -16,12 +16,12 @@ import pytest
 from deduplicated import HOSTILE, alone, dropped, fact, kept, slow_doubt, write
 from PIL import Image
 
+from curate.display.captions import number, plain_line
+from curate.display.doubtful import MOST_MEMBERS, doubt, doubtful_groups
+from curate.display.groups import _short, group_sheet
+from curate.display.page import page
+from curate.display.sheet import Tile, contact_sheet
 from curate.manifest import SourceOptions
-from curate.report.captions import number, plain_line
-from curate.report.doubtful import MOST_MEMBERS, doubt, doubtful_groups
-from curate.report.groups import _short, group_sheet
-from curate.report.page import page
-from curate.report.sheet import Tile, contact_sheet
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -215,7 +215,7 @@ def test_groups_stand_side_by_side_on_the_sheet_with_the_kept_one_first_in_a_gre
 
 
 def test_a_hundred_pairs_fill_a_sheet_and_leave_it_not_mostly_white():
-    from curate.report.groups import FEWEST_COLUMNS, MOST_COLUMNS
+    from curate.display.groups import FEWEST_COLUMNS, MOST_COLUMNS
 
     pair = [Tile(np.zeros((128, 128, 3), np.uint8), "kept", "a")] * 2
     sheet = contact_sheet([("a pair", pair)] * 100, columns=MOST_COLUMNS, fewest=FEWEST_COLUMNS)

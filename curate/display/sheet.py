@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from curate.report.captions import plain_line
+from curate.display.captions import plain_line
 from scoring.errors import InputError
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont

@@ -10,10 +10,10 @@ from PIL import Image
 
 from curate.columns import LABEL, STATUS, describe
 from curate.counted import counted
+from curate.display.captions import number
+from curate.display.page import isolated, picture_html
+from curate.display.rank import RANK, Extremes, extremes
 from curate.manifest import ReadError, SourceOptions
-from curate.report.captions import number
-from curate.report.page import isolated, picture_html
-from curate.report.rank import RANK, Extremes, extremes
 from curate.tables.images import Images
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError

@@ -14,11 +14,11 @@ from deduplicated import HOSTILE, dropped, fact, kept, write
 from headless import with_browser
 from PIL import Image
 
+from curate.display.audit_page import pair_page
+from curate.display.groups import group_sheet
+from curate.display.label_page import label_page
 from curate.policies.labels.review import COLUMNS as COLUMNS_OF_LABELS
 from curate.policies.labels.verdicts import KEYS
-from curate.report.audit_page import pair_page
-from curate.report.groups import group_sheet
-from curate.report.label_page import label_page
 from curate.tables.images import ImageSource
 from curate.tables.table import open_table
 from scoring.errors import InputError

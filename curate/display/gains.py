@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.report.chart import Curve, Mark, Panel, draw_chart
-from curate.report.style import WIDTH
+from curate.display.chart import Curve, Mark, Panel, draw_chart
+from curate.display.style import WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,13 +6,13 @@ from textwrap import wrap
 
 from PIL import Image
 
+from curate.display.captions import number, plain_line
+from curate.display.doubtful import Group, Member, doubtful_groups
+from curate.display.page import group_facts, groups_page, save_page
+from curate.display.picture import save_picture
+from curate.display.sheet import TILE, Tile, contact_sheet, refuse_too_many
+from curate.display.tiles import Pictures, Shown
 from curate.manifest import SourceOptions
-from curate.report.captions import number, plain_line
-from curate.report.doubtful import Group, Member, doubtful_groups
-from curate.report.page import group_facts, groups_page, save_page
-from curate.report.picture import save_picture
-from curate.report.sheet import TILE, Tile, contact_sheet, refuse_too_many
-from curate.report.tiles import Pictures, Shown
 from curate.tables.table import Table
 from scoring.atomic import refuse_existing
 from scoring.errors import InputError

@@ -8,9 +8,9 @@ from PIL import Image
 
 from curate.columns import KEY
 from curate.comparison.results import SIGNIFICANT, Comparison, Told
+from curate.display.sheet import Tile, contact_sheet, refuse_too_many
+from curate.display.tiles import tiles
 from curate.manifest import SourceOptions
-from curate.report.sheet import Tile, contact_sheet, refuse_too_many
-from curate.report.tiles import tiles
 from curate.tables.table import Table
 
 HALF = 5  # pictures a row, on either side

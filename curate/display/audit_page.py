@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.report.page import escaped, isolated, page, picture_html
-from curate.report.sheet import refuse_too_many
+from curate.display.page import escaped, isolated, page, picture_html
+from curate.display.sheet import refuse_too_many
 
 PAIR_SIDE = 320
 ANSWER = "answer"

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from curate.columns import LABEL
+from curate.display.captions import plain_line
+from curate.display.sheet import TILE, Tile
 from curate.manifest import ReadError, SourceOptions
-from curate.report.captions import plain_line
-from curate.report.sheet import TILE, Tile
 from curate.tables.images import Images
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table

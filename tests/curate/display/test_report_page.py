@@ -12,8 +12,8 @@ import pytest
 from headless import with_browser
 from reported import HOSTILE, document
 
-from curate.report.app import assemble
-from curate.report.app.assemble import served_page, whole_page
+from curate.display.app import assemble
+from curate.display.app.assemble import served_page, whole_page
 
 SECTIONS = ["overview", "funnel", "distributions", "images", "map", "ranks", "measured"]
 SHOWN = "Array.from(document.querySelectorAll('.gallery .tile'), (t) => t.row.key)"

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from curate.report.audit_page import PAIR_SIDE, SAVED_BY_SCRIPT, answer_section, answers_page
-from curate.report.page import escaped, isolated, picture_html
-from curate.report.tiles import Pictures
+from curate.display.audit_page import PAIR_SIDE, SAVED_BY_SCRIPT, answer_section, answers_page
+from curate.display.page import escaped, isolated, picture_html
+from curate.display.tiles import Pictures
 from curate.tables.images import ImageSource
 from curate.tables.table import Table
 

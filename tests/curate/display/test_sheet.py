@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.report.sheet import Tile, contact_sheet
+from curate.display.sheet import Tile, contact_sheet
 from scoring.errors import InputError
 
 # kappa -> colour; the rows of the table are in another order.
@@ -266,7 +266,7 @@ def test_a_batch_without_scores_is_drawn_in_the_order_of_its_ranks(folder):
 
 def test_headings_say_which_end_is_the_least_certain():
     from curate.commands.sheet import _ends
-    from curate.report.rank import Extremes
+    from curate.display.rank import Extremes
 
     titles = [title for title, _ in _ends(Extremes("unc_a", [0], [1, 2], 3000))]
     assert titles == ["least certain, highest unc_a: 1 of 3,000 rows", "most certain, lowest unc_a: 2 of 3,000 rows"]

@@ -11,7 +11,7 @@ from deduplicated import HOSTILE
 from PIL import Image
 
 import curate
-from curate.report.notebook import STRIP
+from curate.display.notebook import STRIP
 
 
 class Seen(html.parser.HTMLParser):

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from curate.report.captions import escaped, plain_line
-from curate.report.picture import refuse_name
+from curate.display.captions import escaped, plain_line
+from curate.display.picture import refuse_name
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 

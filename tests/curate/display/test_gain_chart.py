@@ -5,8 +5,8 @@ from itertools import accumulate
 
 import pytest
 
-from curate.report.gains import gain_chart, gain_panels
-from curate.report.style import chart_bytes
+from curate.display.gains import gain_chart, gain_panels
+from curate.display.style import chart_bytes
 
 
 def test_the_total_is_the_sum_so_far_and_begins_at_0():

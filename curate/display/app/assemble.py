@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from curate.report.page import escaped
+from curate.display.page import escaped
 
 # In this order: each may use what those before it define.
 SCRIPTS = (
@@ -32,7 +32,7 @@ def whole_page(document: dict[str, Any]) -> Iterator[str]:
     """Yield the page with all its facts inside, in pieces: what is seen first comes first, the thumbnails last.
 
     Args:
-        document: the facts of a report, `curate.report.facts.document`; any string in it may be hostile.
+        document: the facts of a report, `curate.facts.document`; any string in it may be hostile.
 
     Raises:
         ValueError: if a number in it is not finite.

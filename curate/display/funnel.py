@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from curate.report.captions import plain_line
-from curate.report.style import (
+from curate.display.captions import plain_line
+from curate.display.style import (
     COLOURS,
     INK,
     WIDTH,

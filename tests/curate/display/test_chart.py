@@ -14,8 +14,8 @@ import pytest
 from matplotlib.collections import PolyCollection
 from PIL import Image
 
-from curate.report.chart import Curve, Panel, draw_chart
-from curate.report.style import COLOURS, DPI, INCH, chart_bytes, drawing, new_axes, new_figure, save_chart, set_log
+from curate.display.chart import Curve, Panel, draw_chart
+from curate.display.style import COLOURS, DPI, INCH, chart_bytes, drawing, new_axes, new_figure, save_chart, set_log
 from scoring.errors import InputError
 
 HOSTILE = "$\\frac{1}{0}$ <script> & \u202eright to left\u0000\n" + "x" * 300
@@ -65,8 +65,8 @@ def test_the_same_chart_is_the_same_bytes(ending):
 def test_another_process_with_settings_of_its_own_writes_the_same_bytes(tmp_path):
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nsvg.fonttype: path\naxes.facecolor: red\n")
     code = (
-        "import sys\nfrom curate.report.chart import Curve, Panel, draw_chart\n"
-        "from curate.report.style import chart_bytes\n"
+        "import sys\nfrom curate.display.chart import Curve, Panel, draw_chart\n"
+        "from curate.display.style import chart_bytes\n"
         "figure = draw_chart([Panel([Curve('a', [0, 1], [0, 1], [0, 0], [1, 2])], 'x', 'y')], title='t')\n"
         "sys.stdout.buffer.write(chart_bytes(figure, '.svg'))\n"
         "sys.exit('matplotlib.pyplot' in sys.modules)"

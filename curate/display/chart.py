@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from curate.report.captions import plain_line
-from curate.report.style import (
+from curate.display.captions import plain_line
+from curate.display.style import (
     BEHIND,
     COLOURS,
     DASHES,

@@ -1,7 +1,7 @@
 """The funnel: bars as long as their rows."""
 
-from curate.report.funnel import Bar, funnel_chart, reasons
-from curate.report.style import COLOURS, chart_bytes
+from curate.display.funnel import Bar, funnel_chart, reasons
+from curate.display.style import COLOURS, chart_bytes
 
 
 def test_a_bar_is_as_long_as_its_rows_and_its_losses():
