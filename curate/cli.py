@@ -19,6 +19,7 @@ from curate.commands import (
     compare,
     convert,
     dedup,
+    doctor,
     evaluate,
     export,
     fit,
@@ -138,6 +139,7 @@ app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(ve
 app.command("export", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(export.run))
 app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))
 app.command("cache", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(cache.run))
+app.command("doctor", rich_help_panel=LOOK)(user_errors(doctor.run))
 app.command("models", rich_help_panel=TRAIN, cls=with_subcommand("convert", user_errors(convert.run)))(
     user_errors(models.run)
 )

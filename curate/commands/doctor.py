@@ -1,0 +1,81 @@
+"""``curate doctor``: what this machine and this installation can do."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.printing import EXIT_FOUND, emit, say, show
+
+if TYPE_CHECKING:
+    from curate.doctor.contract import Finding
+
+MARKS = {"ok": " ", "note": "!", "problem": "X"}
+SPEED_SECONDS = 10.0
+
+
+def run(
+    folder: Annotated[
+        Path, typer.Argument(parser=options.given_path, help="Where output would go: its disk is tried.")
+    ] = Path(),
+    seconds: Annotated[
+        float, typer.Option(help="How long the speed test takes; 0 leaves it out.", min=0, max=600)
+    ] = SPEED_SECONDS,
+    json_: options.Json = False,
+) -> None:
+    """Say what this machine can do, how fast, and what to change.
+
+    Versions, processors, memory, GPU, disk, decoders, models and extras are looked at, and images are decoded and put
+    through the model for ten seconds. No name, path or secret is shown: the answer can go into a public issue.
+    ! is what could be better, X what will not work; the exit code is 3 where there is an X.
+
+    Example:
+
+    \b
+        curate doctor
+        curate doctor /mnt/big
+        curate doctor --seconds 0 --json
+    """
+    from curate.doctor.contract import PROBLEM
+    from curate.doctor.run import examine
+    from scoring.errors import InputError
+
+    if not folder.is_dir():
+        raise InputError(f"expected a folder that output would go to, got {folder}, which is none")
+    findings = []
+    section = ""
+    if seconds and not json_:
+        say(f"looking at this machine, and measuring its speed for {seconds:g} s")
+    for finding in examine(folder, seconds=seconds):
+        findings.append(finding)
+        if not json_:
+            if finding.section != section:
+                section = finding.section
+                show(section)
+            _show(finding)
+    problems = sum(finding.state == PROBLEM for finding in findings)
+    if json_:
+        emit([asdict(finding) for finding in findings])
+    else:
+        show(_verdict(findings))
+    if problems:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _show(finding: "Finding") -> None:
+    show(f"{MARKS[finding.state]} {finding.name}: {finding.value}")
+    if finding.advice:
+        show(f"    {finding.advice}")
+
+
+def _verdict(findings: "list[Finding]") -> str:
+    from curate.counted import counted
+    from curate.doctor.contract import NOTE, PROBLEM
+
+    problems = [finding for finding in findings if finding.state == PROBLEM]
+    notes = sum(finding.state == NOTE for finding in findings)
+    if problems:
+        return f"{counted(len(problems), 'problem')}: {', '.join(one.name for one in problems)}"
+    return f"all works, and {counted(notes, 'thing')} could be better" if notes else "all works"

@@ -1,0 +1,21 @@
+"""Whether the models that ship can be loaded."""
+
+from collections.abc import Iterator
+
+from curate.doctor.contract import PROBLEM, Finding
+from scoring.checkpoint import DEFAULT, parts_of, read_header, shipped_models
+from scoring.errors import InputError
+
+
+def models() -> Iterator[Finding]:
+    """Yield every model that ships; one whose weights are not the very ones it was made with is a problem."""
+    for name, path in shipped_models().items():
+        try:
+            packages = [part.packaged for part in parts_of(read_header(path)) if part.packaged is not None]
+            for packaged in packages:
+                packaged.read()
+        except InputError as error:
+            yield Finding("models", name, f"not usable: {error}", PROBLEM)
+            continue
+        where = f"its trunk in the package {packages[0].package}" if packages else "whole in this package"
+        yield Finding("models", name, f"{where}{', the default' * (name == DEFAULT)}")

@@ -1,0 +1,141 @@
+"""How fast `curate score` can be here: decoding alone, the model alone, and which of the two is the limit."""
+
+import io
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from PIL import Image
+
+from curate.doctor.contract import NOTE, PROBLEM, Finding
+from curate.doctor.machine import usable_cores
+from scoring.checkpoint import DEFAULT, load_model
+from scoring.errors import InputError
+from scoring.images import Preprocessing, decode
+from scoring.model import ScoringModel
+from scoring.runner import BATCH_SIZE, PRECISIONS, Runner, select_device, select_precision
+
+WIDTH, HEIGHT = 500, 375
+N_PICTURES = 32
+WORTH_SAYING = 1.15  # times as fast
+MILLION = 1_000_000
+
+
+def speed(seconds: float) -> Iterator[Finding]:
+    """Yield images a second of decoding, of the default model in each precision, and of both together.
+
+    Args:
+        seconds: how long to measure, loading the model left out.
+    """
+    try:
+        model, _ = load_model(DEFAULT)
+    except InputError as error:
+        yield Finding("speed", f"model {DEFAULT}", f"not usable: {error}", PROBLEM)
+        return
+    pictures = photographs(N_PICTURES)
+    preprocessing = model.spec.preprocessing
+    cores = usable_cores()
+    decoding = decode_rate(pictures, preprocessing, cores, seconds / 3)
+    yield Finding("speed", "decoding", f"{decoding:,.0f} images/s on {cores} threads, JPEG of {WIDTH} x {HEIGHT}")
+
+    device = select_device()
+    usual = select_precision("auto", device, model.spec.cpu_precision)
+    names = [name for name in PRECISIONS if name != "auto" and _is_worth_trying(name, usual)]
+    rates: dict[str, float] = {}
+    for name in names:
+        rates[name] = model_rate(model, device, name, seconds * 2 / 3 / len(names))
+        said = f"{rates[name]:,.0f} images/s on {device} in {name}{', as curate score takes it' * (name == usual)}"
+        yield Finding("speed", f"model {DEFAULT}", said)
+    yield together(decoding, rates, usual, on_gpu=device.type == "cuda")
+
+
+def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bool) -> Finding:
+    """Return what can be expected of the whole, what limits it, and what would be faster.
+
+    Args:
+        decoding: images a second of decoding alone, on all cores.
+        rates: of the model alone, by precision.
+        usual: the precision that `curate score` takes by itself.
+        on_gpu: the model runs beside the decoder; else both share the cores, and their times add up.
+    """
+    model = rates[usual]
+    whole = min(decoding, model) if on_gpu else 1 / (1 / decoding + 1 / model)
+    limit = "decoding" if decoding < model else "the model"
+    value = f"about {whole:,.0f} images/s, a million in {_duration(MILLION / whole)}; {limit} is the limit"
+    best = max(rates, key=lambda name: rates[name])
+    if rates[best] > WORTH_SAYING * model:
+        return Finding(
+            "speed", "curate score", value, NOTE, f"--precision {best}: {rates[best] / model:.1f} x the model"
+        )
+    if limit == "decoding":
+        advice = "more cores, for the model waits for pictures" if on_gpu else "more cores, or smaller pictures"
+    else:
+        advice = "a larger or second GPU" if on_gpu else "a GPU; or --model trio, smaller and of small pictures alone"
+    return Finding("speed", "curate score", value, advice=f"to go faster: {advice}")
+
+
+def photographs(n: int) -> list[bytes]:
+    """Return n different JPEGs of 500 x 375 that compress about as photographs do, the same at every call."""
+    generator = np.random.default_rng(0)
+    return [_photograph(generator) for _ in range(n)]
+
+
+def decode_rate(pictures: list[bytes], preprocessing: Preprocessing, threads: int, seconds: float) -> float:
+    """Return the images a second that as many threads decode."""
+    with ThreadPoolExecutor(threads) as pool:
+
+        def once() -> int:
+            images = list(pool.map(lambda data: decode(data, preprocessing, with_quality=True), pictures))
+            return sum(image.pixels is not None for image in images)
+
+        return _rate(once, seconds)
+
+
+def model_rate(model: ScoringModel, device: torch.device, precision: str, seconds: float) -> float:
+    """Return the images a second that the model takes, with nothing before or behind it."""
+    runner = Runner(model, device, precision)
+    side = model.spec.preprocessing.size
+    pixels = np.random.default_rng(0).integers(0, 256, (BATCH_SIZE[device.type], side, side, 3), dtype=np.uint8)
+
+    def once() -> int:
+        runner.submit(pixels).result()
+        return len(pixels)
+
+    return _rate(once, seconds)
+
+
+def _rate(once: Callable[[], int], seconds: float) -> float:
+    """Return how many a second ``once`` does, called until the time is over; the first call warms up."""
+    once()
+    started = time.perf_counter()
+    done = 0
+    while (passed := time.perf_counter() - started) < seconds or not done:
+        done += once()
+    return done / passed
+
+
+def _is_worth_trying(precision: str, usual: str) -> bool:
+    return precision in (usual, "fp32", "bf16")
+
+
+def _photograph(generator: np.random.Generator) -> bytes:
+    coarse = generator.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+    smooth = np.asarray(Image.fromarray(coarse).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), dtype=np.float32)
+    grain = generator.normal(0, 9, (HEIGHT, WIDTH, 1)).astype(np.float32)
+    stream = io.BytesIO()
+    Image.fromarray(np.clip(smooth + grain, 0, 255).astype(np.uint8)).save(stream, format="jpeg", quality=90)
+    return stream.getvalue()
+
+
+def _duration(seconds: float) -> str:
+    """Return a length of time in the unit that suits it.
+
+    >>> _duration(90), _duration(5400), _duration(200000)
+    ('1.5 min', '1.5 h', '2.3 days')
+    """
+    for limit, unit, name in ((3600, 60, "min"), (86400, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds / 86400:.1f} days"
