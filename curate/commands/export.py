@@ -1,5 +1,6 @@
 """``curate export``: a subset as another tool takes it."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,10 @@ from curate.commands.printing import DRY_RUN, emit, printers
 from curate.commands.progress import ExportBar
 from curate.counted import counted
 from curate.exchange.table import FORMATS
+from curate.version import __version__
 
 if TYPE_CHECKING:
+    from curate.exchange.run import ExportProgress
     from curate.exchange.subset import ExportResult
 
 To = Annotated[str, options.shared("--to", ": " + ", ".join(FORMATS), metavar="FORMAT")]
@@ -71,6 +74,7 @@ def run(
     workers: options.Workers = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
+    log: options.Log = None,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -89,10 +93,18 @@ def run(
     What was interrupted goes on where it was: until all is written and checked, it lies in OUT.part.
     """
     given = dict(locals())
+    from curate.engines.log import RunLog
     from curate.exchange.subset import export
 
-    with ExportBar("images", quiet=quiet or json_) as bar:
-        result = export(**options.given_to(export, {**given, "report": bar.update}))
+    about = {"command": "export", "table": str(table), "to": to, "out": str(out), "curate": __version__}
+    with RunLog(log, **about) as events, ExportBar("images", quiet=quiet or json_) as bar:
+
+        def report(progress: "ExportProgress") -> None:
+            bar.update(progress)
+            events.write("part", **asdict(progress))
+
+        result = export(**options.given_to(export, {**given, "report": report}))
+        events.ends_with(rows=result.rows, missing=result.missing, resumed=result.resumed, bytes=result.n_bytes)
     if json_:
         emit({**result.to_json(), "notes": _notes(result)})
     if json_ or quiet:

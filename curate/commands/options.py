@@ -35,6 +35,7 @@ MEANS: dict[str, str] = {
     "--labelled": "CSV or table of what is labelled, by key",
     "--limit": "Use the first N images only",
     "--licence": "Licence of the training data, for the model card",
+    "--log": "Append what happens to this file, as JSON lines: the start, every part, the end",
     "--loss-column": "losspred: predict the losses in this column instead",
     "--model": "A shipped model, or a .safetensors file",
     "--noise-guard": "Leave out the worst fifth by quality, and let the rest weigh less",
@@ -109,6 +110,7 @@ Backbone = Annotated[
 Label = Annotated[str, shared("--label", ", for methods that read labels", show_default=True)]
 LabelFromFolder = Annotated[bool, shared("--label-from-folder")]
 Labelled = Annotated[Path | None, shared("--labelled")]
+Log = Annotated[Path | None, shared("--log", metavar="FILE")]
 LossColumn = Annotated[str | None, shared("--loss-column")]
 Licence = Annotated[str, shared("--licence", show_default=True)]
 Limit = Annotated[int | None, shared("--limit")]

@@ -81,6 +81,7 @@ def run(
     ] = "local",
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
     overwrite: options.Overwrite = False,
+    log: options.Log = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
 ) -> None:
@@ -129,6 +130,7 @@ def run(
             workers=workers,
             engine=engine,
             overwrite=overwrite,
+            log=log,
             report=bar.update,
             announce=line,
         )

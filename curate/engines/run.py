@@ -32,6 +32,7 @@ class ScoreRun:
         work: the folder of the run, held.
         parts: those that an earlier run committed, by shard.
         report: told of the progress now and then, never by two threads at once.
+        committed: told of every part that is safe, likewise.
 
     Attributes:
         job: what to score.
@@ -41,9 +42,15 @@ class ScoreRun:
     """
 
     def __init__(
-        self, job: Job, work: WorkFolder, parts: dict[int, Part], report: Callable[[ScoreProgress], None]
+        self,
+        job: Job,
+        work: WorkFolder,
+        parts: dict[int, Part],
+        report: Callable[[ScoreProgress], None],
+        committed: Callable[[Part], None] = lambda part: None,
     ) -> None:
         self.job, self.parts = job, dict(parts)
+        self._tell_part = committed
         self._work, self._report, self._lock = work, report, threading.Lock()
         self._n_rows = opened_job(job).manifest.n_rows
         self.plan = spans(self._n_rows, job.settings.shard_rows)
@@ -77,6 +84,7 @@ class ScoreRun:
         with self._lock:
             self.parts[part.shard] = part
             self._committed, self._failed_parts = self._committed + part.rows, self._failed_parts + part.failed
+            self._tell_part(part)
             if self._committed > self._seen:  # an engine that says nothing of single images
                 self._seen, self._failed = self._committed, self._failed_parts
                 self._tell()

@@ -5,7 +5,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -14,7 +14,8 @@ import torch
 from curate.columns import OK
 from curate.counted import aligned, counted, one_line
 from curate.engines.job import Job, Opened, open_all
-from curate.engines.journal import WorkFolder
+from curate.engines.journal import Part, WorkFolder
+from curate.engines.log import RunLog, peak_memory
 from curate.engines.output import check_out, holds_scores, publish
 from curate.engines.run import ScoreProgress, ScoreRun
 from curate.engines.settings import ScoreSettings, refuse_difference
@@ -22,6 +23,7 @@ from curate.engines.source import notes_on, other_input
 from curate.engines.table import ENGINES
 from curate.manifest import Manifest, SourceOptions
 from curate.tables.table import open_table
+from curate.version import __version__
 from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
 from scoring.heap.columns import NEIGHBOUR
@@ -115,6 +117,7 @@ def score(
     workers: int | None = None,
     engine: str = "local",
     overwrite: bool = False,
+    log: str | Path | None = None,
     report: Callable[[ScoreProgress], None] = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
     **keywords: Unpack[ScoreKeywords],
@@ -133,6 +136,7 @@ def score(
         workers: decoding threads; by default one a core.
         engine: what the shards are scored by, a key of ``ENGINES``; the table is the same by any.
         overwrite: start anew where another run's output is.
+        log: a file that events are appended to as JSON lines: the start, every shard, and the end; see ``RunLog``.
         report: told of the progress after every image batch or so.
         announce: told in words what is about to happen.
         keywords: any field of ``SourceOptions`` or ``ScoreSettings``, such as ``limit=100`` or ``device="cpu"``.
@@ -145,8 +149,31 @@ def score(
     out = Path(out)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
-    score_spans = lookup(ENGINES, engine, kind="engine")
+    lookup(ENGINES, engine, kind="engine")
     check_out(out, source, overwrite=overwrite)
+    if log is not None and Path(log).resolve() == out.resolve():
+        raise InputError(f"--log and --out are the same, {out}; name another file for the log")
+    with RunLog(log, command="score", out=str(out), engine=engine, curate=__version__) as events:
+        threads = workers or os.cpu_count() or 1
+        result = _score(source, out, model, options, settings, threads, engine, overwrite, events, report, announce)
+        events.ends_with(rows=result.rows, statuses=result.statuses, resumed=result.resumed)
+    return result
+
+
+def _score(
+    source: Any,
+    out: Path,
+    model: str | Path,
+    options: SourceOptions,
+    settings: ScoreSettings,
+    threads: int,
+    engine: str,
+    overwrite: bool,
+    events: RunLog,
+    report: Callable[[ScoreProgress], None],
+    announce: Callable[[str], None],
+) -> ScoreResult:
+    """Score as ``score`` says, its arguments checked as far as can be without opening anything."""
     opened = open_all(source, options, model, settings)
     _announce(opened, options, announce)
     if opened.of_table and out.suffix != ".parquet":
@@ -166,16 +193,40 @@ def score(
         work.sweep(out)
         parts, metadata = work.begin(wanted, metadata, overwrite=overwrite)
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-        threads = workers or os.cpu_count() or 1
         job = Job(source, options, model, settings, threads, work.folder, wanted, metadata, step, opened)
-        run = ScoreRun(job, work, parts, report)
-        score_spans(run)
+        run = ScoreRun(job, work, parts, report, _logged(events, opened.manifest.n_rows, parts))
+        ENGINES[engine](run)
         run.check_whole()
         notes = publish(
             work, len(run.parts), out, scorers=opened.of_table, fit=opened.fits, overwrite=overwrite, announce=announce
         )
         notes += _outside(out, opened.fit)
     return _result(out, opened, run, time.monotonic() - started, notes)
+
+
+def _logged(events: RunLog, total: int, parts: dict[int, Part]) -> Callable[[Part], None]:
+    """Return what writes a line of the log for every part that is committed.
+
+    Args:
+        events: the log.
+        total: rows of the run.
+        parts: those that an earlier run committed.
+    """
+    resumed = done = sum(part.rows for part in parts.values())
+    began = last = time.monotonic()
+    events.write("begin", rows=total, resumed=resumed)
+
+    def write(part: Part) -> None:
+        nonlocal done, last
+        now = time.monotonic()
+        done, seconds, last = done + part.rows, now - last, now
+        rate = (done - resumed) / max(now - began, 1e-9)
+        facts = {name: value for name, value in asdict(part).items() if name != "step"}
+        speed = {"seconds": round(seconds, 3), "images_per_second": round(rate, 1)}
+        left = {"done": done, "total": total, "seconds_left": round((total - done) / rate)}
+        events.write("shard", **facts, failed=part.failed, **speed, **left, peak_memory_bytes=peak_memory())
+
+    return write
 
 
 def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], None]) -> None:

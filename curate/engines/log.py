@@ -1,0 +1,118 @@
+"""What a run did and when, as JSON lines for programs that watch it: one at its start, one a part, one at its end."""
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from scoring.errors import InputError
+
+LONGEST_LINE = 1 << 20  # bytes of the first line of a file that may be a log
+
+
+class RunLog:
+    """Appends events to a file, each whole and flushed; a second run goes on below the first.
+
+    Every line has ``time`` (UTC, ISO 8601), ``event`` and ``run`` (the same for all lines of a run). Leaving the
+    ``with`` block writes ``end``, ``interrupted`` or ``error``.
+
+    Args:
+        path: the file; None for a log that goes nowhere.
+        facts: in the line ``start``.
+
+    Raises:
+        InputError: if the file is not a log, or cannot be written.
+    """
+
+    def __init__(self, path: str | Path | None, **facts: Any) -> None:
+        self._path, self._facts = None if path is None else Path(path), facts
+        self._file: int | None = None
+        self._lock = threading.Lock()
+        self._run = f"{os.getpid()}-{time.time_ns():x}"
+        self._began = time.monotonic()
+        self._end: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            torn = _check(self._path)
+            try:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise InputError(f"--log {self._path} cannot be written: {error.strerror}; name another file") from None
+            if torn:
+                os.write(self._file, b"\n")  # or the next line would be glued to one that was cut off
+        self.write("start", **self._facts)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.write("end", seconds=self.seconds(), **self._end)
+            elif isinstance(error, KeyboardInterrupt | SystemExit):
+                self.write("interrupted", seconds=self.seconds())
+            else:
+                self.write("error", seconds=self.seconds(), kind=type(error).__name__, message=str(error))
+        finally:
+            if self._file is not None:
+                os.close(self._file)
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Append one event; from any thread.
+
+        Args:
+            event: what happened, in a word.
+            facts: values that JSON knows; anything else as text.
+        """
+        if self._file is None:
+            return
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, "run": self._run, **facts}
+        with self._lock:
+            os.write(self._file, json.dumps(line, default=str).encode() + b"\n")
+
+    def ends_with(self, **facts: Any) -> None:
+        """Say more in the line ``end``."""
+        self._end |= facts
+
+    def seconds(self) -> float:
+        """Return how long the run has lasted."""
+        return round(time.monotonic() - self._began, 3)
+
+
+def peak_memory() -> int:
+    """Return the most bytes of memory that this process has held at once."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def _check(path: Path) -> bool:
+    """Return whether a log's last line was cut off.
+
+    Raises:
+        InputError: if there is something else at its place.
+    """
+    if path.is_dir() or (path.exists() and not path.is_file()):
+        raise InputError(f"expected --log FILE.jsonl, got {path}, which is no file")
+    try:
+        with path.open("rb") as file:
+            first = file.readline(LONGEST_LINE)
+            if not first:
+                return False
+            file.seek(-1, os.SEEK_END)
+            torn = file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
+    try:
+        value = json.loads(first)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not {"time", "event", "run"} <= value.keys():
+        raise InputError(f"--log {path} holds something else, and is left alone; name another file")
+    return torn
