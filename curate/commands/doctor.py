@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import EXIT_FOUND, emit, say, show
+from curate.commands.printing import EXIT_FOUND, emit, show
 
 if TYPE_CHECKING:
     from curate.doctor.contract import Finding
@@ -46,8 +46,6 @@ def run(
         raise InputError(f"expected a folder that output would go to, got {folder}, which is none")
     findings = []
     section = ""
-    if seconds and not json_:
-        say(f"looking at this machine, and measuring its speed for {seconds:g} s")
     for finding in examine(folder, seconds=seconds):
         findings.append(finding)
         if not json_:
