@@ -1,6 +1,5 @@
 """``curate export``: a subset as another tool takes it."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +10,8 @@ from curate.commands.printing import DRY_RUN, emit, printers
 from curate.commands.progress import ExportBar
 from curate.counted import counted
 from curate.exchange.table import FORMATS
-from curate.version import __version__
 
 if TYPE_CHECKING:
-    from curate.exchange.run import ExportProgress
     from curate.exchange.subset import ExportResult
 
 To = Annotated[str, options.shared("--to", ": " + ", ".join(FORMATS), metavar="FORMAT")]
@@ -93,18 +90,10 @@ def run(
     What was interrupted goes on where it was: until all is written and checked, it lies in OUT.part.
     """
     given = dict(locals())
-    from curate.engines.log import RunLog
     from curate.exchange.subset import export
 
-    about = {"command": "export", "table": str(table), "to": to, "out": str(out), "curate": __version__}
-    with RunLog(log, **about) as events, ExportBar("images", quiet=quiet or json_) as bar:
-
-        def report(progress: "ExportProgress") -> None:
-            bar.update(progress)
-            events.write("part", **asdict(progress))
-
-        result = export(**options.given_to(export, {**given, "report": report}))
-        events.ends_with(rows=result.rows, missing=result.missing, resumed=result.resumed, bytes=result.n_bytes)
+    with ExportBar("images", quiet=quiet or json_) as bar:
+        result = export(**options.given_to(export, {**given, "report": bar.update}))
     if json_:
         emit({**result.to_json(), "notes": _notes(result)})
     if json_ or quiet:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY, LABEL, URI
+from curate.engines.log import RunLog
 from curate.exchange.batches import RANK, by_rank
 from curate.exchange.contract import Format
 from curate.exchange.encode import Encoding
@@ -87,6 +88,7 @@ def export(
     workers: int | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
+    log: str | Path | None = None,
     report: Callable[[ExportProgress], None] | None = None,
 ) -> ExportResult:
     """Write the rows of a table for another tool: key, place or image, label and columns.
@@ -115,6 +117,7 @@ def export(
         workers: threads that read and encode; None for one a core.
         dry_run: check everything but the images, and write nothing.
         overwrite: replace a file that is there, or a folder that is an export and was not changed.
+        log: a file that events are appended to as JSON lines: start, every part, end; see ``RunLog``.
         report: told after each part.
 
     Raises:
@@ -163,11 +166,25 @@ def export(
         note = f"{place} is whole already: nothing to do"
         return ExportResult(to, done["rows"], plan.labelled, plan.left_out, done["missing"], done["bytes"],
                             done["rows"], (place,), (note,))  # fmt: skip
-    job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=report)
     threads = workers or len(os.sched_getaffinity(0))
-    written = write_out(job, Pictures(None, located, encoding, link, checked=True, workers=threads))
+    with RunLog(log, command="export", table=str(table), to=to, out=str(place), rows=plan.n_rows) as events:
+        told = _told(events, report)
+        job = Job(kind, plan, rows, place, fingerprint, overwrite, skip_missing, report=told)
+        written = write_out(job, Pictures(None, located, encoding, link, checked=True, workers=threads))
+        events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
     return ExportResult(to, written.n_rows, plan.labelled, plan.left_out, written.missing, written.n_bytes,
                         written.resumed, written.paths, written.notes)  # fmt: skip
+
+
+def _told(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
+    """Return what writes a line of the log after each part, and tells whoever else asked."""
+
+    def both(progress: ExportProgress) -> None:
+        events.write("part", **asdict(progress))
+        if report is not None:
+            report(progress)
+
+    return both
 
 
 def digest_of(table: Table) -> str:
