@@ -4,23 +4,14 @@ import errno
 import glob
 import hashlib
 import os
-import secrets
-import shutil
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 from scoring.errors import InputError
-
-try:
-    import fcntl
-except ImportError:  # Windows: temporaries of dead processes stay
-    fcntl = None  # type: ignore[assignment]
-
-SETTLED = 2.0  # seconds after which whoever made a temporary holds its lock
+from scoring.temporaries import folder_lock, hold_if_free, make_held, sweep, temporary_stem
 
 # What the system says when the place is at fault, not the program; other errors are bugs.
 PLACE_ERRORS: dict[int, str] = {
@@ -53,7 +44,7 @@ def place_errors(path: str | Path) -> Iterator[None]:
 def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a place where no file can be written: a folder, or a file that may not be replaced.
 
-    To be asked before the work, not after it; ``AtomicFile`` asks again.
+    To be asked before the work, not after it; ``AtomicFile`` asks again. What dead processes left of it goes.
 
     Raises:
         InputError: naming the path and what would do.
@@ -66,6 +57,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     if stat.S_ISDIR(mode):
         raise InputError(f"cannot write {path}: it is a folder; give the path of a file")
     if not overwrite:
+        sweep(path.parent, temporary_stem(path))
         raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
 
 
@@ -108,13 +100,11 @@ class AtomicFile:
         self.sha256 = ""
         self._hash = hashlib.sha256()
         refuse_existing(self.path, overwrite=overwrite)
-        stem = temporary_stem(self.path)
-        sweep(self.path.parent, stem)
-        self.temporary = self.path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         with place_errors(self.path):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-            self._file = os.fdopen(os.open(self.temporary, flags, 0o666), "wb")
-        try_lock(self._file.fileno())
+            self.temporary, handle = make_held(self.path, lambda path: os.open(path, flags, 0o666))
+        self._file = os.fdopen(handle, "wb")
+        self._held = os.dup(handle)  # closed last: a sealed file without its name is still ours
 
     @property
     def closed(self) -> bool:
@@ -150,19 +140,26 @@ class AtomicFile:
 
     def publish(self) -> None:
         """Give the sealed file its name; a name taken in the meantime is refused unless ``overwrite``."""
-        self.seal()
+        commit_together([self])
+
+    def take_name(self) -> None:
+        """Give the sealed file its name; where nothing was there, it keeps its temporary one until ``discard``."""
         with place_errors(self.path):
             if self.overwrite:
                 self.temporary.replace(self.path)
             else:
                 _name_if_free(self.temporary, self.path)
-            sync_folder(self.path.parent)
 
     def discard(self) -> None:
         """Remove what was written; the final name is not touched."""
         with suppress(OSError):  # the flush inside close may meet the same full disk again
             self._file.close()
-        self.temporary.unlink(missing_ok=True)
+        try:
+            self.temporary.unlink(missing_ok=True)
+        finally:
+            if self._held >= 0:
+                os.close(self._held)
+                self._held = -1
 
     def __enter__(self) -> Self:
         return self
@@ -173,45 +170,6 @@ class AtomicFile:
                 self.publish()
         finally:
             self.discard()
-
-
-def temporary_stem(path: Path) -> str:
-    """Return what the names of all temporaries of a path begin with."""
-    return f".{path.name[:120]}.tmp."
-
-
-def try_lock(handle: int) -> bool:
-    """Hold an open file or folder until it is closed, or its process dies; False where another holds it."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def sweep(folder: Path, stem: str) -> None:
-    """Remove temporaries of the same output that no living process holds; younger ones may not be held yet."""
-    with suppress(OSError):  # a folder that cannot be listed or written says so when the output is made
-        for leftover in folder.glob(f"{glob.escape(stem)}*"):
-            status = leftover.lstat()
-            removable = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-            if removable and time.time() - status.st_mtime >= SETTLED:
-                _remove_if_free(leftover)
-
-
-def _remove_if_free(leftover: Path) -> None:
-    handle = os.open(leftover, os.O_RDONLY)
-    try:
-        if not try_lock(handle):
-            return
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink()
-    finally:
-        os.close(handle)
 
 
 def _name_if_free(temporary: Path, path: Path) -> None:
@@ -226,8 +184,6 @@ def _name_if_free(temporary: Path, path: Path) -> None:
         if os.path.lexists(path):
             raise InputError(f"{path} appeared while it was being written; choose another name") from None
         temporary.replace(path)
-    else:
-        temporary.unlink()
 
 
 def sync_folder(folder: Path) -> None:
@@ -242,10 +198,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def commit_together(files: Sequence[AtomicFile]) -> None:
-    """Seal every file, then give them their names in the order given.
+    """Seal every file, then give them their names in the order given; the last one stands for all of them.
 
-    If one cannot get its name, those that got a new name before it lose it again (a replaced file stays
-    replaced), every temporary is removed and the error goes up.
+    It gets its name when the others have theirs on the disk, and is the first to go where files are replaced: where
+    it is, all are of one run, whatever cut that off. ``undo_unfinished`` takes the names of a set without it back. If
+    one cannot get its name, those that got a new name before it lose it again (a replaced file stays replaced), every
+    temporary is removed and the error goes up. Two processes that name files in one folder take turns.
 
     Raises:
         InputError: as ``AtomicFile``.
@@ -254,9 +212,19 @@ def commit_together(files: Sequence[AtomicFile]) -> None:
     try:
         for file in files:
             file.seal()
-        for file in files:
-            file.publish()
-            named.append(file)
+        *others, last = files
+        with folder_lock(last.path.parent), place_errors(last.path):
+            if others and last.overwrite:
+                last.path.unlink(missing_ok=True)
+                sync_folder(last.path.parent)
+            for file in others:
+                file.take_name()
+                named.append(file)
+            for folder in {file.path.parent for file in others}:
+                sync_folder(folder)
+            last.take_name()
+            named.append(last)
+            sync_folder(last.path.parent)
     except BaseException:
         for file in named:
             if not file.overwrite:
@@ -265,3 +233,24 @@ def commit_together(files: Sequence[AtomicFile]) -> None:
     finally:
         for file in files:
             file.discard()
+
+
+def undo_unfinished(paths: Sequence[Path]) -> None:
+    """Take back the names that a process gave to some files of a set before it died, so that it can be made again.
+
+    Args:
+        paths: in the order of ``commit_together``. Only where the last is not there, and only a file that is still
+            the same as a temporary of its own that no living process holds: nothing of the user's. Where it is there,
+            only what the process left goes.
+    """
+    if os.path.lexists(paths[-1]):
+        for path in paths:
+            sweep(path.parent, temporary_stem(path))
+        return
+    for path in paths[:-1]:
+        for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):
+            with suppress(FileNotFoundError), hold_if_free(temporary) as free:
+                if free and path.is_file() and not path.is_symlink() and temporary.samefile(path):
+                    with place_errors(path):
+                        path.unlink()
+                        temporary.unlink()

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Self
 
-from scoring.atomic import place_errors, sweep, sync_folder, temporary_stem, try_lock
+from scoring.atomic import place_errors, sync_folder
 from scoring.errors import InputError
+from scoring.temporaries import make_held
 
 
 class AtomicFolder:
@@ -33,15 +34,10 @@ class AtomicFolder:
         self.overwrite = overwrite and path.is_dir() and not path.is_symlink()
         if os.path.lexists(path) and not self.overwrite:
             raise InputError(f"{path} exists already; choose another name")
-        stem = temporary_stem(path)
-        sweep(path.parent, stem)
-        self.temporary = path.with_name(f"{stem}{os.getpid()}.{secrets.token_hex(4)}")
 
     def __enter__(self) -> Self:
         with place_errors(self.path):
-            self.temporary.mkdir()
-            self._handle = os.open(self.temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try_lock(self._handle)  # where folders cannot be locked, those of dead processes stay
+            self.temporary, self._handle = make_held(self.path, _made)
         return self
 
     def write(self, name: str, data: bytes) -> None:
@@ -74,6 +70,11 @@ class AtomicFolder:
             else:
                 self.temporary.rename(self.path)
                 sync_folder(self.path.parent)
+
+
+def _made(folder: Path) -> int:
+    folder.mkdir()
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def replace_folder(path: Path, new: Path) -> None:

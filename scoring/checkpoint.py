@@ -65,15 +65,17 @@ def save_checkpoint(
     *,
     dtype: torch.dtype = torch.float32,
     exact: Sequence[str] = (),
+    overwrite: bool = True,
 ) -> str:
     """Write a model and its card; the file appears whole or not at all.
 
     Args:
-        path: where; an existing file is replaced.
+        path: where.
         model: what to save; floating weights are stored as ``dtype``.
         card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence``, and what a reader should know.
         dtype: float16 halves the file; the weights are read back as float32.
         exact: starts of the names of weights that keep float32 where ``dtype`` would lose a bit of them.
+        overwrite: replace a file that is there by then.
 
     Returns:
         The digest that names the model in every table that it scores.
@@ -95,7 +97,7 @@ def save_checkpoint(
         "preprocessing": spec.preprocessing.to_json(),
         **({"embedding": spec.embedding} if spec.embedding else {}),
     }
-    return write_checkpoint(path, tensors, header, overwrite=True)
+    return write_checkpoint(path, tensors, header, overwrite=overwrite)
 
 
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], card: Mapping[str, Any], *, overwrite: bool) -> str:

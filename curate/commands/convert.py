@@ -44,7 +44,7 @@ def run(
         "metrics": metrics,
         "data_licence": licence,
     }
-    digest = save_checkpoint(out, model, card)
+    digest = save_checkpoint(out, model, card, overwrite=overwrite)
     if json_:
         emit({"path": str(out), "digest": digest, **facts, **metrics})
     elif not quiet:

@@ -150,7 +150,8 @@ def run(
         )
     made_of = _made_of(config, inputs, start, cache=cache is not None) | {"note": note}
     card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
-    digest = _save(out, model, card, exact=exact_parts(config, model) if half else None, line=line)
+    exact = exact_parts(config, model) if half else None
+    digest = _save(out, model, card, exact=exact, overwrite=overwrite, line=line)
     state.unlink(missing_ok=True)
     line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
     line(f"model {digest[:12]}: {out}")
@@ -178,7 +179,9 @@ def _made_of(config: "TrainConfig", inputs: "Inputs", start: "Start", *, cache: 
     }
 
 
-def _save(out: Path, model: "ScoringModel", card: dict[str, Any], *, exact: list[str] | None, line: Line) -> str:
+def _save(
+    out: Path, model: "ScoringModel", card: dict[str, Any], *, exact: list[str] | None, overwrite: bool, line: Line
+) -> str:
     """Write the checkpoint, as float16 but for the weights that begin with ``exact`` where that is a list."""
     import torch
 
@@ -189,7 +192,8 @@ def _save(out: Path, model: "ScoringModel", card: dict[str, Any], *, exact: list
     trunk = [value for name, value in model.named_parameters() if name in stored and name.startswith("backbone.")]
     if exact and not all(torch.equal(v.half().float(), v.float()) for v in trunk):
         line("the backbone is stored as float32: as float16 it would give other embeddings")
-    return save_checkpoint(out, model, card, dtype=torch.float32 if exact is None else torch.float16, exact=exact or [])
+    dtype = torch.float32 if exact is None else torch.float16
+    return save_checkpoint(out, model, card, dtype=dtype, exact=exact or [], overwrite=overwrite)
 
 
 def _start(cached: Path | None, backbone: str | None, size: int | None) -> "tuple[CachedFeatures | None, Start]":

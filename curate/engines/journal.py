@@ -148,7 +148,7 @@ class WorkFolder(HeldFolder):
                 raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
             out.rename(out.with_name(f".{out.name}.{secrets.token_hex(4)}.old"))
         self.folder.rename(out)
-        (out / LOCK).unlink()
+        (out / LOCK).unlink(missing_ok=True)  # or whoever found it here, finished, has removed it
         sync_folder(out.parent)
         self.sweep(out)
 
@@ -159,6 +159,7 @@ class WorkFolder(HeldFolder):
         """
         parent, name = out.parent, glob.escape(out.name)
         found = [*parent.glob(f".{name}.tmp.*"), *parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
+        found += [out / LOCK] if out.is_dir() and (out / LOCK).is_file() else []
         return found + ([*parent.glob(f".{name}.*.old")] if out.exists() else [])
 
     def sweep(self, out: Path) -> None:

@@ -15,7 +15,7 @@ from curate.policies.receipts import FileState, receipt_json, state_of
 from curate.policies.result import Result
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
-from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
 
 SUFFIX = ".parquet"
@@ -76,6 +76,8 @@ class Outputs:
         for flag, name in files.read.items():
             if Path(name).resolve() in written:
                 raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
+        if not overwrite:
+            undo_unfinished(list(self.paths.values()))
         for path in self.paths.values():
             refuse_existing(path, overwrite=overwrite)
         require_folder(self.subset)

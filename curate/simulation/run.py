@@ -21,7 +21,7 @@ from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from curate.version import __version__
-from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
 
 BASELINE = "random"
@@ -205,7 +205,10 @@ def check_outputs(out: Path | None, *, overwrite: bool) -> None:
     if out.suffix.lower() != ".json":
         raise InputError(f"a replay is a JSON file: expected a name like results.json, got {out}")
     require_folder(out)
-    for path in (out, out.with_suffix(".csv")):
+    paths = [out, out.with_suffix(".csv")]
+    if not overwrite:
+        undo_unfinished(paths)
+    for path in paths:
         refuse_existing(path, overwrite=overwrite)
 
 

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from scoring.atomic import AtomicFile, require_folder
+from scoring.atomic import AtomicFile, commit_together, require_folder, undo_unfinished
 from scoring.errors import InputError
+from scoring.temporaries import folder_lock
 
 HOLDS = """
 import sys, time
@@ -47,16 +48,80 @@ def test_temporaries_of_the_dead_go_and_those_of_the_living_stay(tmp_path, kill)
         process.communicate()
 
 
-def test_a_young_temporary_is_left_alone_and_so_is_that_of_another_output(tmp_path):
+def test_a_young_temporary_goes_too_but_where_a_stranger_holds_the_folder_and_that_of_another_output_stays(tmp_path):
     young = tmp_path / ".table.parquet.tmp.1.abcd"
     other = tmp_path / ".other.parquet.tmp.1.abcd"
     for path in (young, other):
         path.write_bytes(b"x")
     age(other)
+    with folder_lock(tmp_path) as held:  # as `flock FOLDER curate ...` does: it is waited for, and not forever
+        assert held
+        AtomicFile(tmp_path / "table.parquet").discard()
+        assert young.exists()
     with AtomicFile(tmp_path / "table.parquet") as file:
         file.write(b"whole")
-    assert young.exists()
+    assert not young.exists()
     assert other.exists()
+
+
+def test_a_sealed_file_without_its_name_is_not_swept(tmp_path):
+    files = [AtomicFile(tmp_path / name) for name in ("a", "b")]
+    files[0].seal()
+    age(files[0].temporary)
+    AtomicFile(tmp_path / "a").discard()
+    commit_together(files)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+from scoring.atomic import AtomicFile, commit_together
+files = [AtomicFile(Path(sys.argv[1], name), overwrite=sys.argv[2] == "over") for name in ("a", "b", "c")]
+for file in files:
+    file.write(b"new")
+taken = AtomicFile.take_name
+left = [int(sys.argv[3])]
+def dying(self):
+    if not left[0]:
+        os._exit(9)
+    left[0] -= 1
+    taken(self)
+AtomicFile.take_name = dying
+commit_together(files)
+"""
+
+
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_a_set_without_its_last_file_is_undone_and_nothing_else_is(tmp_path, named):
+    command = [sys.executable, "-c", DIES, str(tmp_path), "new", str(named)]
+    assert subprocess.run(command).returncode == 9
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    assert [path.exists() for path in paths] == [named > 0, named > 1, False]
+    undo_unfinished(paths)
+    assert not any(path.exists() for path in paths)
+    paths[0].write_text("mine")
+    undo_unfinished(paths)
+    assert paths[0].read_text() == "mine"
+
+
+def test_a_set_that_a_living_process_names_is_not_undone(tmp_path):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    living = AtomicFile(paths[0])
+    living.seal()
+    living.take_name()
+    undo_unfinished(paths)
+    assert paths[0].exists()
+
+
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_old_and_new_files_are_never_a_set_with_its_last_file(tmp_path, named):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text("old")
+    command = [sys.executable, "-c", DIES, str(tmp_path), "over", str(named)]
+    assert subprocess.run(command).returncode == 9
+    assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["new"] * named + ["old"] * (2 - named)
+    assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -287,3 +287,13 @@ def test_ctrl_c_keeps_what_is_committed_and_says_how_to_go_on(folder, tiny_check
     assert committed >= 1
     result = run_again(heap, out, tiny_checkpoint)
     assert (result.resumed, result.rows) == (8 * committed, 300)
+
+
+def test_a_folder_of_parts_whose_lock_was_left_in_it_is_complete_and_loses_the_lock(folder, tiny_checkpoint, tmp_path):
+    """As a run leaves it that dies between the name of the folder and the end."""
+    run_again(folder, tmp_path / "scores", tiny_checkpoint)
+    before = sorted(path.name for path in (tmp_path / "scores").iterdir())
+    (tmp_path / "scores" / "lock").write_text("process 1 on here\n")
+    assert run_again(folder, tmp_path / "scores", tiny_checkpoint).resumed == 30
+    assert sorted(path.name for path in (tmp_path / "scores").iterdir()) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["scores"]

@@ -1,0 +1,119 @@
+"""Temporary files and folders: a living process holds its own by a lock, and whatever nobody holds is swept."""
+
+import errno
+import glob
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: temporaries of dead processes stay
+    fcntl = None  # type: ignore[assignment]
+
+SETTLED = 2.0  # seconds after which whoever made a temporary holds its lock, where the folder cannot tell
+PATIENCE = 1.0  # seconds that a folder is waited for; a stranger may hold it for as long as it likes
+
+
+def temporary_stem(path: Path) -> str:
+    """Return what the names of all temporaries of a path begin with."""
+    return f".{path.name[:120]}.tmp."
+
+
+def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
+    """Sweep what dead processes left of a path, and make a temporary that this one holds.
+
+    Args:
+        path: the final name; the temporary is ``.NAME.tmp.<pid>.<random>`` beside it.
+        make: makes it, and returns a descriptor of it.
+
+    Returns:
+        The temporary, and a descriptor that holds it until it and all its duplicates are closed.
+    """
+    sweep(path.parent, temporary_stem(path))
+    temporary = path.with_name(f"{temporary_stem(path)}{os.getpid()}.{secrets.token_hex(4)}")
+    with folder_lock(path.parent, shared=True):  # no sweep sees it before it is held
+        handle = make(temporary)
+        try_lock(handle)  # where nothing can be locked, those of dead processes stay
+    return temporary, handle
+
+
+def try_lock(handle: int, *, shared: bool = False) -> bool:
+    """Hold an open file or folder until it is closed, or its process dies; False where another holds it."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENCE) -> Iterator[bool]:
+    """Hold a folder for a moment, against others of us that make, name or sweep files in it.
+
+    Yields whether it is held: not where folders cannot be locked, nor where another holds it for longer than
+    ``patience``, in seconds. Whatever is done under it is right without it but for a race with another process.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError:  # whoever makes a file there is told why it cannot be
+        yield False
+        return
+    try:
+        until = time.monotonic() + patience
+        while not (held := try_lock(handle, shared=shared)) and fcntl is not None and time.monotonic() < until:
+            time.sleep(0.005)
+        yield held
+    finally:
+        os.close(handle)
+
+
+def sweep(folder: Path, stem: str) -> None:
+    """Remove temporaries of an output that no living process holds.
+
+    Where the folder itself cannot be held meanwhile, young ones stay: their makers may be about to lock them.
+    """
+    with suppress(OSError):  # a folder that cannot be listed or written says so when the output is made
+        leftovers = [path for path in folder.glob(f"{glob.escape(stem)}*") if _removable(path)]
+        if not leftovers:
+            return
+        with folder_lock(folder, patience=0) as held:
+            for leftover in leftovers:
+                if held or time.time() - leftover.lstat().st_mtime >= SETTLED:
+                    _remove_if_free(leftover)
+
+
+def _removable(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
+def _remove_if_free(leftover: Path) -> None:
+    with hold_if_free(leftover) as free:
+        if free and leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        elif free:
+            leftover.unlink()
+
+
+@contextmanager
+def hold_if_free(path: Path) -> Iterator[bool]:
+    """Hold a temporary where no living process does; yields whether that is so. A link is never free."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP, errno.EACCES):
+            raise
+        yield False
+        return
+    try:
+        yield try_lock(handle)
+    finally:
+        os.close(handle)
