@@ -115,13 +115,14 @@ def _network_of(start: "Start") -> "ScoringModel":
 
 def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
     """Return what the writer reads, and which of the user's columns are in it."""
+    from curate.manifest.ahead import ahead
     from curate.training.dataset import class_column, losses_of
     from trainers.extract import Images
 
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
     labels = class_column(manifest, label) if label in manifest.schema.names else None
     losses = None if loss_column is None else losses_of(manifest, loss_column, option="--loss-column")
-    images = Images(lambda: manifest.readers(0, manifest.n_rows), keys, labels, losses)
+    images = Images(lambda: ahead(manifest.readers(0, manifest.n_rows), manifest.connections), keys, labels, losses)
     return images, {"label": None if labels is None else label, "loss": loss_column}
 
 

@@ -12,11 +12,13 @@ from curate.exchange.table import TOOLS
 
 # What an option is, in every command that has it; a command may add what it does with it.
 MEANS: dict[str, str] = {
+    "--allow-private-hosts": "Let URLs inside the source lead into private networks",
     "--against": "Another scored table",
     "--batch-size": "Images that go through the model at once",
     "--budget": "How many rows",
     "--clusters": "How many clusters",
     "--column": "Score column",
+    "--connections": "Requests at a time to stores and servers",
     "--device": "auto, cpu, cuda or cuda:1",
     "--discount": "Low quality lowers a row's rank or weight",
     "--dry-run": "Show what would be done; write nothing",
@@ -152,6 +154,9 @@ Key = Annotated[str | None, shared("--key")]
 PathColumn = Annotated[str | None, shared("--path-column", "; by default found by name")]
 ImageColumn = Annotated[str | None, shared("--image-column", "; by default found by type")]
 Root = Annotated[str | None, shared("--root", "; by default in the list's folder")]
+
+Connections = Annotated[int, shared("--connections", show_default=True, min=1, max=512)]
+AllowPrivateHosts = Annotated[bool, shared("--allow-private-hosts")]
 
 SourceKey = Annotated[str | None, shared("--key", ", in --source")]
 SourcePathColumn = Annotated[str | None, shared("--path-column", ", in --source")]

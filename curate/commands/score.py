@@ -17,7 +17,9 @@ from scoring.scorers import free_scorers
 def run(
     source: Annotated[
         list[str],
-        typer.Argument(help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL; several are one."),
+        typer.Argument(
+            help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several are one."
+        ),
     ],
     out: Annotated[Path, options.shared("--out", ": NAME.parquet for one file; any other name is a folder of parts")],
     model: Annotated[
@@ -60,6 +62,8 @@ def run(
     image_column: options.ImageColumn = None,
     root: options.Root = None,
     label_from_folder: Annotated[bool, options.shared("--label-from-folder", ", in a column `label`")] = False,
+    connections: options.Connections = 64,
+    allow_private_hosts: options.AllowPrivateHosts = False,
     follow_symlinks: Annotated[
         bool, typer.Option("--follow-symlinks", help="Follow links to folders; loops are cut.")
     ] = False,

@@ -14,6 +14,7 @@ import pyarrow as pa
 from curate.columns import EMBEDDING, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
 from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
+from curate.manifest.ahead import ReadAhead
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
 from scoring.heap.model import HeapFit
@@ -61,6 +62,7 @@ class Decoded:
         self._manifest, self._todo = manifest, todo
         self._preprocessing, self._settings = preprocessing, settings
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
+        self._reading = ReadAhead(manifest.connections)
         self._ahead = threading.Semaphore(max(WINDOW * workers, 2 * batch_size))
         self._waiting: queue.SimpleQueue[tuple[Future[DecodedImage], OnePerContent] | BaseException]
         self._waiting = queue.SimpleQueue()
@@ -74,6 +76,7 @@ class Decoded:
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._ahead.release()
+        self._reading.stop()
         self._feeder.join()
         self._pool.shutdown(cancel_futures=True)
 
@@ -93,7 +96,7 @@ class Decoded:
         try:
             for span in self._todo:
                 once = OnePerContent()
-                for read in self._manifest.readers(span.start, span.stop):
+                for read in self._reading.readers(self._manifest.readers(span.start, span.stop)):
                     self._ahead.acquire()
                     if self._stopped.is_set():
                         return

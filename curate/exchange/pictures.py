@@ -16,8 +16,11 @@ from typing import Any, TypeVar
 from curate.exchange.encode import Encoding
 from curate.exchange.plan import COPY, HARD, ImageReader
 from curate.exchange.rows import Rows
-from curate.manifest import ReadError, read_uri
-from curate.manifest.local import read_local
+from curate.manifest import ReadError
+from curate.manifest.ahead import ahead
+from curate.manifest.contract import CONNECTIONS
+from curate.manifest.local import fail, read_local
+from curate.manifest.uris import uri_reader
 from curate.tables.images import CHANGED, SHA256
 from curate.tables.located import Located
 from scoring.atomic import place_errors
@@ -131,11 +134,12 @@ class Pictures:
 
     def _readers(self, rows: Rows) -> Iterator[Callable[[], bytes]]:
         if self.located is not None:
-            yield from self.located.readers(rows.keys)
+            yield from ahead(self.located.readers(rows.keys), self.located.manifest.connections)
         elif self.images is not None:
             yield from (partial(self.images, key) for key in rows.keys)
         else:
-            yield from (partial(_read_uri, uri) for uri in rows.uris)
+            readers = (partial(fail, "missing", NO_FILE) if uri is None else uri_reader(uri) for uri in rows.uris)
+            yield from ahead(readers, CONNECTIONS)
 
     def _read(self, work: tuple[int, Callable[[], bytes], str | None]) -> Picture | Lost:
         index, reader, scored = work
@@ -184,12 +188,6 @@ class Pictures:
             else:
                 os.symlink(source, os.fsencode(target))
         return Picture(index, b"", "", n_bytes, suffix, name)
-
-
-def _read_uri(uri: str | None) -> bytes:
-    if uri is None:
-        raise ReadError("missing", NO_FILE)
-    return read_uri(uri)
 
 
 def suffix_of_bytes(data: bytes) -> str:

@@ -10,6 +10,8 @@ from scoring.errors import InputError
 
 MAX_FILE_BYTES = 2 << 30  # one image; larger ones become a row with status `too_large`
 MAX_PATH_BYTES = 4096  # PATH_MAX of Linux; a longer path or URL is a mistake or an attack
+CONNECTIONS = 64  # requests at a time: at 50 ms each, 1,280 images a second
+MOST_CONNECTIONS = 512
 NUMBERED = "#"  # as a key column: number the rows instead
 
 Reader = Callable[[], bytes]
@@ -20,13 +22,31 @@ class ReadError(Exception):
 
     Args:
         status: "missing" (no such file, or the row names none), "io_error" (it is there, but reading it
-            failed) or "too_large" (more bytes than the bound).
+            failed), "too_large" (more bytes than the bound), "denied" (the server or store refuses) or "refused" (it
+            leads into a private network, or from another machine to a file of this one).
         text: one sentence for people.
     """
 
     def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
         self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteReader:
+    """A reader of bytes that are not on this machine: worth asking for before they are needed (`ahead.ReadAhead`).
+
+    Args:
+        read: bound on the size in bytes -> the bytes.
+        max_bytes: the bound that holds.
+    """
+
+    read: Callable[[int], bytes]
+    max_bytes: int
+
+    def __call__(self) -> bytes:
+        """Return the bytes."""
+        return self.read(self.max_bytes)
 
 
 @dataclass(frozen=True)
@@ -44,9 +64,11 @@ class SourceOptions:
         limit: only the first n rows, n >= 1.
         reserved: more names that the user's columns may not take (those that the caller will write).
         max_bytes: bound on the size of one image, in bytes.
+        connections: requests at a time to stores and servers, 1 to `MOST_CONNECTIONS`.
+        allow_private_hosts: URLs inside the source may lead into private networks.
 
     Raises:
-        InputError: if ``limit`` or ``max_bytes`` is below 1.
+        InputError: if ``limit``, ``max_bytes`` or ``connections`` is below 1 or too large.
     """
 
     key: str | None = None
@@ -59,12 +81,16 @@ class SourceOptions:
     limit: int | None = None
     reserved: tuple[str, ...] = ()
     max_bytes: int = MAX_FILE_BYTES
+    connections: int = CONNECTIONS
+    allow_private_hosts: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
             raise InputError(f"the limit must be at least 1 row, got {self.limit}; leave it out for all rows")
         if self.max_bytes < 1:
             raise InputError(f"the size bound of an image must be at least 1 byte, got {self.max_bytes}")
+        if not 1 <= self.connections <= MOST_CONNECTIONS:
+            raise InputError(f"--connections must be 1 to {MOST_CONNECTIONS}, got {self.connections}")
 
 
 class Manifest(Protocol):
@@ -85,6 +111,10 @@ class Manifest(Protocol):
     @property
     def digest(self) -> str:
         """Hex sha256 that changes when the input does: order, keys, uris, sizes and times of files."""
+
+    @property
+    def connections(self) -> int:
+        """How many readers of bytes that are elsewhere are worth calling at a time; see `ahead`."""
 
     @property
     def renamed(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from curate.manifest.contract import MAX_PATH_BYTES, SourceOptions
 from curate.manifest.folder import folder_label
 from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import key_of, some, uri_of
+from curate.manifest.reach import Reach
 from curate.manifest.schemes import check_scheme, scheme_of
 from scoring.errors import InputError
 
@@ -48,7 +49,15 @@ def parse_list(data: bytes, where: str) -> Iterator[Line]:
         yield Line(number, path)
 
 
-def open_list(lines: Iterable[Line], options: SourceOptions, *, root: str, where: str, identity: str) -> MemoryManifest:
+def open_list(
+    lines: Iterable[Line],
+    options: SourceOptions,
+    *,
+    root: str,
+    where: str,
+    identity: str,
+    reach: Reach = Reach(),  # noqa: B008 (it is frozen)
+) -> MemoryManifest:
     """Open a list of paths and URLs.
 
     Args:
@@ -57,6 +66,7 @@ def open_list(lines: Iterable[Line], options: SourceOptions, *, root: str, where
         root: absolute path or URL where relative paths start.
         where: the list's name for people.
         identity: goes into the digest.
+        reach: how far paths and URLs may lead.
 
     Raises:
         InputError: if the list is empty, repeats an entry, or names a scheme that cannot be opened.
@@ -76,6 +86,8 @@ def open_list(lines: Iterable[Line], options: SourceOptions, *, root: str, where
         f"list {where}: {some(table.num_rows, 'path')}",
         table,
         max_bytes=options.max_bytes,
+        connections=options.connections,
+        reach=reach,
         identity=("list", identity),
     )
 

@@ -64,6 +64,11 @@ def _read_exactly(handle: int, offset: int, wanted: int) -> bytes:
     return b"".join(pieces)
 
 
+def fail(status: str, text: str) -> bytes:
+    """Raise `ReadError`; with `functools.partial`, the reader of a row that is known to have no bytes."""
+    raise ReadError(status, text)
+
+
 def _failure(error: OSError) -> ReadError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return ReadError("missing", "no such file")

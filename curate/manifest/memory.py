@@ -5,16 +5,17 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from curate.manifest.contract import Reader, ReadError, check_range
+from curate.manifest.contract import CONNECTIONS, Reader, check_range
 from curate.manifest.keys import UniqueCheck
 from curate.manifest.local import local_path
+from curate.manifest.reach import Reach
 from curate.manifest.schemes import scheme_of
-from curate.manifest.uris import read_uri
+from curate.manifest.uris import uri_reader
 
 _BLOCK = 4096  # rows turned into Python objects at a time
 Versions = Callable[[int, int], Iterable[tuple[int, int]]]
@@ -28,6 +29,8 @@ class MemoryManifest:
         description: one line for people.
         table: `key`, `uri`, then the user's own columns.
         max_bytes: bound on the size of one image.
+        reach: how far uris may lead.
+        connections: requests at a time that its uris are worth.
         identity: lines that go into the digest besides the rows (kind of source, digest of a list's bytes).
         renamed: the user's columns that got another name.
         versions: (start, stop) -> (size, mtime in ns) of each row's file; by default asked of the file system.
@@ -40,6 +43,8 @@ class MemoryManifest:
         table: pa.Table,
         *,
         max_bytes: int,
+        reach: Reach = Reach(),  # noqa: B008 (it is frozen)
+        connections: int = CONNECTIONS,
         identity: Iterable[str] = (),
         renamed: dict[str, str] | None = None,
         versions: Versions | None = None,
@@ -49,8 +54,9 @@ class MemoryManifest:
         self.n_rows: int = table.num_rows
         self.schema: pa.Schema = table.schema
         self.renamed = renamed or {}
+        self.connections = connections
         self._table = table
-        self._max_bytes = max_bytes
+        self._max_bytes, self._reach = max_bytes, reach
         self._identity = tuple(identity)
         self._versions = versions or self._ask_versions
         self._locate = locate
@@ -71,7 +77,7 @@ class MemoryManifest:
             return
         for low in range(start, stop, _BLOCK):
             for uri in self._uris(low, min(low + _BLOCK, stop)):
-                yield uri_reader(uri, self._max_bytes)
+                yield uri_reader(uri, self._max_bytes, self._reach)
 
     def _uris(self, start: int, stop: int) -> list[str | None]:
         return self._table["uri"].slice(start, stop - start).to_pylist()
@@ -125,16 +131,6 @@ def version_of(uri: str | None) -> tuple[int, int]:
     except (OSError, ValueError):
         return -1, -1
     return found.st_size, found.st_mtime_ns
-
-
-def uri_reader(uri: str | None, max_bytes: int) -> Reader:
-    """Return a reader of a uri; for None, one that says that the row names no file."""
-    return partial(fail, "missing", "the row names no file") if uri is None else partial(read_uri, uri, max_bytes)
-
-
-def fail(status: str, text: str) -> bytes:
-    """Raise `ReadError`; with `functools.partial`, the reader of a row that is known to have no bytes."""
-    raise ReadError(status, text)
 
 
 def check_unique(keys: pa.ChunkedArray, column: str, where: str) -> None:

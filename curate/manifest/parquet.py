@@ -11,12 +11,15 @@ import pyarrow.parquet as pq
 from curate.manifest.contract import Reader, SourceOptions, check_range
 from curate.manifest.keys import UniqueCheck, check_keys, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
-from curate.manifest.memory import RowDigest, fail, uri_reader, version_of
+from curate.manifest.local import fail
+from curate.manifest.memory import RowDigest, version_of
 from curate.manifest.names import some
 from curate.manifest.parquet_stream import BadGroup, Group, ParquetFiles, RowStream
 from curate.manifest.places import Place
+from curate.manifest.reach import Reach
 from curate.manifest.schemes import check_scheme
 from curate.manifest.text_tables import numbered_keys
+from curate.manifest.uris import uri_reader
 from scoring.errors import InputError
 
 _IMAGE_ROWS = 256  # images decoded from Parquet at once, at most
@@ -34,18 +37,26 @@ class ParquetManifest:
         places: the files, in order.
         options: everything but the folder's options is used.
         root: absolute path or URL where relative paths start.
+        reach: how far paths and URLs may lead.
 
     Raises:
         InputError: for unreadable files, no rows, no image or path column, null or repeated keys.
         MissingExtraError: if the driver of a URL's scheme is not installed.
     """
 
-    def __init__(self, places: list[Place], options: SourceOptions, root: str) -> None:
+    def __init__(
+        self,
+        places: list[Place],
+        options: SourceOptions,
+        root: str,
+        reach: Reach = Reach(),  # noqa: B008 (it is frozen)
+    ) -> None:
         self._files = ParquetFiles(places)
         self._where = places[0].name if len(places) == 1 else f"{places[0].name} and {len(places) - 1} more"
         if self._files.n_rows == 0:
             raise InputError(f"expected at least one row in {self._where}, got none; add rows")
-        self._options = options
+        self._options, self._reach = options, reach
+        self.connections = options.connections
         self._root = root
         self._layout = find_layout(self._files.schema, options, self._where)
         self.n_rows: int = min(self._files.n_rows, options.limit or self._files.n_rows)
@@ -186,7 +197,7 @@ class ParquetManifest:
                 yield partial(_inside, images, index, self._options.max_bytes)
             else:
                 uri = uris[index].as_py() if uris is not None else None
-                yield uri_reader(uri, self._options.max_bytes)
+                yield uri_reader(uri, self._options.max_bytes, self._reach)
 
     def _check(self) -> None:
         """Look once over keys and paths: present, short, unique, of a scheme that can be opened."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.manifest.contract import ReadError
+from curate.manifest.failures import CredentialsError
 from curate.manifest.footers import check_footers
 from curate.manifest.names import one_line
 from curate.manifest.places import Place
@@ -176,6 +177,8 @@ class RowStream:
                     row_groups=[group.number],
                     columns=self._columns,
                 )
+        except CredentialsError:
+            raise
         except (pa.ArrowException, OSError, InputError, ReadError, ValueError) as error:
             name = self._files.places[group.file].name
             raise BadGroup(

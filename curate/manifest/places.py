@@ -3,17 +3,23 @@
 """A file that is read in parts or whole: on this machine or behind a URL."""
 
 import errno
+import io
 import os
 import stat
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from curate.manifest.contract import ReadError
 from curate.manifest.fetch import fetch
 from curate.manifest.local import local_path, read_local
 from curate.manifest.names import key_of, uri_of
-from curate.manifest.schemes import file_system, scheme_of
+from curate.manifest.reach import Reach
+from curate.manifest.remote import get_range
+from curate.manifest.remote import stat as remote_stat
+from curate.manifest.schemes import scheme_of, shown
 from scoring.errors import InputError
+
+BUFFER = 8 << 20  # bytes of a remote file that are asked for at a time
 
 
 class MissingPlaceError(InputError):
@@ -29,12 +35,14 @@ class Place:
         name: what to call it in keys and messages.
         size: bytes.
         version: changes with the content: the time of the last change, or the server's tag.
+        reach: how far it may lead.
     """
 
     uri: str
     name: str
     size: int
     version: str
+    reach: Reach = Reach()  # noqa: RUF009 (it is frozen)
 
     @property
     def identity(self) -> str:
@@ -53,14 +61,15 @@ class Place:
         """Open for reading at any position; the caller closes."""
         if self.path is not None:
             return cast(BinaryIO, open(self.path, "rb"))  # noqa: PTH123 (bytes path; the caller closes)
-        system, inner = file_system(self.uri)
-        return cast(BinaryIO, system.open(inner, "rb"))
+        if self.size < 0:
+            raise InputError(f"expected a server that says how large {self.name} is, got none; download it first")
+        return cast(BinaryIO, io.BufferedReader(RemoteFile(self), BUFFER))
 
     def read(self, offset: int, size: int, max_bytes: int) -> bytes:
         """Return ``size`` bytes from ``offset``.
 
         Raises:
-            ReadError: as `fetch`; "io_error" if the file changed since it was found.
+            ReadError, CredentialsError: as `fetch`; "io_error" if the file changed since it was found.
         """
         if self.path is None:
             return self._read_remote(offset, size, max_bytes)
@@ -87,8 +96,7 @@ class Place:
             raise ReadError("too_large", f"{size:,} bytes, more than the bound of {max_bytes:,}")
         if size == 0:
             return b""
-        system, inner = file_system(self.uri)
-        data = bytes(system.cat_file(inner, start=offset, end=offset + size))
+        data = get_range(self.uri, offset, offset + size, self.reach)
         if len(data) != size:
             raise ReadError("io_error", f"short read: {len(data):,} of {size:,} bytes")
         return data
@@ -100,13 +108,17 @@ class Place:
             InputError: if it cannot be read or is larger than ``max_bytes``; ends with ``advice`` then.
         """
         try:
-            return fetch(self.uri, max_bytes)
+            return fetch(self.uri, max_bytes, self.reach)
         except ReadError as error:
             hint = f"; {advice}" if error.status == "too_large" else ""
             raise InputError(f"cannot read {self.name}: {error}{hint}") from None
 
 
-def find_place(source: str | os.PathLike[str], name: str | None = None) -> Place:
+def find_place(
+    source: str | os.PathLike[str],
+    name: str | None = None,
+    reach: Reach = Reach(),  # noqa: B008 (it is frozen)
+) -> Place:
     """Return the place of a regular file or a URL.
 
     Raises:
@@ -116,7 +128,7 @@ def find_place(source: str | os.PathLike[str], name: str | None = None) -> Place
     """
     text = os.fspath(source)
     if scheme_of(text) not in (None, "file"):
-        return _remote_place(text, name)
+        return _remote_place(text, name, reach)
     path = local_path(text) if scheme_of(text) else os.path.abspath(os.fsencode(text))
     try:
         found = os.stat(path)
@@ -138,20 +150,53 @@ def _local_version(found: os.stat_result) -> tuple[int, str]:
     return found.st_size, str(found.st_mtime_ns)
 
 
-def _remote_place(url: str, name: str | None) -> Place:
-    system, inner = file_system(url)
+def _remote_place(url: str, name: str | None, reach: Reach) -> Place:
     try:
-        info = system.info(inner)
-    except FileNotFoundError as error:
-        cause = error.__cause__  # a server that answers has a status; one that cannot be reached is no missing file
-        if cause is not None and not hasattr(cause, "status") and not isinstance(cause, FileNotFoundError):
-            reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-            raise InputError(f"cannot open {url!r}: {reason}; check the URL and the network") from None
-        raise MissingPlaceError(f"cannot open {url!r}: no such file at the other end; check the URL") from None
-    except Exception as error:  # drivers of object stores share no base class for their errors
-        raise InputError(f"cannot open {url!r}: {type(error).__name__}; check the URL and the network") from None
-    tags = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
-    version = next((str(info[tag]) for tag in tags if info.get(tag)), "")
-    size = info.get("size")
-    last = inner.split("?")[0].rstrip("/").rpartition("/")[2]
-    return Place(url, name or last, -1 if size is None else size, version)
+        size, version = remote_stat(url, reach)
+    except ReadError as error:
+        if error.status == "missing":
+            raise MissingPlaceError(
+                f"cannot open {shown(url)!r}: no such file at the other end; check the URL"
+            ) from None
+        raise InputError(
+            f"cannot open {shown(url)!r}: {error}; check the URL, the network and the credentials"
+        ) from None
+    last = shown(url).rstrip("/").rpartition("/")[2]
+    return Place(url, name or last, size, version, reach)
+
+
+class RemoteFile(io.RawIOBase):
+    """A file behind a URL, read in ranges; every range is one request with its own tries."""
+
+    def __init__(self, place: Place) -> None:
+        self._place, self._at = place, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a position; no request is made."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._place.size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer from the position on; return how many bytes came."""
+        stop = min(self._at + len(buffer), self._place.size)
+        if stop <= self._at:
+            return 0
+        try:
+            data = get_range(self._place.uri, self._at, stop, self._place.reach)
+        except ReadError as error:
+            raise InputError(f"cannot read {self._place.name}: {error}") from None
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

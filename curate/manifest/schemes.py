@@ -1,9 +1,13 @@
 """URLs: which schemes are opened, by which package, and how."""
 
 import importlib
+import os
 import re
+import threading
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
+from curate.manifest.contract import MOST_CONNECTIONS
 from scoring.errors import InputError, MissingExtraError
 
 # scheme -> the extra of this package that brings its driver, or "" where fsspec or another package does.
@@ -34,6 +38,7 @@ _MODULES = {"http": "aiohttp", "s3": "s3fs", "gcs": "gcsfs"}
 # RFC 3986 allows one-letter schemes, but no driver has one and `C://x` is a drive.
 URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+://")
 URL_PATTERN = URL.pattern
+CHAIN = re.compile(r"::[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
 def scheme_of(uri: str) -> str | None:
@@ -57,8 +62,8 @@ def check_scheme(uri: str) -> None:
         return
     if scheme not in SCHEMES:
         raise InputError(f"no way to open {scheme}:// URLs; expected one of {', '.join(SCHEMES)}")
-    if "::" in uri and ".tar::" not in uri:
-        raise InputError(f"expected a plain URL, got a chain of URLs ('::') in {uri!r}; download it first")
+    if CHAIN.search(uri):
+        raise InputError(f"expected a plain URL, got a chain of URLs ('::') in {shown(uri)!r}; download it first")
     extra = SCHEMES[scheme]
     try:
         if extra:
@@ -76,14 +81,81 @@ def _driver(scheme: str) -> Any:
     return fsspec.get_filesystem_class(scheme)
 
 
-def file_system(uri: str) -> tuple[Any, str]:
-    """Return the fsspec file system of a URL and the path inside it; cached by fsspec per thread.
+def shown(uri: str) -> str:
+    """Return a path or URL for people: without user, password, query and fragment, which may be secrets.
+
+    >>> shown("https://me:word@host:8000/a.jpg?signature=abc"), shown("s3://bucket/a#1.jpg"), shown("a?.jpg")
+    ('https://host:8000/a.jpg', 's3://bucket/a#1.jpg', 'a?.jpg')
+    """
+    scheme = scheme_of(uri)
+    if scheme is None:
+        return uri
+    if scheme not in ("http", "https"):  # in a store `?` and `#` are letters of a name, and no name holds a secret
+        start, _, rest = uri.partition("://")
+        host, slash, path = rest.partition("/")
+        return f"{start}://{host.rpartition('@')[2]}{slash}{path}"
+    try:
+        parts = urlsplit(uri)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:  # such as an unfinished IPv6 address
+        return f"{scheme}://..."
+
+
+# Instances are shared by all threads: fsspec would make one for each, and a client of S3 takes megabytes and
+# a tenth of a second. Those that wait on the one event loop of fsspec (asynchronous ones) can be shared.
+_SHARED: dict[tuple[Any, ...], Any] = {}
+_SHARING = threading.Lock()
+
+
+def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, str]:
+    """Return the fsspec file system of a URL and the path inside it.
+
+    Args:
+        uri: a plain URL.
+        listing: the driver tries again by itself what failed; else that is for the caller (`remote.ask`).
+        more: options of the driver.
 
     Raises:
         InputError, MissingExtraError: as `check_scheme`.
     """
     check_scheme(uri)
-    import fsspec
+    scheme = scheme_of(uri) or "file"
+    driver = _driver(scheme)
+    own = {} if listing else _options(scheme)
+    options = {**own, **driver._get_kwargs_from_urls(uri), **more}  # what fsspec does itself, but for chains
+    key = (os.getpid(), scheme, listing, repr(sorted(options.items())))
+    with _SHARING:
+        system = _SHARED.get(key)
+        if system is None:
+            import fsspec
 
-    system, path = fsspec.core.url_to_fs(uri)
-    return system, path
+            system = fsspec.filesystem(scheme, **options)
+            if not listing and scheme in ("s3", "s3a"):
+                system.retries = 1
+            if getattr(system, "async_impl", False):
+                _connect(system, scheme)
+                _SHARED[key] = system
+    return system, driver._strip_protocol(uri)
+
+
+def _connect(system: Any, scheme: str) -> None:
+    """Make the client now: many requests at once would each make one."""
+    from fsspec.asyn import sync
+
+    if hasattr(system, "set_session"):
+        try:
+            sync(system.loop, system.set_session)
+        except Exception as error:  # drivers of object stores share no base class for their errors
+            reason = " ".join(str(error).split())[:160]
+            raise InputError(f"cannot open {scheme}:// URLs: {type(error).__name__}: {reason}") from None
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Return what we ask of a driver: as many connections as there are requests, and no tries of its own."""
+    if scheme not in ("s3", "s3a"):
+        return {}
+    from fsspec.config import conf
+
+    own = conf.get(scheme, {}).get("config_kwargs", {})
+    once = {"mode": "standard", "total_max_attempts": 1}
+    return {"config_kwargs": {"max_pool_connections": MOST_CONNECTIONS, "connect_timeout": 15, "retries": once, **own}}

@@ -18,7 +18,9 @@ from curate.manifest.layout import PATH_NAMES
 from curate.manifest.listing import Line, open_list, parse_list
 from curate.manifest.names import IMAGE_SUFFIXES, count_suffixes, is_image_name, key_of, suffix_of
 from curate.manifest.places import Place, find_place
-from curate.manifest.schemes import file_system, scheme_of
+from curate.manifest.reach import Reach, reach_of
+from curate.manifest.schemes import scheme_of, shown
+from curate.manifest.store import list_files, open_listing
 from curate.manifest.text_tables import MAX_TABLE_BYTES, open_text_table, read_csv, read_jsonl
 from scoring.errors import InputError
 
@@ -60,22 +62,23 @@ def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOpti
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given:
         raise InputError("expected at least one folder, file or URL, got none; name a source")
-    if len(given) == 1:
-        return _open_one(os.fspath(given[0]), options)
-    paths = [path for item in given for path in _expand(os.fspath(item))]
-    return _open_files(paths, options)
+    typed = [os.fspath(item) for item in given]
+    reach = reach_of(typed, options.root, private=options.allow_private_hosts)
+    if len(typed) == 1:
+        return _open_one(typed[0], options, reach)
+    paths = [path for item in typed for path in _expand(item)]
+    return _open_files(paths, options, reach)
 
 
-def _open_one(source: str, options: SourceOptions) -> Manifest:
+def _open_one(source: str, options: SourceOptions, reach: Reach) -> Manifest:
     if scheme_of(source) not in (None, "file") and not _BRACES.search(source):
-        return _open_url(source, options)
+        return _open_url(source, options, reach)
     if scheme_of(source) == "file":
         source = unquote(source.split("://", 1)[1], errors="surrogateescape")
     if os.path.isdir(source):
         opened = open_folder(source, options)
-        return _open_files(opened, options, source) if isinstance(opened, list) else opened
-    paths = _expand(source)
-    return _open_files(paths, options)
+        return _open_files(opened, options, reach, source) if isinstance(opened, list) else opened
+    return _open_files(_expand(source), options, reach)
 
 
 def _expand(source: str) -> list[str]:
@@ -131,30 +134,31 @@ def _choices(inside: str) -> list[str] | None:
     return [f"{number:0{width}d}" for number in range(low, high + step, step)]
 
 
-def _open_files(paths: list[str], options: SourceOptions, folder: str | None = None) -> Manifest:
+def _open_files(paths: list[str], options: SourceOptions, reach: Reach, folder: str | None = None) -> Manifest:
     """Open one or several files of one kind.
 
     Args:
         paths: of files, or URLs.
         options: the user's.
+        reach: how far they may lead.
         folder: the folder in which they were found; their names are relative to it.
     """
     kinds = {kind_of(path) for path in paths}
     if len(kinds) > 1:
         raise InputError(
-            f"expected files of one kind, got {' and '.join(sorted(kinds))} ({paths[0]!r}, ...); score each kind "
-            "on its own"
+            f"expected files of one kind, got {' and '.join(sorted(kinds))} ({shown(paths[0])!r}, ...); score "
+            "each kind on its own"
         )
     kind = kinds.pop()
     if kind == "image":
         lines = [Line(number, os.fsencode(path)) for number, path in enumerate(paths, start=1)]
-        what = os.path.basename(paths[0]) if len(paths) == 1 else "of paths"
-        return open_list(lines, options, root=_root(options, os.getcwd()), where=what, identity="")
-    places = [find_place(path, name) for path, name in zip(paths, _names(paths, folder), strict=True)]
-    return _open_places(places, kind, options, folder)
+        what = os.path.basename(shown(paths[0])) if len(paths) == 1 else "of paths"
+        return open_list(lines, options, root=_root(options, os.getcwd()), where=what, identity="", reach=reach)
+    places = [find_place(path, name, reach) for path, name in zip(paths, _names(paths, folder), strict=True)]
+    return _open_places(places, kind, options, reach, folder)
 
 
-def _open_places(places: list[Place], kind: str, options: SourceOptions, folder: str | None) -> Manifest:
+def _open_places(places: list[Place], kind: str, options: SourceOptions, reach: Reach, folder: str | None) -> Manifest:
     first = places[0]
     if options.label_from_folder and kind != "list":
         raise InputError(
@@ -169,20 +173,21 @@ def _open_places(places: list[Place], kind: str, options: SourceOptions, folder:
     if kind == "parquet":
         from curate.manifest.parquet import ParquetManifest
 
-        return ParquetManifest(places, options, root)
+        return ParquetManifest(places, options, root, reach)
     if len(places) > 1:
         raise InputError(f"expected one {kind} file, got {len(places)}; put them together into one")
     data = first.read_all(MAX_TABLE_BYTES, "write it as Parquet, which is read in parts")
     identity = hashlib.sha256(data).hexdigest()
     if kind == "list":
-        return open_list(parse_list(data, first.name), options, root=root, where=first.name, identity=identity)
+        lines = parse_list(data, first.name)
+        return open_list(lines, options, root=root, where=first.name, identity=identity, reach=reach)
     if kind == "csv":
         names = {name for name in (options.key, options.path_column) if name} | _NAMES_ONLY
         delimiter = "\t" if suffix_of(first.name) == "tsv" else ","
         table = read_csv(data, first.name, delimiter=delimiter, names_only=names)
     else:
         table = read_jsonl(data, first.name)
-    return open_text_table(table, options, root=root, name=first.name, identity=identity)
+    return open_text_table(table, options, root=root, name=first.name, identity=identity, reach=reach)
 
 
 def kind_of(path: str) -> str:
@@ -198,14 +203,14 @@ def kind_of(path: str) -> str:
         return "image"
     if suffix in _PACKED:
         raise InputError(
-            f"expected a file that can be entered anywhere, got the compressed {path!r}; unpack it and give what "
-            "was inside (.tar, .csv, ...)"
+            f"expected a file that can be entered anywhere, got the compressed {shown(path)!r}; unpack it and give "
+            "what was inside (.tar, .csv, ...)"
         )
     if scheme_of(path) is None and find_place(path).read(0, min(4, os.stat(path).st_size), 4) == b"PAR1":
         return "parquet"
     raise InputError(
         f"expected a folder, an image, or a file that ends in {', '.join('.' + known for known in KINDS)}; got "
-        f"{path!r}; rename it or give its folder"
+        f"{shown(path)!r}; rename it or give its folder"
     )
 
 
@@ -218,7 +223,7 @@ def _names(paths: list[str], folder: str | None) -> list[str | None]:
         return [None] * len(paths)
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
-        raise InputError(f"expected each file once, got {twice!r} again; name it once")
+        raise InputError(f"expected each file once, got {shown(twice)!r} again; name it once")
     shared = os.path.commonpath([path if scheme_of(path) else os.path.abspath(path) for path in paths])
     return [(path if scheme_of(path) else os.path.abspath(path))[len(shared) :].lstrip("/") for path in paths]
 
@@ -238,41 +243,26 @@ def _parent(uri: str) -> str:
     return uri.split("?")[0].rpartition("/")[0] or "/"
 
 
-def _open_url(url: str, options: SourceOptions) -> Manifest:
+def _open_url(url: str, options: SourceOptions, reach: Reach) -> Manifest:
     """Open a URL: a file by its suffix, anything else as a folder, where the store can list one."""
-    system, inner = file_system(url)
-    last = url.split("?")[0].rstrip("/").rpartition("/")[2]
+    last = shown(url).rstrip("/").rpartition("/")[2]
     if suffix_of(last) in KINDS or is_image_name(last) or suffix_of(last) in _PACKED:
-        return _open_files([url], options)
+        return _open_files([url], options, reach)
     if scheme_of(url) in ("http", "https"):
         raise InputError(
-            f"expected a URL of a file ({', '.join('.' + kind for kind in KINDS)} or an image), got {url!r}: HTTP "
-            "lists no folders; give a list of URLs (.txt)"
+            f"expected a URL of a file ({', '.join('.' + kind for kind in KINDS)} or an image), got {shown(url)!r}: "
+            "HTTP lists no folders; give a list of URLs (.txt)"
         )
-    try:
-        names = sorted(system.find(inner))
-    except Exception as error:  # drivers of object stores share no base class for their errors
-        raise InputError(
-            f"cannot list {url!r}: {type(error).__name__}; check the URL, the network and the credentials"
-        ) from None
-    return _open_remote_folder(url, inner.strip("/"), names, options)
-
-
-def _open_remote_folder(url: str, inner: str, names: Sequence[str], options: SourceOptions) -> Manifest:
-    prefix = inner + "/"
-    relative = [name.strip("/").removeprefix(prefix) for name in names if name.strip("/").startswith(prefix)]
-    if not options.hidden:
-        relative = [name for name in relative if not any(part.startswith(".") for part in name.split("/"))]
-    relative.sort(key=str.encode)
+    found = list_files(url, hidden=options.hidden)
+    if any(is_image_name(file.name) for file in found):
+        return open_listing(url, [file for file in found if is_image_name(file.name)], options, reach)
     base = url.rstrip("/")
-    images = [name for name in relative if is_image_name(name)]
-    if images:
-        lines = [Line(number, name.encode()) for number, name in enumerate(images, start=1)]
-        return open_list(lines, options, root=base, where=url, identity="")
     for suffix in SHARD_SUFFIXES:
-        shards = [name for name in relative if suffix_of(name) == suffix]
+        shards = [file for file in found if suffix_of(file.name) == suffix]
         if shards:
-            places = [find_place(f"{base}/{name}", name) for name in shards]
-            return _open_places(places, suffix, options, base)
-    found = count_suffixes(Counter(suffix_of(name) for name in relative))
-    raise InputError(f"expected images, .parquet or .tar files in {url!r}, got {found or 'no files'}; check the URL")
+            places = [Place(f"{base}/{file.name}", file.name, file.size, file.version, reach) for file in shards]
+            return _open_places(places, suffix, options, reach, base)
+    kinds = count_suffixes(Counter(suffix_of(file.name) for file in found))
+    raise InputError(
+        f"expected images, .parquet or .tar files in {shown(url)!r}, got {kinds or 'no files'}; check the URL"
+    )

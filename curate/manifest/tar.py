@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import COLUMNS
-from curate.manifest.contract import NUMBERED, Reader, SourceOptions
+from curate.manifest.contract import NUMBERED, Reader, RemoteReader, SourceOptions
 from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import count_suffixes, is_image_name, some, suffix_of
 from curate.manifest.places import Place
 from curate.manifest.sidecars import SIDECARS, Sidecars, combine
-from curate.manifest.tar_index import Contents, Member, members, read_range
+from curate.manifest.tar_index import Contents, Member, members
 from scoring.errors import InputError
 
 
@@ -179,12 +179,15 @@ def _manifest(
     sizes = np.concatenate(gathered.sizes)
 
     def locate(row: int) -> Reader:
-        return partial(read_range, places[shards[row]], int(offsets[row]), int(sizes[row]), options.max_bytes)
+        place = places[shards[row]]
+        read = partial(place.read, int(offsets[row]), int(sizes[row]))
+        return partial(read, options.max_bytes) if place.path is not None else RemoteReader(read, options.max_bytes)
 
     return MemoryManifest(
         description,
         table,
         max_bytes=options.max_bytes,
+        connections=options.connections,
         identity=("tar", *(place.identity for place in places)),
         renamed=renamed,
         versions=lambda start, stop: zip(offsets[start:stop].tolist(), sizes[start:stop].tolist(), strict=True),

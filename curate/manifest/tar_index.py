@@ -3,14 +3,17 @@
 import posixpath
 import struct
 import tarfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import BinaryIO
 
 from curate.manifest.contract import MAX_PATH_BYTES, ReadError
+from curate.manifest.failures import CredentialsError
 from curate.manifest.names import key_of
 from curate.manifest.places import MissingPlaceError, Place, find_place
+from curate.manifest.reach import Reach
 from scoring.errors import InputError
 
 _MAX_HEADER = 1 << 20  # an extended header that is larger is an attack
@@ -116,38 +119,31 @@ def _check_end(place: Place, file: BinaryIO, offset: int) -> None:
         )
 
 
-def read_range(place: Place, offset: int, size: int, max_bytes: int) -> bytes:
-    """Return a member's bytes.
-
-    Raises:
-        ReadError: "too_large", or "io_error" if the shard ends too early, changed or cannot be read.
-    """
-    try:
-        return place.read(offset, size, max_bytes)
-    except ReadError:
-        raise
-    except FileNotFoundError:
-        raise ReadError("missing", f"{place.name} is no longer there") from None
-    except Exception as error:  # drivers of object stores share no base class for their errors
-        raise ReadError("io_error", f"reading {place.name} failed: {type(error).__name__}") from None
-
-
-def read_member(shard: str, name: str, max_bytes: int) -> bytes:
+def read_member(shard: str, name: str, max_bytes: int, reach: Reach) -> bytes:
     """Return the bytes of a member named by a uri `shard.tar::name`.
 
     Raises:
-        ReadError: "missing" if there is no such shard or member; else as `read_range`.
+        ReadError: "missing" if there is no such shard or member, "refused" beyond ``reach``; else as `Place.read`.
+        CredentialsError: as `Place.read`.
     """
+    if why := reach.bars(shard):
+        raise ReadError("refused", why)
     try:
-        place = find_place(shard)
-        found = _index(place).get(name)
+        place = find_place(shard, reach=reach)
+        with _INDEXING:
+            found = _index(place).get(name)
+    except CredentialsError:
+        raise
     except MissingPlaceError as error:
         raise ReadError("missing", str(error)) from None
     except InputError as error:
         raise ReadError("io_error", str(error)) from None
     if found is None:
         raise ReadError("missing", f"no member {name!r} in {posixpath.basename(shard)}")
-    return read_range(place, *found, max_bytes)
+    return place.read(*found, max_bytes)
+
+
+_INDEXING = threading.Lock()  # or every thread that waits for a shard would index it
 
 
 @lru_cache(maxsize=8)

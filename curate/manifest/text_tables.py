@@ -13,6 +13,7 @@ from curate.manifest.keys import check_keys, check_text
 from curate.manifest.layout import Layout, find_layout, make_rows, resolve, schemes_in, text_of
 from curate.manifest.memory import MemoryManifest, check_unique
 from curate.manifest.names import one_line, some
+from curate.manifest.reach import Reach
 from curate.manifest.schemes import check_scheme
 from scoring.errors import InputError
 from scoring.lookup import told
@@ -115,7 +116,15 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def open_text_table(table: pa.Table, options: SourceOptions, *, root: str, name: str, identity: str) -> MemoryManifest:
+def open_text_table(
+    table: pa.Table,
+    options: SourceOptions,
+    *,
+    root: str,
+    name: str,
+    identity: str,
+    reach: Reach = Reach(),  # noqa: B008 (it is frozen)
+) -> MemoryManifest:
     """Make a manifest of a table with a path or URL column.
 
     Args:
@@ -124,6 +133,7 @@ def open_text_table(table: pa.Table, options: SourceOptions, *, root: str, name:
         root: absolute path or URL where relative paths start.
         name: the file's name; numbered rows are called after it.
         identity: goes into the digest.
+        reach: how far paths and URLs may lead.
 
     Raises:
         InputError: if it has no rows, no path column, bad or repeated keys, or a scheme that is not opened.
@@ -150,6 +160,8 @@ def open_text_table(table: pa.Table, options: SourceOptions, *, root: str, name:
         f"table {name}: {some(table.num_rows, 'row')}, paths in column {layout.path!r}",
         rows,
         max_bytes=options.max_bytes,
+        connections=options.connections,
+        reach=reach,
         identity=("table", identity),
         renamed=layout.renamed,
     )

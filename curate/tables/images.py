@@ -1,6 +1,7 @@
 """The one reader of the images behind rows of a table: from their uris, or from what was scored."""
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
-from curate.manifest.contract import Reader
+from curate.manifest.ahead import ahead
+from curate.manifest.contract import CONNECTIONS, Reader
+from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.table import Table
@@ -169,7 +172,16 @@ class Images:
 
     def read(self, rows: Sequence[int]) -> Iterator[Encoded]:
         """Yield each row's image, in the order of the source; one that changed since it was scored is a problem."""
-        for row, read in self._readers(rows):
+        pairs, numbers = self._readers(rows), deque[int]()
+
+        def readers() -> Iterator[Reader]:
+            for row, reader in pairs:
+                numbers.append(row)
+                yield reader
+
+        connections = CONNECTIONS if self._manifest is None else self._manifest.connections
+        for read in ahead(readers(), connections):
+            row = numbers.popleft()
             try:
                 data = read()
             except ReadError as error:
@@ -181,10 +193,11 @@ class Images:
             else:
                 yield Encoded(row, self.key[row], data)
 
-    def _readers(self, rows: Sequence[int]) -> Iterator[tuple[int, Callable[[], bytes]]]:
+    def _readers(self, rows: Sequence[int]) -> Iterator[tuple[int, Reader]]:
         if self._manifest is None:
             for row in sorted(rows):
-                yield row, lambda row=row: self.data(row)  # type: ignore[misc]
+                uri = self._uri.get(row)
+                yield row, uri_reader(uri) if uri is not None else lambda row=row: self.data(row)  # type: ignore[misc]
             return
         for row in rows:
             if self.key[row] not in self._place:  # of a partial source: reading says so

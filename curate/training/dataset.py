@@ -150,6 +150,7 @@ def image_inputs(
         InputError: if there are fewer than what was typed needs, which is told before any is decoded, or they lack
             the labels or losses that the method reads.
     """
+    from curate.manifest.ahead import ahead
     from trainers.data import load_training_set, require_batch
     from trainers.methods.table import METHODS
 
@@ -163,9 +164,8 @@ def image_inputs(
         likely = fitted(config, manifest.n_rows, typed)
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
-    images = load_training_set(
-        manifest.readers(0, manifest.n_rows), labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses
-    )
+    readers = ahead(manifest.readers(0, manifest.n_rows), manifest.connections)
+    images = load_training_set(readers, labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses)
     say_failures(images.failures, line)
     return Inputs(images, manifest.description, manifest.digest)
 

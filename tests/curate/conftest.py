@@ -1,11 +1,16 @@
 """A heap of images, and the table of an undisturbed run over it."""
 
+import logging
+import secrets
+
 import numpy as np
 import pytest
+from buckets import S3_ENVIRONMENT, Bucket, proxy
 from PIL import Image
 from runs import SMALL
 
 from curate.engines.score import score
+from curate.manifest import remote, schemes
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +35,34 @@ def whole(folder, tiny_checkpoint, tmp_path_factory):
     out = tmp_path_factory.mktemp("whole") / "scores.parquet"
     score(folder, out, model=tiny_checkpoint, settings=SMALL)
     return out
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """A server of S3 behind a proxy of faults: its URL, its faults, and a client of it."""
+    moto = pytest.importorskip("moto.server", reason="moto is not installed")
+    pytest.importorskip("s3fs", reason="the s3 extra is not installed")
+    import boto3
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = moto.ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    named = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    with proxy(server.get_host_and_port()) as (url, faults):
+        yield url, faults, boto3.client("s3", endpoint_url=f"http://127.0.0.1:{server.get_host_and_port()[1]}", **named)
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch, tmp_path):
+    """A bucket of a test's own: its name, its URL, `put` and the faults of the server."""
+    url, faults, client = s3_server
+    faults.clear()
+    for name, value in S3_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
+    monkeypatch.setattr(schemes, "_SHARED", {})
+    bucket = f"b-{secrets.token_hex(4)}"
+    client.create_bucket(Bucket=bucket)
+    return Bucket(bucket, url, faults, client)

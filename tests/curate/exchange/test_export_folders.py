@@ -196,7 +196,7 @@ def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
 
 
 def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path, monkeypatch):
-    monkeypatch.setattr("curate.manifest.fetch.RETRY_AFTER", ())
+    monkeypatch.setattr("curate.manifest.remote.TRIES", 1)
     table = batch(tmp_path / "i", ["a"], uri=["https://host/a.jpg?signature=secret"])
     with pytest.raises(InputError, match="image of 'a': fetching failed") as caught:
         write_batch(table, tmp_path / "out", "imagefolder")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from reading import outcomes
 
-from curate.manifest import ReadError, SourceOptions, fetch, open_manifest, read_uri
+from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
 from scoring.errors import InputError, MissingExtraError
 
 
@@ -48,7 +48,8 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     pytest.importorskip("aiohttp", reason="the http extra is not installed")
-    monkeypatch.setattr(fetch, "RETRY_AFTER", (0.01, 0.01))
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
+    monkeypatch.setenv("CURATE_ALLOW_PRIVATE_HOSTS", "1")
     Handler.files, Handler.failures, Handler.requests = {}, {}, []
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
@@ -71,7 +72,7 @@ def test_urls_of_a_list_are_fetched_and_failures_are_rows(tmp_path, server):
     names = ["a%20b.jpg", "c.jpg", "gone.jpg", "forbidden.jpg", "short.jpg"]
     (tmp_path / "l.txt").write_text("".join(f"{server}/{name}\n" for name in names))
     manifest = open_manifest(tmp_path / "l.txt")
-    assert outcomes(manifest) == [b"spaced", b"c" * 3_000_000, "missing", "io_error", "io_error"]
+    assert outcomes(manifest) == [b"spaced", b"c" * 3_000_000, "missing", "denied", "io_error"]
     assert manifest.rows(0, 1).to_pylist() == [{"key": f"{server}/a%20b.jpg", "uri": f"{server}/a%20b.jpg"}]
     assert not any(request.startswith("HEAD") for request in Handler.requests)
     assert Handler.requests.count("GET /forbidden.jpg") == 1
@@ -88,7 +89,7 @@ def test_urls_are_fetched_from_many_threads(server, tmp_path):
 def test_a_failure_that_passes_is_tried_again_and_one_that_lasts_is_a_row(server):
     Handler.files, Handler.failures = {"/a.jpg": b"a"}, {"/a.jpg": 2}
     assert read_uri(f"{server}/a.jpg") == b"a"
-    Handler.failures = {"/a.jpg": 3}
+    Handler.failures = {"/a.jpg": remote.TRIES}
     with pytest.raises(ReadError, match="HTTP status 503") as caught:
         read_uri(f"{server}/a.jpg")
     assert caught.value.status == "io_error"

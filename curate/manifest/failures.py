@@ -1,0 +1,167 @@
+"""What drivers of stores and servers say -> a status and one sentence, and whether trying again may help."""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from curate.manifest.reach import PRIVATE
+from scoring.errors import InputError
+
+SLOW = "no answer within {:g} s"
+RENEW = "renew them and repeat the command, which goes on where it stopped"
+# Codes of S3 and of its like that are about who asks, not about what is asked for.
+_INVALID = {
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+}
+# Errors of botocore, google-auth and the like, by the names of their classes: none of these packages is ours to import.
+_NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"}
+_EXPIRED = {
+    "CredentialRetrievalError",
+    "RefreshError",
+    "SSOTokenLoadError",
+    "TokenRetrievalError",
+    "UnauthorizedSSOTokenError",
+}
+_LASTING = {"InvalidURL", "TooManyRedirects", "ValueError"}  # by the names of their classes
+_PASSING = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
+_PASSING_CODES = {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "OperationAborted"}
+
+
+class CredentialsError(InputError):
+    """The credentials of a store are missing or no longer valid: every further row would fail as well."""
+
+
+class AnswerError(Exception):
+    """An HTTP server answers with a status from 400 up.
+
+    Args:
+        status: of HTTP.
+        retry_after: its header of that name.
+    """
+
+    def __init__(self, status: int, retry_after: str) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.status = status
+        self.wait = float(retry_after) if retry_after.isdecimal() else 0.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What became of a request.
+
+    Attributes:
+        status: of the row: "missing", "denied", "refused" or "io_error".
+        text: one sentence, without any URL.
+        passes: trying again may help.
+        wait: seconds that the server asks for before that.
+        beyond_end: the server has no byte of what was asked for, for the file ends before it.
+    """
+
+    status: str
+    text: str
+    passes: bool = False
+    wait: float = 0.0
+    beyond_end: bool = False
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what an error of a driver means for the row that was asked for.
+
+    Raises:
+        CredentialsError: if it is about who asks.
+        InputError: if it is one.
+    """
+    causes = list(_causes(error))
+    for each in causes:
+        if isinstance(each, InputError):
+            raise each
+    if any(PRIVATE in str(each) for each in causes if isinstance(each, OSError)):
+        return Failure("refused", next(str(each) for each in causes if PRIVATE in str(each)).split("] ")[-1])
+    code, status = _answer(causes)
+    _refuse_credentials(causes, code)
+    absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status is None and _is_answer(causes)
+    if absent or status in (404, 410) or code in ("NoSuchKey", "NoSuchBucket"):
+        return Failure("missing", "no such file at the other end")
+    if status in (401, 403) or code == "AccessDenied" or isinstance(error, PermissionError):
+        return Failure("denied", f"the other end denies access{f' (HTTP status {status})' if status else ''}")
+    said = f"fetching failed: {_reason(error, causes, code, status)}"
+    if status == 416:
+        return Failure("io_error", said, beyond_end=True)
+    lasting = status is not None and 300 <= status < 600 and status not in _PASSING and code not in _PASSING_CODES
+    lasting = lasting or bool(_names(causes) & _LASTING and not _names(causes) & {"TimeoutError"})
+    wait = max((getattr(each, "wait", 0.0) for each in causes if isinstance(each, AnswerError)), default=0.0)
+    return Failure("io_error", said, passes=not lasting, wait=wait)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what it came from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        inner = getattr(error, "os_error", None)  # of aiohttp: what the system said when it connected
+        error = inner if isinstance(inner, OSError) else error.__cause__
+
+
+def _names(causes: list[BaseException]) -> set[str]:
+    """Return the names of the classes of errors, base classes included: most are of packages that may be missing."""
+    return {kind.__name__ for each in causes for kind in type(each).__mro__}
+
+
+def _answer(causes: list[BaseException]) -> tuple[str, int | None]:
+    """Return the code that a store gave its answer, and the HTTP status of it, as far as they are known."""
+    for each in causes:
+        response = getattr(each, "response", None)  # of botocore
+        if isinstance(response, dict):
+            code = str(response.get("Error", {}).get("Code", ""))
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            return code, int(code) if status is None and code.isdecimal() else status
+    for each in causes:
+        status = _number(each, "status") or _number(getattr(each, "response", None), "status_code")  # httpx, requests
+        if type(each).__name__ == "HttpError":  # of gcsfs; others have a code of 400 for what is no answer at all
+            status = _number(each, "code")
+        if status is not None:
+            return "", status
+    return "", None
+
+
+def _number(thing: Any, name: str) -> int | None:
+    value = getattr(thing, name, None)
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and 300 <= value < 600 else None
+
+
+def _refuse_credentials(causes: list[BaseException], code: str) -> None:
+    names = _names(causes)
+    if names & _NO_CREDENTIALS:
+        raise CredentialsError(
+            "there are no credentials for the store; set them as its own tools expect them (such as AWS_PROFILE), or "
+            "FSSPEC_S3_ANON=true for a public bucket"
+        )
+    if code in _INVALID or names & _EXPIRED:
+        kind = code or next(iter(sorted(names & _EXPIRED)))
+        raise CredentialsError(f"the credentials for the store are no longer valid ({kind}); {RENEW}")
+
+
+def _is_answer(causes: list[BaseException]) -> bool:
+    """Whether a missing file is what the other end says: fsspec says the same of a server that it cannot reach."""
+    return not _names(causes) & {"ClientConnectionError", "ClientPayloadError", "TimeoutError"}
+
+
+def _reason(error: BaseException, causes: list[BaseException], code: str, status: int | None) -> str:
+    if status is not None:
+        return f"HTTP status {status}" + (f" ({code})" if code and not code.isdecimal() else "")
+    if any(isinstance(each, TimeoutError) for each in causes):
+        return next((str(each) for each in causes if str(each).startswith(SLOW[:9])), "no answer in time")
+    for each in causes:
+        if isinstance(each, OSError) and each.errno in errno.errorcode and each.strerror:
+            return f"{type(error).__name__}: {each.strerror}" if each is not error else each.strerror
+    return type(error).__name__

@@ -1,0 +1,142 @@
+"""How far the paths and URLs inside a source may lead: not into private networks, and from afar to no local file."""
+
+import ipaddress
+import os
+import posixpath
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from curate.manifest.local import local_path
+from curate.manifest.schemes import scheme_of
+
+VARIABLE = "CURATE_ALLOW_PRIVATE_HOSTS"
+PRIVATE = "the address is on a private network"
+HOW_TO_ALLOW = f"allow it with --allow-private-hosts or {VARIABLE}=1"
+# Their drivers connect to the host in the URL, and cannot be kept from an address.
+_NAMES_A_HOST = {"ftp", "sftp", "hdfs", "webhdfs"}
+_PORTS = {"http": 80, "https": 443}
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the uris of a manifest may lead to.
+
+    Stores (`s3`, `gs`, `hf`, ...) are asked at the address that the user's own configuration names, so they are always
+    within reach.
+
+    Args:
+        private: addresses of private networks too.
+        addresses: (address, port) of hosts that the user typed; always within reach.
+        hosts: `scheme://host:port` of URLs that the user typed.
+        folder: local paths are read under it; None: none are, as in a source that came from elsewhere.
+    """
+
+    private: bool = False
+    addresses: frozenset[tuple[str, int]] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    folder: str | None = "/"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether addresses of private networks are within reach."""
+        return self.private or os.environ.get(VARIABLE, "") not in ("", "0")
+
+    def bars(self, uri: str) -> str:
+        """Return why a path or URL of a row is not read; an empty text where it may be."""
+        scheme = scheme_of(uri)
+        if scheme in (None, "file"):
+            if self.folder is None:
+                return "a source that lies elsewhere names a file of this machine; copy the source here, or give --root"
+            path = os.fsdecode(local_path(uri)) if scheme else uri
+            inside = self.folder == "/" or posixpath.normpath(path).startswith(self.folder.rstrip("/") + "/")
+            return "" if inside else "a source that lies elsewhere names a file outside of --root"
+        if scheme in _NAMES_A_HOST and not self.everywhere and _host(uri) not in self.hosts:
+            return f"{scheme}:// may lead into a private network; {HOW_TO_ALLOW}"
+        return ""
+
+    def open_socket(self, info: tuple[Any, ...]) -> socket.socket:
+        """Return the socket of a connection that is about to be made; what every request of aiohttp passes through.
+
+        Raises:
+            OSError: if the address is out of reach. It is the very address of the connection, so that no second answer
+                of a name server and no redirection leads past this.
+        """
+        family, kind, protocol, _, place = info
+        if not self.everywhere and not is_public(place[0]) and (place[0], place[1]) not in self.addresses:
+            raise OSError(None, f"{PRIVATE}; {HOW_TO_ALLOW}")
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+
+def is_public(address: str) -> bool:
+    """Return whether an IP address is one of the public internet, IPv4 inside IPv6 included.
+
+    >>> [is_public(text) for text in ("93.184.216.34", "10.0.0.1", "::ffff:127.0.0.1", "169.254.169.254", "224.0.0.1")]
+    [True, False, False, False, False]
+    """
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if inner is None and (ip in _NAT64 or int(ip) >> 32 == 0):
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+    return ip.is_global and not ip.is_multicast
+
+
+def reach_of(typed: Iterable[str], root: str | None, *, private: bool) -> Reach:
+    """Return how far a source may lead.
+
+    What the user typed is the user's own word: a URL at a private address is read, and so is all else at that address.
+
+    Args:
+        typed: paths and URLs of the source.
+        root: where relative paths start, as typed; local files under it may be named by a source that lies elsewhere.
+        private: whether the user allows private networks.
+    """
+    typed = list(typed)
+    urls = [text for text in (*typed, *([root] if root else [])) if scheme_of(text) not in (None, "file")]
+    addresses: set[tuple[str, int]] = set()
+    for url in urls:
+        addresses |= _addresses(url)
+    far = any(scheme_of(text) not in (None, "file") for text in typed)
+    here = os.path.abspath(root) if root and scheme_of(root) is None else None  # noqa: PTH100 (text, not Path)
+    return Reach(private, frozenset(addresses), frozenset(map(_host, urls)), here if far else "/")
+
+
+def _host(url: str) -> str:
+    try:
+        return f"{scheme_of(url)}://{urlsplit(url).netloc.rpartition('@')[2].lower()}"
+    except ValueError:
+        return ""
+
+
+def _addresses(url: str) -> set[tuple[str, int]]:
+    """Return what the host of an HTTP URL resolves to; nothing where it does not, which the request will say."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS[parts.scheme.lower()]
+        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError, KeyError):
+        return set()
+    return {(str(each[4][0]), port) for each in found}
+
+
+class Client:
+    """Makes the client of HTTP whose connections stay within reach; equal ones share one file system of fsspec."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    def __repr__(self) -> str:
+        return repr(self._reach)
+
+    async def __call__(self, **named: Any) -> Any:
+        """Return a session of aiohttp."""
+        import aiohttp
+
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._reach.open_socket)
+        return aiohttp.ClientSession(connector=connector, **named)

@@ -1,0 +1,173 @@
+"""One request to a store or server: bounded in time and size, tried again where that may help, its failure named."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from curate.manifest.contract import ReadError
+from curate.manifest.failures import SLOW, Failure, failure_of
+from curate.manifest.reach import Client, Reach
+from curate.manifest.schemes import file_system, scheme_of
+
+T = TypeVar("T")
+
+TRIES = 4
+PAUSE = 0.5  # seconds before the second try; each further one doubles it, and chance takes off up to half
+LONGEST_PAUSE = 30.0  # that a server may ask for
+TIME_LIMIT = 60.0  # seconds for a request
+SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
+PIECE = 8 << 20  # bytes that are asked for before anything is known of the size
+
+
+def ask(request: Callable[[], T]) -> T:
+    """Return what a request gives, trying again after failures that may pass.
+
+    Raises:
+        ReadError: "missing", "denied", "refused" or "io_error"; the text holds no URL, which may be signed.
+        CredentialsError: if the credentials are missing or no longer valid, which no other row would survive either.
+    """
+    for number in range(1, TRIES + 1):
+        try:
+            return request()
+        except ReadError:
+            raise
+        except Exception as error:  # drivers of object stores share no base class for their errors
+            failure = failure_of(error)
+            if number == TRIES or not failure.passes:
+                raise ReadError(failure.status, failure.text) from None
+        time.sleep(_pause(number, failure))
+    raise ValueError("the loop above always returns or raises")
+
+
+def _pause(number: int, failure: Failure) -> float:
+    chosen = PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.0)
+    return max(chosen, min(failure.wait, LONGEST_PAUSE))
+
+
+def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
+    """Return the bytes behind a URL; one request where there are at most `PIECE` of them, or the server is of HTTP.
+
+    Raises:
+        ReadError: as `ask`; "too_large" above ``max_bytes``.
+        CredentialsError, InputError, MissingExtraError: as `ask` and `file_system`.
+    """
+    if scheme_of(uri) in ("http", "https"):
+        system, _ = system_of(uri, reach)
+        return ask(lambda: _sync(system, lambda: _stream(system, uri, max_bytes)))
+    first = get_range(uri, 0, min(PIECE, max_bytes + 1), reach)
+    if len(first) > max_bytes:
+        raise too_large(max_bytes)
+    if len(first) < PIECE:
+        return first
+    size = stat(uri, reach)[0]
+    if size > max_bytes:
+        raise ReadError("too_large", f"{size:,} bytes, more than the bound of {max_bytes:,}")
+    data = first + get_range(uri, PIECE, size, reach) if size > PIECE else first
+    if len(data) != size:
+        raise ReadError("io_error", f"short read: {len(data):,} of {size:,} bytes")
+    return data
+
+
+def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
+    """Return the bytes [start, stop) behind a URL, fewer where it ends before; raises as `get`."""
+    system, path = system_of(uri, reach)
+
+    def request() -> bytes:
+        try:
+            if hasattr(system, "_cat_file") and getattr(system, "async_impl", False):
+                return bytes(
+                    _sync(system, lambda: _limited(system._cat_file(path, start=start, end=stop), stop - start))
+                )
+            return bytes(system.cat_file(path, start=start, end=stop))
+        except Exception as error:
+            if failure_of(error).beyond_end:  # how a server says that an empty file has no first byte
+                return b""
+            raise
+
+    data = ask(request)
+    if len(data) > stop - start:
+        raise ReadError("io_error", "the server gives no part of a file, only all of it; download it first")
+    return data
+
+
+def stat(uri: str, reach: Reach) -> tuple[int, str]:
+    """Return the size in bytes (-1 where the server does not say), and what changes with the content.
+
+    Raises: as `get`.
+    """
+    system, path = system_of(uri, reach)
+    found = ask(lambda: _info(system, path))
+    return size_of(found), version_in(found)
+
+
+def size_of(found: dict[str, Any]) -> int:
+    """Return the size that a driver tells of a file, -1 where it does not."""
+    size = found.get("size")
+    return -1 if size is None else int(size)
+
+
+def version_in(found: dict[str, Any]) -> str:
+    """Return what changes with the content, of what a driver tells of a file."""
+    tags = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
+    return next((str(found[tag]) for tag in tags if found.get(tag)), "")
+
+
+def _info(system: Any, path: str) -> dict[str, Any]:
+    if not getattr(system, "async_impl", False):
+        return dict(system.info(path))
+    return dict(_sync(system, lambda: _limited(system._info(path), 0)))
+
+
+def system_of(uri: str, reach: Reach) -> tuple[Any, str]:
+    """Return the file system of a URL and the path inside it; that of HTTP keeps within reach."""
+    if scheme_of(uri) in ("http", "https"):
+        return file_system(uri, get_client=Client(reach))
+    return file_system(uri)
+
+
+def too_large(max_bytes: int) -> ReadError:
+    """Return the failure of a body whose size was not known before."""
+    return ReadError("too_large", f"more bytes than the bound of {max_bytes:,}")
+
+
+def _sync(system: Any, make: Callable[[], Awaitable[T]]) -> T:
+    from fsspec.asyn import sync
+
+    result: T = sync(system.loop, make)
+    return result
+
+
+async def _limited(request: Awaitable[T], n_bytes: int) -> T:
+    try:
+        async with asyncio.timeout(TIME_LIMIT + max(0, n_bytes - PIECE) / SLOWEST):
+            return await request
+    except TimeoutError as error:
+        raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
+
+
+async def _stream(system: Any, url: str, max_bytes: int) -> bytes:
+    """Return the body of an answer, never more of it than the bound."""
+    from curate.manifest.failures import AnswerError
+
+    session = await system.set_session()
+    now = asyncio.get_running_loop().time
+    pieces: list[bytes] = []
+    have = 0
+    try:
+        async with asyncio.timeout(TIME_LIMIT) as limit:
+            async with session.get(system.encode_url(url), **system.kwargs) as answer:
+                if answer.status >= 400:
+                    raise AnswerError(answer.status, answer.headers.get("Retry-After", ""))
+                start = now()
+                async for piece in answer.content.iter_chunked(1 << 20):
+                    have += len(piece)
+                    if have > max_bytes:
+                        answer.close()
+                        raise too_large(max_bytes)
+                    pieces.append(piece)
+                    limit.reschedule(start + TIME_LIMIT + max(0, have - PIECE) / SLOWEST)
+    except TimeoutError as error:
+        raise TimeoutError(SLOW.format(TIME_LIMIT)) from error
+    return b"".join(pieces)
