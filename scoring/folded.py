@@ -1,8 +1,9 @@
-"""A convolutional trunk as a CPU runs it fastest: normalisation folded in, bfloat16, an activation in its convolution.
+"""A convolutional trunk as a CPU runs it fastest: normalisation folded in, an activation in its convolution.
 
-Folding is done in float32, the sums are rounded to bfloat16 once, and weights are laid out for the processor at load
+Folding is done in float32; in bfloat16 the sums are rounded to it once. Weights are laid out for the processor at load
 instead of at each call. Each step is checked against the trunk as it was on a picture of noise; a trunk with anything
-but convolutions, batch normalisation and pooling, or whose check fails, is left alone, and runs under autocast.
+but convolutions, batch normalisation and pooling, or whose check fails, is left alone, and in bfloat16 runs under
+autocast.
 """
 
 import copy
@@ -16,9 +17,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from scoring.backbones import pads_same, same_padding
 from scoring.model import ScoringModel
-from scoring.trunks import Trunks
+from scoring.quick import STEP, TorchTrunks, with_quick
 
-BATCH = 64  # that weights are laid out for; others give the same numbers
 ALIKE = 1e-3  # relative error of features that folding may make, in float32
 NEAR = 0.1  # and bfloat16 after it; EfficientNet-Lite0 0.026, trio 0.011 (autocast: the same)
 FUSED: dict[type[nn.Module], tuple[str, list[float]]] = {
@@ -40,25 +40,20 @@ def for_inference(model: ScoringModel, device: torch.device, precision: str) -> 
     Args:
         model: in evaluation mode, channels last, on the device.
         device: where it runs.
-        precision: ``fp32``, for which nothing changes, or ``bf16``, for which nothing does on a CPU without it.
+        precision: ``fp32``, or ``bf16``, for which nothing changes on a CPU without it.
     """
-    if device.type != "cpu" or precision != "bf16" or not has_bfloat16() or model.dropouts():
+    if device.type != "cpu" or (precision == "bf16" and not has_bfloat16()) or model.dropouts():
         return model
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     size = model.spec.preprocessing.size
-    if isinstance(model.backbone, Trunks):
-        fast: nn.Module = copy.copy(model.backbone)
-        fast._modules = dict(model.backbone._modules)
-        sides = [size // pool for pool in model.backbone.pools]
-        fast.parts = nn.ModuleList(_fast(part, side) for part, side in zip(model.backbone.parts, sides, strict=True))
-    else:
-        fast = _fast(model.backbone, size)
-    found = copy.copy(model)
-    found._modules = {**model._modules, "backbone": fast}
-    return found
+    fast = [_fast(part.trunk, size // part.pool, dtype) for part in model.trunks()]
+    if not any(isinstance(one, PackedTrunk) for one in fast):
+        return model
+    return with_quick(model, TorchTrunks(model, fast))
 
 
-def _fast(trunk: nn.Module, size: int) -> nn.Module:
-    """Return a trunk in bfloat16 that reads pictures of ``size``, or the trunk as it is."""
+def _fast(trunk: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
+    """Return a trunk with packed convolutions that reads pictures of ``size``, or the trunk as it is."""
     generator = torch.Generator().manual_seed(0)
     with torch.inference_mode(False), torch.no_grad():  # inference tensors count no changes in place
         picture = torch.randn(1, 3, size, size, generator=generator).contiguous(memory_format=torch.channels_last)
@@ -67,8 +62,9 @@ def _fast(trunk: nn.Module, size: int) -> nn.Module:
         if folded is None or relative_error(folded(picture), expected) > ALIKE:
             return trunk
         try:
-            fast = InBfloat16(folded, picture)
-            return fast if relative_error(fast(picture), expected) <= NEAR else trunk
+            fast = PackedTrunk(folded, picture, dtype)
+            most = NEAR if dtype == torch.bfloat16 else ALIKE
+            return fast if relative_error(fast(picture), expected) <= most else trunk
         except (
             AttributeError,
             RuntimeError,
@@ -143,16 +139,18 @@ def fold_batchnorm(trunk: nn.Module, picture: Tensor) -> nn.Module | None:
     return trunk if all(id(value) in of_convolutions for value in trunk.parameters()) else None
 
 
-class InBfloat16(nn.Module):
-    """A folded trunk whose convolutions run in bfloat16; pooling and what comes after it in float32.
+class PackedTrunk(nn.Module):
+    """A folded trunk whose convolutions run packed; pooling and what comes after it run in float32.
 
     Args:
         trunk: from ``fold_batchnorm``; taken over, not copied.
         picture: of the size that it will read, (1, 3, S, S), float32.
+        dtype: of the convolutions, bfloat16 or float32.
     """
 
-    def __init__(self, trunk: nn.Module, picture: Tensor) -> None:
+    def __init__(self, trunk: nn.Module, picture: Tensor, dtype: torch.dtype) -> None:
         super().__init__()
+        self.dtype = dtype
         self.num_features, self.head_hidden_size = trunk.num_features, getattr(trunk, "head_hidden_size", None)
         sides: dict[int, torch.Size] = {}
         hooks = [
@@ -165,7 +163,7 @@ class InBfloat16(nn.Module):
             hook.remove()
         gone = {id(act) for act in acts.values()}
         made = {
-            id(conv): PackedConv(conv, acts.get(id(conv)), sides[id(conv)])
+            id(conv): PackedConv(conv, acts.get(id(conv)), sides[id(conv)], dtype)
             for conv in trunk.modules()
             if isinstance(conv, nn.Conv2d) and id(conv) in sides
         }
@@ -174,18 +172,19 @@ class InBfloat16(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return features, shape (N, D), float32, of what the trunk reads, (N, 3, S, S)."""
-        low = pictures.to(torch.bfloat16, memory_format=torch.channels_last)
-        return self.trunk.forward_head(self.trunk.forward_features(low).float(), pre_logits=True)
+        read = pictures.to(self.dtype, memory_format=torch.channels_last)
+        with torch.autocast("cpu", enabled=False):  # each layer has its precision
+            return self.trunk.forward_head(self.trunk.forward_features(read).float(), pre_logits=True)
 
 
 class PackedConv(nn.Module):
-    """A convolution in bfloat16 with its activation, its weights laid out for this processor.
+    """A convolution with its activation, its weights laid out for this processor.
 
     TensorFlow's padding, one more pixel at the far side than at the near one, would need a copy of the whole map. A
     row and a column of zeros before the kernel's own take its place, and the padding is the same at both sides.
     """
 
-    def __init__(self, conv: nn.Conv2d, act: nn.Module | None, shape: torch.Size) -> None:
+    def __init__(self, conv: nn.Conv2d, act: nn.Module | None, shape: torch.Size, dtype: torch.dtype) -> None:
         super().__init__()
         self.shape = shape[1:]
         padding, weight = list(conv.padding), conv.weight.detach()
@@ -197,12 +196,12 @@ class PackedConv(nn.Module):
             weight, padding = F.pad(weight, (odd, 0, odd, 0)), [(one + odd) // 2 for one in totals]
         self.conv = (padding, list(conv.stride), list(conv.dilation), conv.groups)
         self.act, self.numbers = ("none", []) if act is None else FUSED[type(act)]
-        low = weight.to(torch.bfloat16).contiguous(memory_format=torch.channels_last)
-        self.weight = torch.ops.mkldnn._reorder_convolution_weight(low, *self.conv, [BATCH, *self.shape])
-        self.bias = None if conv.bias is None else conv.bias.detach().to(torch.bfloat16)
+        weight = weight.to(dtype).contiguous(memory_format=torch.channels_last)
+        self.weight = torch.ops.mkldnn._reorder_convolution_weight(weight, *self.conv, [STEP, *self.shape])
+        self.bias = None if conv.bias is None else conv.bias.detach().to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C', H', W') of (N, C, H, W), both bfloat16."""
+        """Return (N, C', H', W') of (N, C, H, W), both of its dtype."""
         if x.shape[1:] != self.shape:
             raise ValueError(f"a convolution laid out for {tuple(self.shape)} got {tuple(x.shape[1:])}")
         return torch.ops.mkldnn._convolution_pointwise(

@@ -85,16 +85,35 @@ class Outputs:
     columns: dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class OneTrunk:
+    """A trunk, and what it reads: ``scale`` x (means of squares of ``pool`` x ``pool`` pixel values) + ``shift``.
+
+    Attributes:
+        trunk: (N, 3, S, S) -> pooled features, (N, D).
+        pool: side of a square, in pixels.
+        scale: of each channel, shape (3,), float32.
+        shift: of each channel, shape (3,), float32.
+    """
+
+    trunk: nn.Module
+    pool: int
+    scale: Tensor
+    shift: Tensor
+
+
 class ScoringModel(nn.Module):
     """A timm backbone, or several side by side, and the heads that read the features."""
 
     mean: Tensor
     std: Tensor
+    quick: nn.Module | None  # gives the features sooner on the device where it runs; see scoring.quick
 
     def __init__(self, spec: ModelSpec, *, backbone: nn.Module | None = None) -> None:
         """Build the model; ``backbone`` takes the place of a fresh one of that name."""
         super().__init__()
         self.spec = spec
+        self.register_module("quick", None)
         self.backbone = backbone or spec.create_backbone()
         self.width = feature_width(self.backbone)
         self.heads = nn.ModuleDict({name: head.build(self.width) for name, head in spec.heads.items()})
@@ -123,7 +142,18 @@ class ScoringModel(nn.Module):
 
     def features(self, pixels: Tensor) -> Tensor:
         """Return pooled features, shape (N, D), from pixel values in [0, 255], shape (N, 3, H, W)."""
-        return self.backbone(self.normalize(pixels))
+        return self.backbone(self.normalize(pixels)) if self.quick is None else self.quick(pixels)
+
+    def trunks(self) -> list["OneTrunk"]:
+        """Return the trunks, one or several, each with how it reads pixel values."""
+        mean, std = (torch.tensor(value) for value in (self.spec.preprocessing.mean, self.spec.preprocessing.std))
+        if not isinstance(self.backbone, Trunks):
+            return [OneTrunk(self.backbone, 1, 1 / (255 * std), -mean / std)]
+        found = []
+        for part, spec, pool in zip(self.backbone.parts, self.backbone.specs, self.backbone.pools, strict=True):
+            own_mean, own_std = torch.tensor(spec.mean), torch.tensor(spec.std)
+            found.append(OneTrunk(part, pool, 1 / (255 * std * own_std), (-mean / std - own_mean) / own_std))
+        return found
 
     def forward(self, pixels: Tensor, scorers: Mapping[str, Scorer] | None = None) -> Outputs:
         """Score a batch.

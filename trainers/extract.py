@@ -133,6 +133,6 @@ def features(model: ScoringModel, block: Tensor, recipe: CacheRecipe, epoch: int
             draw = Draw(len(images), device, seed & 0x7FFFFFFFFFFFFFFF)
             images = view(images, size, recipe.augmentation.scale, recipe.augmentation, draw)
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-            ready = model.normalize(images).contiguous(memory_format=torch.channels_last)
-            found.append(model.backbone(ready).float().cpu())
+            ready = images.contiguous(memory_format=torch.channels_last)
+            found.append(model.features(ready).float().cpu())
     return torch.cat(found)

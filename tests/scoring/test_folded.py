@@ -3,10 +3,11 @@ import timm
 import torch
 from torch import nn
 
-from scoring.folded import PackedConv, fold_batchnorm, followers, for_inference, relative_error
+from scoring.folded import PackedConv, PackedTrunk, fold_batchnorm, followers, for_inference, relative_error
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
+from scoring.quick import TrunkInputs
 from scoring.runner import Runner, has_bfloat16, select_precision
 from scoring.trunks import PartSpec, Trunks
 
@@ -70,23 +71,24 @@ def test_an_activation_after_something_was_added_in_place_follows_no_convolution
     assert followers(block, torch.randn(1, 3, 4, 4), (nn.ReLU,)) == [(block.one, block.early)]
 
 
-@needs_bfloat16
+@pytest.mark.parametrize("dtype", [pytest.param(torch.bfloat16, marks=needs_bfloat16), torch.float32])
 @pytest.mark.parametrize(
     ("size", "kernel", "stride"), [(16, 3, 2), (16, 5, 2), (15, 3, 2), (15, 5, 2), (16, 3, 1), (14, 5, 1)]
 )
 @torch.no_grad()
-def test_zeros_before_the_kernel_do_what_tensorflows_padding_does(size, kernel, stride):
+def test_zeros_before_the_kernel_do_what_tensorflows_padding_does(size, kernel, stride, dtype):
     from timm.layers import Conv2dSame
 
     torch.manual_seed(0)
     conv = Conv2dSame(8, 8, kernel, stride=stride, groups=8)
-    low = torch.randn(2, 8, size, size).bfloat16().contiguous(memory_format=torch.channels_last)
+    low = torch.randn(2, 8, size, size).bfloat16().to(dtype).contiguous(memory_format=torch.channels_last)
     conv.weight.copy_(conv.weight.bfloat16().float())
     conv.bias.copy_(conv.bias.bfloat16().float())
-    found = PackedConv(conv, nn.ReLU6(), low.shape)(low).float()
+    found = PackedConv(conv, nn.ReLU6(), low.shape, dtype)(low).float()
     expected = conv(low.float()).clamp(0, 6)
     assert found.shape == expected.shape
-    assert torch.allclose(found, expected, rtol=0.01, atol=0.01)  # bfloat16 keeps 8 bits
+    near = 0.01 if dtype == torch.bfloat16 else 1e-5  # bfloat16 keeps 8 bits
+    assert torch.allclose(found, expected, rtol=near, atol=near)
 
 
 @needs_bfloat16
@@ -108,15 +110,48 @@ def test_in_bfloat16_features_are_near_and_heads_and_batches_are_as_they_were(na
     assert relative_error(parts, low.embedding) < 0.01
 
 
+@pytest.mark.parametrize("name", ["resnet10t", "tf_efficientnet_lite0", "mobilenetv2_050"])
 @torch.inference_mode()
-def test_nothing_changes_in_full_precision_without_bfloat16_and_for_a_trunk_that_cannot_be_folded(monkeypatch):
+def test_in_full_precision_folding_moves_the_last_digits_alone(name):
+    spec = ModelSpec(name, {}, {"visimsiam": KappaHeadSpec(8, 31.0)}, Preprocessing(size=64, resize=64))
+    model = ScoringModel(spec, backbone=network(name)).eval().to(memory_format=torch.channels_last)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    fast = for_inference(model, CPU, "fp32")
+    assert isinstance(fast.quick.trunks[0], PackedTrunk)
+    pixels = torch.randint(0, 256, (40, 3, 64, 64), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    full, found = model(pixels), fast(pixels)
+    assert relative_error(found.embedding, full.embedding) < 1e-5
+    assert torch.allclose(found.columns["kappa_visimsiam"], full.columns["kappa_visimsiam"], rtol=1e-4)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+@torch.inference_mode()
+def test_what_trunks_read_is_what_the_model_would_have_made_of_the_pixels():
+    parts = [
+        PartSpec("resnet10t", 64, 0.6, (0.5, 0.4, 0.3), (0.5, 0.2, 0.1)),
+        PartSpec("resnet10t", 32, 0.4, **MIDDLE),
+    ]
+    seen = Preprocessing(64, 64, mean=(0, 0, 0), std=(1, 1, 1))
+    several = ScoringModel(ModelSpec("two", {}, {}, seen, tuple(parts))).eval()
+    one = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(64, 64, mean=(0.1, 0.2, 0.3)))).eval()
+    pixels = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    plain = several.normalize(pixels)
+    pairs = [*zip(TrunkInputs(several)(pixels), [several.backbone.read(at, plain) for at in (0, 1)], strict=True)]
+    pairs.append((TrunkInputs(one)(pixels)[0], one.normalize(pixels)))
+    for found, expected in pairs:
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert torch.allclose(found, expected, rtol=1e-5, atol=2e-6)
+
+
+@torch.inference_mode()
+def test_nothing_changes_without_bfloat16_and_for_a_trunk_that_cannot_be_folded(monkeypatch):
     model = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(size=32, resize=32))).eval()
-    assert for_inference(model, CPU, "fp32") is model
     monkeypatch.setattr("scoring.folded.has_bfloat16", lambda: False)
     assert for_inference(model, CPU, "bf16") is model
     monkeypatch.undo()
     other = ScoringModel(ModelSpec("convnext_atto", preprocessing=Preprocessing(size=64, resize=64))).eval()
-    assert for_inference(other, CPU, "bf16").backbone is other.backbone
+    assert for_inference(other, CPU, "bf16") is other
+    assert for_inference(other, CPU, "fp32") is other
 
 
 @needs_bfloat16
@@ -129,7 +164,7 @@ def test_trunks_side_by_side_are_each_folded_and_the_model_they_came_from_stays(
     before = list(model.backbone.parts)
     runner = Runner(model, CPU, "bf16")
     assert isinstance(runner.model.backbone, Trunks)
-    assert all(type(part).__name__ == "InBfloat16" for part in runner.model.backbone.parts)
+    assert all(isinstance(part, PackedTrunk) for part in runner.model.quick.trunks)
     assert list(model.backbone.parts) == before
     pixels = torch.randint(0, 256, (5, 64, 64, 3), dtype=torch.uint8).numpy()
     found = torch.from_numpy(runner.submit(pixels).result().embedding)

@@ -1,0 +1,89 @@
+"""The trunks of a model in one module that goes from bytes to features, in place of what is written for any device.
+
+What it replaces normalises a picture three channels at a time, four passes over all of it: a fifth of the time of a
+small model on a CPU. Here it is one pass. Pictures go through in steps that the processor's cache holds.
+"""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.model import ScoringModel
+from scoring.trunks import Trunks
+
+STEP = 32  # pictures; of 8 to 64 the fastest for small trunks, and level for large ones
+
+
+def with_quick(model: ScoringModel, quick: nn.Module) -> ScoringModel:
+    """Return a model with the same heads whose features come of ``quick``; the model itself is not changed.
+
+    Args:
+        model: in evaluation mode.
+        quick: pixel values (N, 3, S, S) -> features (N, D), float32.
+    """
+    found = copy.copy(model)
+    found._modules = {**model._modules, "quick": quick, "backbone": _without_trunks(model.backbone)}
+    return found
+
+
+def _without_trunks(backbone: nn.Module) -> nn.Module:
+    """Return what makes embeddings of features; the trunks' weights need not be held twice."""
+    if not isinstance(backbone, Trunks):
+        return nn.Identity()
+    light = copy.copy(backbone)
+    light._modules = {**backbone._modules, "parts": nn.ModuleList()}
+    return light
+
+
+class TrunkInputs(nn.Module):
+    """What each trunk reads, (N, 3, S/k, S/k), float32, of pixel values in [0, 255], (N, 3, S, S)."""
+
+    def __init__(self, model: ScoringModel) -> None:
+        super().__init__()
+        self.pools, self.affine = [], []
+        for one in model.trunks():
+            side = model.spec.preprocessing.size // one.pool
+            self.pools.append(one.pool)
+            self.affine.append((_spread(one.scale, side), _spread(one.shift, side)))
+
+    def forward(self, pixels: Tensor) -> list[Tensor]:
+        """Return a tensor a trunk, channels last."""
+        whole = pixels.to(torch.float32, memory_format=torch.channels_last)
+        found = []
+        for pool, (scale, shift) in zip(self.pools, self.affine, strict=True):
+            seen = F.avg_pool2d(whole, pool) if pool > 1 else whole
+            found.append(torch.addcmul(shift, seen, scale))
+        return found
+
+
+def _spread(channels: Tensor, side: int) -> Tensor:
+    """Return (1, 3, S, S) of (3,), channels last: a sum with it runs over whole rows, not three numbers at a time."""
+    return channels.view(1, 3, 1, 1).expand(1, 3, side, side).contiguous(memory_format=torch.channels_last)
+
+
+class TorchTrunks(nn.Module):
+    """Trunks of torch's own: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
+
+    Args:
+        model: what they belong to.
+        trunks: one for each of the model's, (N, 3, S/k, S/k) -> pooled features.
+    """
+
+    def __init__(self, model: ScoringModel, trunks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.inputs = TrunkInputs(model)
+        self.trunks = nn.ModuleList(trunks)
+        self.all = _without_trunks(model.backbone)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return the features."""
+        pooled = torch.cat([self._pooled(part) for part in pixels.split(STEP)])
+        return self.all.standardize(pooled) if isinstance(self.all, Trunks) else pooled
+
+    def _pooled(self, pixels: Tensor) -> Tensor:
+        return torch.cat(
+            [trunk(seen).float() for trunk, seen in zip(self.trunks, self.inputs(pixels), strict=True)], dim=1
+        )
