@@ -106,13 +106,13 @@ def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[st
     Reads no further than it must for both.
     """
     table, outcome = decided.table, decided.outcome
-    gone = np.flatnonzero((outcome == DROP) | (outcome == UNDECIDED))[:N_EXAMPLES]
-    chosen = decided.examples or {FIRST_DROPPED: gone}
+    chosen = decided.examples or {FIRST_DROPPED: _first((outcome == DROP) | (outcome == UNDECIDED), N_EXAMPLES)}
     shown = np.unique(np.concatenate(list(chosen.values())))
-    failed = np.flatnonzero(outcome == FAILED)
+    failed = outcome == FAILED
+    last_failed = len(failed) - 1 - int(failed[::-1].argmax()) if failed.any() else -1
     seen: dict[int, dict[str, str]] = {}
     failed_by: dict[str, int] = {}
-    last = max(int(shown[-1]) if len(shown) else -1, int(failed[-1]) if len(failed) else -1)
+    last = max(int(shown[-1]) if len(shown) else -1, last_failed)
     if last < 0:
         return [], failed_by
     names = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
@@ -120,7 +120,7 @@ def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[st
         keys, status, error = plain_words(batch)
         here = slice(start, start + len(keys))
         if status is not None:
-            for kind in status.filter(pa.array(outcome[here] == FAILED)).to_pylist():
+            for kind in status.filter(pa.array(failed[here])).to_pylist():
                 failed_by[str(kind)] = failed_by.get(str(kind), 0) + 1
         rows = shown[(shown >= start) & (shown < start + len(keys))]
         if len(rows):
@@ -134,6 +134,17 @@ def second_look(decided: Decided[Result]) -> tuple[list[dict[str, str]], dict[st
         for row in rows.tolist()
     ]
     return examples, failed_by
+
+
+def _first(there: np.ndarray, n: int) -> np.ndarray:
+    """Return the first n places, shape (n,) or less, of an array (N,) bool that are true."""
+    block = 1 << 20
+    parts: list[np.ndarray] = [np.zeros(0, np.int64)]
+    for start in range(0, len(there), block):
+        parts.append(start + np.flatnonzero(there[start : start + block])[:n])
+        if sum(map(len, parts)) >= n:
+            break
+    return np.concatenate(parts)[:n]
 
 
 def kept_by_class(decided: Decided[Result]) -> dict[str, tuple[int, int]]:

@@ -12,6 +12,8 @@ from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
+SORTED_AT_ONCE = 1 << 24  # hashes, of 8 bytes each
+
 
 def key_hashes(table: Table) -> NDArray[np.uint64]:
     """Return the hash of each key, in the order of the table, shape (N,).
@@ -29,8 +31,7 @@ def key_hashes(table: Table) -> NDArray[np.uint64]:
 
 def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
     """Refuse a table with repeated keys; equal hashes are only a suspicion, so the keys behind them are read again."""
-    ordered = np.sort(hashes)
-    suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    suspects = _repeated(hashes)
     if not len(suspects):
         return
     seen: set[bytes] = set()
@@ -46,6 +47,17 @@ def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
         raise InputError(
             f"expected unique keys in {table.path}, got some more than once, such as {names}; make them differ"
         )
+
+
+def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the hashes that are there more than once, looking at some of their first bits at a time."""
+    bits = max(0, (len(hashes) // SORTED_AT_ONCE).bit_length())
+    found = []
+    for first in range(1 << bits):
+        here = hashes[hashes >> np.uint64(64 - bits) == first] if bits else hashes
+        ordered = np.sort(here)
+        found.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+    return np.concatenate(found)
 
 
 def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:

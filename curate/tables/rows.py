@@ -54,7 +54,7 @@ class Rows:
     Attributes:
         ok: shape (N,) bool, whether the image was scored; all where the table has no status.
         hashes: of the keys, shape (N,) uint64; who wins where scores are equal.
-        place: row of the table, shape (N,) int64.
+        place: row of the table, shape (N,) int64; none are noted of rows in the table's own order.
         exact: numbers in their own precision.
         numbers: shape (N,) float64, NaN where there is no value.
         groups: single values, in the order in which they come; null has a group of its own.
@@ -188,7 +188,7 @@ class _Reading:
     ) -> None:
         self.n, self.needs, self.path, self.start = n, needs, path, 0
         self.has_status = STATUS in names
-        self.order = np.arange(n) if hashes is None else np.argsort(hashes, kind="stable")
+        self.order = np.zeros(0, np.int64) if hashes is None else np.argsort(hashes, kind="stable")
         self.rank: NDArray[np.int64] | None = None
         if hashes is not None:
             self.rank = np.empty(n, np.int64)

@@ -50,10 +50,11 @@ class Like:
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "like"
+    ranks: ClassVar[bool] = False
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
-        near, _, judged = nearest(self.examples, table_rows, rows)
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        near, judged = _nearest_inside(self.examples, table_rows, rows, inside)
         return Ruling((near >= 0) & judged, judged, None)
 
 
@@ -65,11 +66,25 @@ class Unlike:
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "unlike"
+    ranks: ClassVar[bool] = False
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
-        near, _, judged = nearest(self.examples, table_rows, rows)
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        near, judged = _nearest_inside(self.examples, table_rows, rows, inside)
         return Ruling((near < 0) & judged, judged, None)
+
+
+def _nearest_inside(
+    examples: Sequence[Example], table_rows: Rows, rows: slice, inside: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return how far M rows in a row are beyond their example's cosine, and which have an embedding; 0 if not inside.
+
+    Both have shape (M,).
+    """
+    beyond, judged = np.zeros(len(inside)), np.zeros(len(inside), bool)
+    at = np.flatnonzero(inside)
+    beyond[at], _, judged[at] = nearest(examples, table_rows, rows.start + at)
+    return beyond, judged
 
 
 def nearest(

@@ -26,10 +26,11 @@ class Keys:
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "keys"
+    ranks: ClassVar[bool] = False
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
-        return Ruling(named(self, table_rows)[rows], np.ones(len(rows), bool), None)
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        return Ruling(named(self, table_rows, rows), np.ones(len(inside), bool), None)
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,20 @@ class WithoutKeys:
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "without-keys"
+    ranks: ClassVar[bool] = False
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
-        return Ruling(~named(self, table_rows)[rows], np.ones(len(rows), bool), None)
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        return Ruling(~named(self, table_rows, rows), np.ones(len(inside), bool), None)
 
 
-def named(rule: Keys | WithoutKeys, table_rows: Rows) -> NDArray[np.bool_]:
-    """Return which rows of a table the rule names, shape (N,), by the hashes of their keys.
+def named(rule: Keys | WithoutKeys, table_rows: Rows, rows: slice = slice(None)) -> NDArray[np.bool_]:
+    """Return which of M rows in a row the rule names, shape (M,), by the hashes of their keys.
 
     A key with the mark of a spreadsheet, as `curate` writes before what looks like a formula, names the row without it.
     """
     keys = list(dict.fromkeys([*rule.keys, *map(unguarded, rule.keys)]))
-    return np.isin(table_rows.hashes, tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
+    return np.isin(table_rows.hashes[rows], tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys]))
 
 
 def read_rule(kind: type[Keys] | type[WithoutKeys], path: str | Path) -> Keys | WithoutKeys:

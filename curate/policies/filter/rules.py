@@ -4,16 +4,18 @@ Rules apply in the order given, each to the rows that the earlier ones left. A r
 NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curate.columns import is_less_certain
 from curate.policies.filter.alike import Like, Unlike, named_examples
 from curate.policies.filter.named import Keys, WithoutKeys
+from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.ruling import Ruling
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount
@@ -23,6 +25,8 @@ from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
+BLOCK = 1 << 22  # rows that a rule which looks at one row at a time judges at once
+
 
 class Rule(Protocol):
     """One rule: its parameters, the columns it needs, and a pure function of the table's rows.
@@ -31,6 +35,7 @@ class Rule(Protocol):
     """
 
     name: ClassVar[str]  # as in receipts; the option is --name, the keyword of Python name with _
+    ranks: ClassVar[bool]  # whether what it says of a row depends on the others, so that it must see all at once
 
     @property
     def column(self) -> str | None:
@@ -40,8 +45,8 @@ class Rule(Protocol):
     def per(self) -> str | None:
         """The column whose values are judged apart; None for all rows together."""
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,10 @@ class Where:
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "where"
+    ranks: ClassVar[bool] = False
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
         truth = table_rows.truths[self.condition][rows]
         return Ruling(truth == 1, truth >= 0, None)
 
@@ -67,12 +73,13 @@ class Minimum:
     column: str
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "min"
+    ranks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _bound(self)
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
         column, bound = table_rows.exact[self.column], _bound(self)
         values, valid = column.values[rows], column.valid[rows]
         return Ruling((values >= _in_type(bound, values.dtype, up=True)) & valid, valid, _one_cut(bound, values.dtype))
@@ -86,12 +93,13 @@ class Maximum:
     column: str
     per: str | None = field(default=None, init=False)
     name: ClassVar[str] = "max"
+    ranks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _bound(self)
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
         column, bound = table_rows.exact[self.column], _bound(self)
         values, valid = column.values[rows], column.valid[rows]
         return Ruling((values <= _in_type(bound, values.dtype, up=False)) & valid, valid, _one_cut(bound, values.dtype))
@@ -105,14 +113,15 @@ class DropBottom:
     column: str
     per: str | None = None
     name: ClassVar[str] = "drop-bottom"
+    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         amount_of(self)
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
         amount = amount_of(self)
-        return _judge_rank(self, table_rows, rows, lambda n: n - amount.of(n, up=False))
+        return _judge_rank(self, table_rows, rows, inside, lambda n: n - amount.of(n, up=False))
 
 
 @dataclass(frozen=True)
@@ -127,14 +136,15 @@ class KeepTop:
     column: str
     per: str | None = None
     name: ClassVar[str] = "keep-top"
+    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         amount_of(self)
 
-    def judge(self, table_rows: Rows, rows: np.ndarray) -> Ruling:
-        """Judge the rows (M indices) that are still in."""
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
         amount = amount_of(self)
-        return _judge_rank(self, table_rows, rows, lambda n: amount.of(n, up=True))
+        return _judge_rank(self, table_rows, rows, inside, lambda n: amount.of(n, up=True))
 
 
 Scored = type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum]
@@ -206,7 +216,8 @@ class Verdict:
 
     Attributes:
         outcome: shape (N,) uint8, an index into ``OUTCOMES``.
-        rule: shape (N,) int16, the rule that dropped the row or could not judge it; -1 for kept and failed.
+        rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or could not judge it;
+            -1 for kept and failed.
         cuts: by rule, as in ``Ruling``.
         left: rows that were still in before each rule.
     """
@@ -232,46 +243,49 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
     Returns:
         one outcome a row.
     """
-    outcome = np.where(table_rows.ok, KEEP, FAILED).astype(np.uint8)
-    decided_by = np.full(len(outcome), -1, np.int16)
+    n = len(table_rows)
+    outcome = np.where(table_rows.ok, np.uint8(KEEP), np.uint8(FAILED))
+    decided_by = np.full(n, -1, np.int8 if len(rules) <= np.iinfo(np.int8).max else np.int16)
     cuts: list[np.ndarray | None] = []
     left: list[int] = []
     for index, rule in enumerate(rules):
-        rows = np.flatnonzero(outcome == KEEP)
-        ruling = rule.judge(table_rows, rows)
-        lost = rows[~ruling.keep]
-        outcome[lost] = DROP
-        outcome[rows[~ruling.judged]] = UNDECIDED
-        decided_by[lost] = index
+        n_inside = 0
+        step = max(n, 1) if rule.ranks else BLOCK
+        for start in range(0, max(n, 1), step):
+            rows = slice(start, min(start + step, n))
+            inside = outcome[rows] == KEEP
+            ruling = rule.judge(table_rows, rows, inside)
+            n_inside += int(inside.sum())
+            lost = inside & ~ruling.keep
+            outcome[rows][lost] = DROP
+            outcome[rows][inside & ~ruling.judged] = UNDECIDED
+            decided_by[rows][lost] = index
         cuts.append(ruling.cuts)
-        left.append(len(rows))
+        left.append(n_inside)
     return Verdict(outcome, decided_by, cuts, left)
 
 
-def _judge_rank(rule: KeepTop | DropBottom, table_rows: Rows, rows: np.ndarray, n_kept: Any) -> Ruling:
-    """Keep the best ``n_kept(n)`` of each group's n rows that have a value."""
-    numbers = table_rows.exact[rule.column]
-    valid = numbers.valid[rows]
-    judged = rows[valid]
-    values = numbers.values[judged]
-    codes = table_rows.groups[rule.per].codes[judged] if rule.per else np.zeros(len(judged), np.int32)
-    n_groups = len(table_rows.groups[rule.per].names) if rule.per else 1
-    sizes = np.bincount(codes, minlength=n_groups)
-    quota = np.array([n_kept(n) for n in sizes.tolist()], np.int64)
-    ties = table_rows.hashes[judged]
+def _judge_rank(
+    rule: KeepTop | DropBottom,
+    table_rows: Rows,
+    rows: slice,
+    inside: NDArray[np.bool_],
+    n_kept: Callable[[int], int],
+) -> Ruling:
+    """Keep the best ``n_kept(n)`` of each group's n rows that are in and have a value."""
+    column = table_rows.exact[rule.column]
+    values, valid, ties = column.values[rows], column.valid[rows], table_rows.hashes[rows]
     low_is_best = is_less_certain(rule.column)
-    order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
-    starts = np.cumsum(sizes) - sizes
-    rank = np.arange(len(judged)) - starts[codes[order]]
-    if not low_is_best:
-        rank = sizes[codes[order]] - 1 - rank  # 0 is the best of its group
-    stays = np.zeros(len(judged), bool)
-    stays[order] = rank < quota[codes[order]]
-    cuts = np.full(n_groups, np.nan)
-    last = rank == quota[codes[order]] - 1
-    cuts[codes[order][last]] = values[order][last]
-    keep = np.zeros(len(rows), bool)
-    keep[valid] = stays
+    if rule.per is None:
+        keep, cut = best(values, inside & valid, n_kept, ties, low_is_best=low_is_best)
+        return Ruling(keep, valid, np.array([cut]))
+    groups = table_rows.groups[rule.per]
+    judged = np.flatnonzero(inside & valid)
+    stays, cuts = best_of_groups(
+        values[judged], groups.codes[rows][judged], len(groups.names), n_kept, ties[judged], low_is_best=low_is_best
+    )
+    keep = np.zeros(len(valid), bool)
+    keep[judged] = stays
     return Ruling(keep, valid, cuts)
 
 

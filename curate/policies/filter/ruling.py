@@ -7,11 +7,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Ruling:
-    """What one rule says about rows it was asked about.
+    """What one rule says about M rows in a row; it counts for those that are still in.
 
     Attributes:
         keep: shape (M,) bool.
-        judged: shape (M,) bool; a row that was not is undecided.
+        judged: shape (M,) bool, all of ``keep`` among them; a row that was not is undecided.
         cuts: shape (G,) float64, the lowest value that stays (by group, else G = 1; NaN where nothing stays);
             None for a rule without a threshold.
     """

@@ -14,6 +14,7 @@ from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOM
 from curate.tables.rows import Rows
 
 N_NEAREST = 3  # rows shown on either side of a cut
+BLOCK = 1 << 20  # rows among which examples are looked for at once
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
     "reason": "the decision in words",
@@ -128,16 +129,21 @@ class DecisionWords:
 
         Empty where that rule drops nothing; ties go to the earlier row.
         """
-        dropped = np.flatnonzero((self.verdict.outcome == DROP) & (self.verdict.rule == self.last))
-        if self.rules[self.last].column is None or not len(dropped):
+        if self.rules[self.last].column is None:
             return {}
-        kept = np.flatnonzero(self.verdict.outcome == KEEP)
-        worst_first = dropped[np.argsort(self._numbers(self.last, dropped)[-1], kind="stable")]
-        nearest_first = kept[np.argsort(self._numbers(self.last, kept)[-1], kind="stable")]
+        dropped, kept = _Ends(N_EXAMPLES + N_NEAREST), _Ends(N_NEAREST)
+        for start in range(0, len(self.verdict.outcome), BLOCK):
+            outcome = self.verdict.outcome[start : start + BLOCK]
+            goes = (outcome == DROP) & (self.verdict.rule[start : start + BLOCK] == self.last)
+            for ends, here in ((dropped, goes), (kept, outcome == KEEP)):
+                rows = start + np.flatnonzero(here)
+                ends.add(rows, self._numbers(self.last, rows)[-1])
+        if not len(dropped.rows):
+            return {}
         return {
-            "worst": worst_first[:N_EXAMPLES],
-            "just dropped": worst_first[N_EXAMPLES:][::-1][:N_NEAREST],
-            "just kept": nearest_first[:N_NEAREST],
+            "worst": dropped.rows[:N_EXAMPLES],
+            "just dropped": dropped.rows[N_EXAMPLES:][::-1][:N_NEAREST],
+            "just kept": kept.rows[:N_NEAREST],
         }
 
     def _endings(self, index: int) -> list[list[str]]:
@@ -160,6 +166,26 @@ class DecisionWords:
         tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")
         pairs = list(zip(groups, values, strict=True))
         return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie)]
+
+
+class _Ends:
+    """Of rows that come in blocks, those at both ends by a value, at least n of each; equal ones in their order.
+
+    Attributes:
+        rows: the lowest first.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.rows, self._values = np.zeros(0, np.int64), np.zeros(0)
+
+    def add(self, rows: np.ndarray, values: np.ndarray) -> None:
+        """Take the next rows, which stand below those that came before."""
+        rows, values = np.concatenate([self.rows, rows]), np.concatenate([self._values, values])
+        order = np.argsort(values, kind="stable")
+        if len(order) > 2 * self.n:
+            order = np.concatenate([order[: self.n], order[-self.n :]])
+        self.rows, self._values = rows[order], values[order]
 
 
 def keeps_high(rule: Rule) -> bool:
