@@ -31,6 +31,7 @@ EXTRAS: dict[str, str] = {
     "gcs": "`gs://` sources",
     "http": "`https://` sources",
     "lance": "exports as Lance data sets",
+    "ray": "`--engine ray`: scoring on several machines or GPUs",
     "map": "the map of `curate report` and `curate plot`",
     "dev": "everything that `make test` needs",
 }

@@ -12,6 +12,8 @@ from curate.exchange.table import TOOLS
 
 # What an option is, in every command that has it; a command may add what it does with it.
 MEANS: dict[str, str] = {
+    "--actors": "--engine ray: processes that score, at most; by default as many as fit",
+    "--address": "--engine ray: the cluster, auto, HOST:PORT or ray://HOST:PORT; by default one of this machine alone",
     "--allow-private-hosts": "Let URLs inside the source lead into private networks",
     "--against": "Another scored table",
     "--batch-size": "Images that go through the model at once",
@@ -41,6 +43,7 @@ MEANS: dict[str, str] = {
     "--loss-column": "losspred: predict the losses in this column instead",
     "--model": "A shipped model, or a .safetensors file",
     "--noise-guard": "Leave out the worst fifth by quality, and let the rest weigh less",
+    "--num-gpus": "--engine ray: GPUs of each actor; a fraction puts several on one",
     "--out": "What to write",
     "--overwrite": "Replace what is there",
     "--path-column": "Column that holds paths or URLs",

@@ -83,6 +83,9 @@ def run(
             autocompletion=OFFERED["--engine"],
         ),
     ] = "local",
+    address: Annotated[str | None, options.shared("--address", metavar="ADDRESS")] = None,
+    actors: Annotated[int | None, options.shared("--actors", min=1)] = None,
+    num_gpus: Annotated[float | None, options.shared("--num-gpus")] = None,
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,
     overwrite: options.Overwrite = False,
     log: options.Log = None,
@@ -101,11 +104,13 @@ def run(
         curate score 'shards-{000..099}.tar' -o scores/ --device cuda
         curate score images.csv --path-column file --root /data -o scores.parquet
         curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
+        curate score /nfs/photos -o /nfs/scores --engine ray --address auto --num-gpus 1
     """
     given = dict(locals())
     # Threads of the model that wait for one another must sleep, for decoding threads want the core: a quarter faster
     # on two cores. Read once, when torch loads its OpenMP.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    from curate.engines.contract import Cluster
     from curate.engines.score import score
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
@@ -133,6 +138,7 @@ def run(
             ),
             workers=workers,
             engine=engine,
+            cluster=Cluster(address, actors, num_gpus),
             overwrite=overwrite,
             log=log,
             report=bar.update,

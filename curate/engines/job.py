@@ -1,7 +1,9 @@
 """A scoring run as any process can take it up, and the one function that scores a part of it."""
 
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from curate.engines.journal import Part, part_path
-from curate.engines.settings import ScoreSettings, refuse_difference
+from curate.engines.settings import ScoreSettings, difference
 from curate.engines.shard import Decoded, Span, score_schema, start_shard
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.tables.writer import TableWriter
@@ -29,6 +31,7 @@ from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
+THREADS = "threads"  # of a model on a CPU, in the metadata of its run: sums in another order have other last digits
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Opened:
     Attributes:
         manifest: the rows.
         runner: the model, on its device.
+        device: where the model runs: that of the runner, unless others run it.
         card: of the model.
         batch_size: images a batch.
         of_table: scorers that need all rows.
@@ -47,16 +51,18 @@ class Opened:
 
     manifest: Manifest
     runner: Runner
+    device: torch.device
     card: dict[str, Any]
     batch_size: int
     of_table: dict[str, Scorer]
     fit: HeapFit | None = None
     fits: bool = False
 
-    def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int) -> Decoded:
+    def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int | None) -> Decoded:
         """Return the decoded images of some shards."""
+        threads = workers or os.cpu_count() or 1
         preprocessing = self.runner.model.spec.preprocessing
-        return Decoded(self.manifest, spans, preprocessing, settings, workers=workers, batch_size=self.batch_size)
+        return Decoded(self.manifest, spans, preprocessing, settings, workers=threads, batch_size=self.batch_size)
 
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
         """Return everything that decides what is written, by the names a person would use."""
@@ -64,7 +70,7 @@ class Opened:
         return {
             "input": self.manifest.digest,
             "model": self.card["digest"],
-            "device": self.runner.device.type,
+            "device": self.device.type,
             "precision": self.runner.precision,
             "batch-size": self.batch_size,
             "shard-size": settings.shard_rows,
@@ -81,13 +87,22 @@ class Opened:
         }
 
 
-def open_all(source: Source, options: SourceOptions, model: str | Path, settings: ScoreSettings) -> Opened:
+def open_all(
+    source: Source, options: SourceOptions, model: str | Path, settings: ScoreSettings, *, elsewhere: bool = False
+) -> Opened:
     """Open a source, and put a model on its device.
+
+    Args:
+        source: as ``open_manifest`` takes it.
+        options: how to read it.
+        model: a shipped model's name, or a checkpoint.
+        settings: how to score.
+        elsewhere: whether other processes run the model, on a device that this machine may lack.
 
     Raises:
         InputError: if the device, the model or the source cannot be used.
     """
-    device = select_device(settings.device)
+    device = torch.device(settings.device) if elsewhere else select_device(settings.device)
     network, card = load_model(model)
     precision = select_precision(settings.precision, device, network.spec.cpu_precision)
     asked = scorers_named(settings.scorers)
@@ -96,7 +111,7 @@ def open_all(source: Source, options: SourceOptions, model: str | Path, settings
         raise InputError(f"{next(iter(of_table))} needs embeddings; leave out --no-embedding")
     require_needs(network, asked)
     of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
-    runner = Runner(network, device, precision, scorers=of_model)
+    runner = Runner(network, torch.device("cpu") if elsewhere else device, precision, scorers=of_model)
     fit = read_fit(model, card)
     lacking = [name for name in fit.junk.usual if name not in runner.columns] if fit else []
     if lacking:
@@ -108,7 +123,7 @@ def open_all(source: Source, options: SourceOptions, model: str | Path, settings
     of_heap = HEAP_COLUMNS if fit is not None or fits else {}
     reserved = (*runner.columns, *columns_of(of_table), *of_heap)
     manifest = open_manifest(source, replace(options, reserved=reserved))
-    return Opened(manifest, runner, card, settings.batch_size or BATCH_SIZE[device.type], of_table, fit, fits)
+    return Opened(manifest, runner, device, card, settings.batch_size or BATCH_SIZE[device.type], of_table, fit, fits)
 
 
 @dataclass(frozen=True)
@@ -120,7 +135,7 @@ class Job:
         options: how to read the source.
         model: a shipped model's name, or a checkpoint.
         settings: how to score.
-        workers: decoding threads.
+        workers: decoding threads of each process; None for one a core.
         folder: where parts go; shared by all processes that score.
         fingerprint: what decides what is written; a process in which it differs is refused.
         metadata: of every part's file.
@@ -133,7 +148,7 @@ class Job:
     options: SourceOptions
     model: str | Path
     settings: ScoreSettings
-    workers: int
+    workers: int | None
     folder: Path
     fingerprint: Mapping[str, Any]
     metadata: Mapping[str, Any]
@@ -152,7 +167,10 @@ class Job:
         if self.opened is not None:
             return self
         opened = open_all(self.source, self.options, self.model, self.settings)
-        refuse_difference(str(self.folder), dict(self.fingerprint), opened.fingerprint(self.settings))
+        differs = difference(self.fingerprint, opened.fingerprint(self.settings))
+        if differs:
+            name, there, here = differs
+            raise InputError(f"another {name} here, {here}, than where the run began, {there}; all need the same")
         opened.runner.step = min(opened.runner.step, self.step)
         return replace(self, opened=opened)
 
@@ -173,6 +191,8 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
     The two are apart so that another thread can write while the model goes on with the next shard.
     """
     opened = opened_job(job)
+    if THREADS in job.metadata:
+        torch.set_num_threads(job.metadata[THREADS])  # of this thread too: an engine may score in several
     rows = opened.manifest.rows(span.start, span.stop)
     finish = start_shard(rows, images, opened.runner, job.settings, opened.batch_size, opened.fit)
     step = min(opened.runner.step, opened.batch_size)
@@ -186,6 +206,22 @@ def start_span(job: Job, span: Span, images: Iterable[DecodedImage]) -> Callable
         return Part(span.index, table.num_rows, writer.file.n_bytes, writer.file.sha256, statuses, step)
 
     return write
+
+
+def threads_here(device: torch.device) -> dict[str, int]:
+    """Return what a run that begins here notes of its model's threads; nothing on a GPU."""
+    return {THREADS: torch.get_num_threads()} if device.type == "cpu" else {}
+
+
+@contextmanager
+def model_threads(metadata: Mapping[str, Any]) -> Iterator[None]:
+    """Let models run with as many threads as their run began with, wherever and however often it goes on."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(metadata.get(THREADS, before))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def opened_job(job: Job) -> Opened:

@@ -1,11 +1,30 @@
 """The engine that is there by default: this machine, decoding threads and one model, one shard after another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
+from curate.engines.contract import Cluster, Engine
 from curate.engines.job import opened_job, start_span
 from curate.engines.journal import Part
 from curate.engines.run import ScoreRun
+from curate.engines.settings import ScoreSettings
+from scoring.errors import InputError
+
+
+@contextmanager
+def on_this_machine(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
+    """Score on this machine: decoding threads and one model, one shard after another.
+
+    Raises:
+        InputError: if something of a cluster is asked for.
+    """
+    given = [name for name, value in vars(cluster).items() if value is not None]
+    if given:
+        option = given[0].replace("_", "-")
+        instead = "; the local engine takes its GPU by --device cuda" if option == "num-gpus" else ""
+        raise InputError(f"--{option} is for --engine ray{instead}")
+    yield Engine(settings, score_here)
 
 
 def score_here(run: ScoreRun) -> None:

@@ -1,8 +1,10 @@
 """The driver of a scoring run: which shards there are, which are to do, and the only hand that writes the journal."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from curate.columns import OK
 from curate.engines.job import Job, opened_job
@@ -12,6 +14,7 @@ from scoring.errors import InputError
 from scoring.images import DecodedImage
 
 EVERY = 32  # images between two reports
+LOOK_EVERY = 0.2  # seconds between two looks for a file of another machine
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class ScoreRun:
         parts: those that an earlier run committed, by shard.
         report: told of the progress now and then, never by two threads at once.
         committed: told of every part that is safe, likewise.
+        announce: told in words what an engine does.
 
     Attributes:
         job: what to score.
@@ -48,8 +52,9 @@ class ScoreRun:
         parts: dict[int, Part],
         report: Callable[[ScoreProgress], None],
         committed: Callable[[Part], None] = lambda part: None,
+        announce: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.job, self.parts = job, dict(parts)
+        self.job, self.parts, self.announce = job, dict(parts), announce
         self._tell_part = committed
         self._work, self._report, self._lock = work, report, threading.Lock()
         self._n_rows = opened_job(job).manifest.n_rows
@@ -62,8 +67,12 @@ class ScoreRun:
         """Return the shards that are not committed, in order."""
         return [span for span in self.plan if span.index not in self.parts]
 
-    def commit(self, part: Part) -> None:
+    def commit(self, part: Part, *, seen_within: float = 0.0) -> None:
         """Note in the journal that a part is safe on disk; from any thread of the driver's process.
+
+        Args:
+            part: what a worker says that it wrote.
+            seen_within: seconds that a file of another machine may take until it is seen here.
 
         Raises:
             InputError: if its file is not in the folder of the run.
@@ -75,11 +84,14 @@ class ScoreRun:
         if part.rows != span.stop - span.start:
             raise ValueError(f"{span} has {span.stop - span.start} rows, its part {part.rows}")
         path = self._work.part(part.shard)
-        if not path.is_file() or path.stat().st_size != part.n_bytes:
-            raise InputError(
-                f"expected {part.n_bytes:,} bytes at {path}, where a worker wrote them, got none or others; "
-                "the folder of --out must be one that all workers share"
-            )
+        until = time.monotonic() + seen_within
+        while not _holds(path, part.n_bytes):
+            if time.monotonic() >= until:
+                raise InputError(
+                    f"expected {part.n_bytes:,} bytes at {path}, where a worker wrote them, got none or others; "
+                    "the folder of --out must be one that all workers share"
+                )
+            time.sleep(LOOK_EVERY)
         self._work.commit(part)
         with self._lock:
             self.parts[part.shard] = part
@@ -112,3 +124,7 @@ class ScoreRun:
 
     def _tell(self) -> None:
         self._report(ScoreProgress(self._seen, self._n_rows, self._failed, self.resumed))
+
+
+def _holds(path: Path, n_bytes: int) -> bool:
+    return path.is_file() and path.stat().st_size == n_bytes

@@ -1,7 +1,6 @@
 """`curate score`: what is opened and checked, an engine at work on what is to do, and the table in its place."""
 
 import html
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +12,8 @@ import torch
 
 from curate.columns import OK
 from curate.counted import aligned, counted, one_line
-from curate.engines.job import Job, Opened, open_all
+from curate.engines.contract import Cluster, Engine
+from curate.engines.job import Job, Opened, model_threads, open_all, threads_here
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.log import RunLog, peak_memory
 from curate.engines.output import check_out, holds_scores, publish
@@ -83,7 +83,7 @@ class ScoreResult:
 
 
 class ScoreKeywords(TypedDict, total=False):
-    """The fields of ``SourceOptions`` and ``ScoreSettings``, as keywords of ``score``."""
+    """The fields of ``SourceOptions``, ``ScoreSettings`` and ``Cluster``, as keywords of ``score``."""
 
     key: str | None
     path_column: str | None
@@ -105,6 +105,9 @@ class ScoreKeywords(TypedDict, total=False):
     scorers: tuple[str, ...]
     fit: bool
     quality: bool
+    address: str | None
+    actors: int | None
+    num_gpus: float | None
 
 
 def score(
@@ -116,6 +119,7 @@ def score(
     settings: ScoreSettings | None = None,
     workers: int | None = None,
     engine: str = "local",
+    cluster: Cluster | None = None,
     overwrite: bool = False,
     log: str | Path | None = None,
     report: Callable[[ScoreProgress], None] = lambda progress: None,
@@ -133,29 +137,35 @@ def score(
         model: a shipped model's name, or a checkpoint.
         options: how to read the source.
         settings: how to score.
-        workers: decoding threads; by default one a core.
+        workers: decoding threads of each process that scores; by default one a core.
         engine: what the shards are scored by, a key of ``ENGINES``; the table is the same by any.
+        cluster: what to take of a cluster, for an engine that has one.
         overwrite: start anew where another run's output is.
         log: a file that events are appended to as JSON lines: the start, every shard, and the end; see ``RunLog``.
         report: told of the progress after every image batch or so.
         announce: told in words what is about to happen.
-        keywords: any field of ``SourceOptions`` or ``ScoreSettings``, such as ``limit=100`` or ``device="cpu"``.
+        keywords: any field of ``SourceOptions``, ``ScoreSettings`` or ``Cluster``, such as ``limit=100`` or
+            ``device="cpu"``.
 
     Raises:
         TypeError: for a keyword that is neither's.
         InputError: for whatever of the above cannot be used; nothing that was written before is lost.
     """
-    options, settings = _with_keywords(options or SourceOptions(), settings or ScoreSettings(), dict(keywords))
+    options, settings, cluster = _with_keywords(
+        (options or SourceOptions(), settings or ScoreSettings(), cluster or Cluster()), dict(keywords)
+    )
     out = Path(out)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
-    lookup(ENGINES, engine, kind="engine")
+    ready = lookup(ENGINES, engine, kind="engine")
     check_out(out, source, overwrite=overwrite)
     if log is not None and Path(log).resolve() == out.resolve():
         raise InputError(f"--log and --out are the same, {out}; name another file for the log")
-    with RunLog(log, command="score", out=str(out), engine=engine, curate=__version__) as events:
-        threads = workers or os.cpu_count() or 1
-        result = _score(source, out, model, options, settings, threads, engine, overwrite, events, report, announce)
+    with (
+        RunLog(log, command="score", out=str(out), engine=engine, curate=__version__) as events,
+        ready(cluster, settings) as at_work,
+    ):
+        result = _score(source, out, model, options, at_work, workers, overwrite, events, report, announce)
         events.ends_with(rows=result.rows, statuses=result.statuses, resumed=result.resumed)
     return result
 
@@ -165,16 +175,16 @@ def _score(
     out: Path,
     model: str | Path,
     options: SourceOptions,
-    settings: ScoreSettings,
-    threads: int,
-    engine: str,
+    engine: Engine,
+    workers: int | None,
     overwrite: bool,
     events: RunLog,
     report: Callable[[ScoreProgress], None],
     announce: Callable[[str], None],
 ) -> ScoreResult:
-    """Score as ``score`` says, its arguments checked as far as can be without opening anything."""
-    opened = open_all(source, options, model, settings)
+    """Score with an engine that is at the ready, arguments checked as far as can be without opening anything."""
+    opened = open_all(source, options, model, engine.settings, elsewhere=engine.elsewhere)
+    settings = replace(engine.settings, precision=opened.runner.precision)  # what is settled here holds everywhere
     _announce(opened, options, announce)
     if opened.of_table and out.suffix != ".parquet":
         raise InputError(
@@ -184,7 +194,7 @@ def _score(
     wanted, metadata = opened.fingerprint(settings), _metadata(opened, settings)
     if out.exists() and not overwrite:
         return _finished(out, wanted, work, opened.manifest, announce)
-    if opened.runner.device.type == "cpu":
+    if opened.device.type == "cpu" and not engine.elsewhere:
         announce(f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}): no GPU is used")
     started = time.monotonic()
     with work:
@@ -193,13 +203,21 @@ def _score(
         work.sweep(out)
         parts, metadata = work.begin(wanted, metadata, overwrite=overwrite)
         step = opened.runner.step = min([opened.runner.step, *(part.step for part in parts.values())])
-        job = Job(source, options, model, settings, threads, work.folder, wanted, metadata, step, opened)
-        run = ScoreRun(job, work, parts, report, _logged(events, opened.manifest.n_rows, parts))
-        ENGINES[engine](run)
-        run.check_whole()
-        notes = publish(
-            work, len(run.parts), out, scorers=opened.of_table, fit=opened.fits, overwrite=overwrite, announce=announce
-        )
+        job = Job(source, options, model, settings, workers, work.folder, wanted, metadata, step, opened)
+        run = ScoreRun(job, work, parts, report, _logged(events, opened.manifest.n_rows, parts), announce)
+        with model_threads(metadata):
+            if run.todo():
+                engine.score(run)
+            run.check_whole()
+            notes = publish(
+                work,
+                len(run.parts),
+                out,
+                scorers=opened.of_table,
+                fit=opened.fits,
+                overwrite=overwrite,
+                announce=announce,
+            )
         notes += _outside(out, opened.fit)
     return _result(out, opened, run, time.monotonic() - started, notes)
 
@@ -243,6 +261,7 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
         "model": about,
         "settings": opened.fingerprint(settings),
         "source": opened.manifest.description,
+        **threads_here(opened.device),
     }
 
 
@@ -270,7 +289,7 @@ def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float, notes: lis
         dict(statuses),
         run.resumed,
         seconds,
-        str(opened.runner.device),
+        str(opened.device),
         opened.runner.precision,
         opened.card["digest"],
         [*([shrunk] if step < opened.batch_size else []), *notes],
@@ -278,15 +297,16 @@ def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float, notes: lis
 
 
 def _with_keywords(
-    options: SourceOptions, settings: ScoreSettings, keywords: dict[str, Any]
-) -> tuple[SourceOptions, ScoreSettings]:
-    of_source = {f.name for f in fields(SourceOptions)}
-    of_scoring = {f.name for f in fields(ScoreSettings)}
-    unknown = sorted(keywords.keys() - of_source - of_scoring)
+    asked: tuple[SourceOptions, ScoreSettings, Cluster], keywords: dict[str, Any]
+) -> tuple[SourceOptions, ScoreSettings, Cluster]:
+    """Return each with the fields that the keywords name."""
+    known = {f.name for one in asked for f in fields(one)}
+    unknown = sorted(keywords.keys() - known)
     if unknown:
-        raise TypeError(f"score() has no keyword {unknown[0]!r} (known: {', '.join(sorted(of_source | of_scoring))})")
-    options = replace(options, **{name: value for name, value in keywords.items() if name in of_source})
-    return options, replace(settings, **{name: value for name, value in keywords.items() if name in of_scoring})
+        raise TypeError(f"score() has no keyword {unknown[0]!r} (known: {', '.join(sorted(known))})")
+    options, settings, cluster = asked
+    of = [{f.name: keywords[f.name] for f in fields(one) if f.name in keywords} for one in asked]
+    return replace(options, **of[0]), replace(settings, **of[1]), replace(cluster, **of[2])
 
 
 def _finished(

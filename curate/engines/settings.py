@@ -1,5 +1,6 @@
 """What a scoring run is made of, and what must not change between its first start and its last."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,14 +61,26 @@ def refuse_difference(place: str, before: dict[str, Any], now: dict[str, Any], *
     Raises:
         InputError: naming the first thing that differs, with both values.
     """
+    differs = difference(before, now)
+    if differs:
+        name, there, here = differs
+        told = input_differs if name == "input" and input_differs else f"{there} there, {here} here"
+        raise InputError(
+            f"{place} belongs to a run with another {name}: {told}; repeat the earlier command to go on with it, "
+            "choose another --out, or start anew with --overwrite"
+        )
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Return the first thing that differs between two runs: its name and both values, short; None where none does.
+
+    >>> difference({"model": "a", "torch": "2.10"}, {"model": "a"})
+    ('torch', '2.10', 'none')
+    """
     for name in {**before, **now}:
         if before.get(name) != now.get(name):
-            values = f"{_short(before.get(name))} there, {_short(now.get(name))} here"
-            told = input_differs if name == "input" and input_differs else values
-            raise InputError(
-                f"{place} belongs to a run with another {name}: {told}; repeat the earlier command to go on with it, "
-                "choose another --out, or start anew with --overwrite"
-            )
+            return name, _short(before.get(name)), _short(now.get(name))
+    return None
 
 
 def _short(value: Any) -> str:

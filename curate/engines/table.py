@@ -1,14 +1,19 @@
 """Every engine by name: how the shards of a run are scored; imported when it is looked up."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from scoring.lookup import Lazy
 
 if TYPE_CHECKING:
-    from curate.engines.run import ScoreRun
+    from curate.engines.contract import Cluster, Engine
+    from curate.engines.settings import ScoreSettings
 
-WHERE: dict[str, str] = {  # to add an engine, add a line: a function that scores run.todo() and commits each part
-    "local": "curate.engines.local:score_here",
+# To add an engine, add a line: a context manager that refuses what it cannot do before anything is opened, and ends
+# what it began however the run ends.
+WHERE: dict[str, str] = {
+    "local": "curate.engines.local:on_this_machine",
+    "ray": "curate.engines.on_ray:on_ray",
 }
-ENGINES: "Mapping[str, Callable[[ScoreRun], None]]" = Lazy(WHERE)
+ENGINES: "Mapping[str, Callable[[Cluster, ScoreSettings], AbstractContextManager[Engine]]]" = Lazy(WHERE)

@@ -15,33 +15,51 @@ from curate.engines.run import ScoreRun
 from curate.engines.score import score
 from curate.engines.table import WHERE
 from curate.manifest import SourceOptions
+from curate.tables.table import open_table
 from scoring.errors import InputError
 
 ROOT = Path(__file__).parents[3]
 OUTSIDE = """
 import multiprocessing
 import pickle
+from contextlib import contextmanager
 from functools import partial
 
+from curate.engines.contract import Engine
 from curate.engines.job import score_span
 
 
-def score_elsewhere(run):
+@contextmanager
+def elsewhere(cluster, settings):
     \"\"\"Score in another process.\"\"\"
+    yield Engine(settings, score_elsewhere, elsewhere=True)
+
+
+@contextmanager
+def crossed_over(cluster, settings):
+    \"\"\"Score with a job that was pickled.\"\"\"
+    yield Engine(settings, score_crossed_over)
+
+
+@contextmanager
+def forgetful(cluster, settings):
+    \"\"\"Forget one.\"\"\"
+    yield Engine(settings, forgets_one)
+
+
+def score_elsewhere(run):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         for part in pool.imap_unordered(partial(score_span, run.job), reversed(run.todo())):
             run.commit(part)
 
 
 def score_crossed_over(run):
-    \"\"\"Score with a job that was pickled.\"\"\"
     job = pickle.loads(pickle.dumps(run.job)).open()
     for span in reversed(run.todo()):
         run.commit(score_span(job, span))
 
 
 def forgets_one(run):
-    \"\"\"Forget one.\"\"\"
     for span in run.todo()[1:]:
         run.commit(score_span(run.job, span))
 """
@@ -51,9 +69,9 @@ def forgets_one(run):
 def outside(tmp_path, monkeypatch):
     (tmp_path / "outside_engine.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(WHERE, "elsewhere", "outside_engine:score_elsewhere")
-    monkeypatch.setitem(WHERE, "crossed", "outside_engine:score_crossed_over")
-    monkeypatch.setitem(WHERE, "forgetful", "outside_engine:forgets_one")
+    monkeypatch.setitem(WHERE, "elsewhere", "outside_engine:elsewhere")
+    monkeypatch.setitem(WHERE, "crossed", "outside_engine:crossed_over")
+    monkeypatch.setitem(WHERE, "forgetful", "outside_engine:forgetful")
 
 
 def job_of(folder, checkpoint, work):
@@ -104,7 +122,7 @@ def test_an_engine_from_outside_is_in_the_command_and_its_help(folder, whole, ti
     assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
     anew = typer.Typer(rich_markup_mode=None)
     anew.command()(runpy.run_path(str(ROOT / "curate/commands/score.py"))["run"])
-    assert "local, elsewhere, crossed, forgetful" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    assert "local, ray, elsewhere, crossed, forgetful" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
     tables = runpy.run_path(str(ROOT / "docs/generate.py"))["TABLES"]
     assert "| `crossed` | Score with a job that was pickled. |" in tables["engines"]()
     wrong = CliRunner().invoke(app, [*args, "--engine", "crosed"])
@@ -149,6 +167,37 @@ def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_com
         assert (work.folder / "journal.jsonl").read_text().count("\n") == 1
 
 
+def test_a_run_goes_on_with_the_threads_that_it_began_with(
+    folder, whole, tiny_checkpoint, tmp_path, monkeypatch, outside
+):
+    import torch
+
+    real, seen = WorkFolder.commit, []
+
+    def one_and_no_more(self, part):
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(torch.get_num_threads())
+        real(self, part)
+
+    began = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        with monkeypatch.context() as patch:
+            patch.setattr(WorkFolder, "commit", one_and_no_more)
+            with pytest.raises(KeyboardInterrupt):
+                run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
+        torch.set_num_threads(began)
+        run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, engine="crossed")
+        assert torch.get_num_threads() == began
+        assert open_table(tmp_path / "s.parquet").metadata["threads"] == 3
+        torch.set_num_threads(3)
+        run_again(folder, tmp_path / "undisturbed.parquet", tiny_checkpoint)
+    finally:
+        torch.set_num_threads(began)
+    assert (tmp_path / "s.parquet").read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
+
+
 def test_score_takes_the_engine_by_name(folder, tiny_checkpoint, tmp_path):
-    with pytest.raises(InputError, match="unknown engine 'ray'"):
-        score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, engine="ray")
+    with pytest.raises(InputError, match="unknown engine 'dask'"):
+        score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, settings=SMALL, engine="dask")

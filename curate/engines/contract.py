@@ -1,0 +1,49 @@
+"""What an engine is, and what it may be asked to take of a cluster."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from curate.engines.settings import ScoreSettings
+from scoring.errors import InputError
+
+if TYPE_CHECKING:
+    from curate.engines.run import ScoreRun
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which cluster, and what of it: for engines that score on one.
+
+    Attributes:
+        address: of the cluster; None for one that is started for this run.
+        actors: processes that score, at most; None for as many as fit.
+        num_gpus: GPUs of each, a fraction for several on one; None for none.
+    """
+
+    address: str | None = None
+    actors: int | None = None
+    num_gpus: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.address is not None and not self.address:
+            raise InputError("expected --address auto, HOST:PORT or ray://HOST:PORT, got an empty text")
+        if self.actors is not None and self.actors < 1:
+            raise InputError(f"--actors must be at least 1, got {self.actors}")
+        if self.num_gpus is not None and not 0 < self.num_gpus <= 1:
+            raise InputError(f"--num-gpus must be above 0 and at most 1: an actor uses one GPU; got {self.num_gpus}")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine at the ready.
+
+    Attributes:
+        settings: as asked, with the device settled where the engine knows better than this process.
+        score: scores ``run.todo()`` and hands each part to ``run.commit``.
+        elsewhere: whether the model runs in other processes alone, so that this one needs no such device.
+    """
+
+    settings: ScoreSettings
+    score: "Callable[[ScoreRun], None]"
+    elsewhere: bool = False

@@ -1,0 +1,243 @@
+"""Scoring on a Ray cluster. Ray starts actors and carries names of shards and receipts; everything else is ours.
+
+An actor scores a shard as any process does, and writes its file itself; this process alone notes what is done. So what
+is lost with an actor or a node is the shards in its hands, which others score again.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import torch
+
+from curate.counted import counted
+from curate.engines import ray_actor
+from curate.engines.contract import Cluster, Engine
+from curate.engines.job import THREADS, Job
+from curate.engines.journal import RUN
+from curate.engines.ray_cluster import Share, connected, share_of
+from curate.engines.run import ScoreRun
+from curate.engines.settings import ScoreSettings, difference
+from curate.engines.shard import Span
+from scoring.errors import InputError
+
+AHEAD = 2  # shards in the hands of an actor: one in the model, one being decoded
+TRIES = 4  # of a shard whose actor is lost
+START_WITHIN = 300.0  # seconds without any actor that runs
+SEEN_WITHIN = 30.0  # seconds until a file that an actor wrote is seen here
+REASONS = {  # words of Ray's -> ours
+    "low on memory": "its node ran low on memory",
+    "worker process has died": "its process was killed, ran out of memory or crashed",
+    "node has died": "its node is gone",
+    "is unavailable": "it is out of reach",
+}
+
+
+@contextmanager
+def on_ray(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
+    """Score on a Ray cluster: actors score shards, and what is lost with one of them goes to another.
+
+    Raises:
+        InputError: if there is no Ray, no cluster, or none with room for an actor.
+    """
+    settled = replace(settings, device=_device(cluster, settings.device))
+    with connected(cluster.address) as ray:
+        share_of(_nodes(ray), cluster, threads=1)
+        yield Engine(settled, partial(_score, ray, cluster), elsewhere=True)
+
+
+def _device(cluster: Cluster, asked: str) -> str:
+    """Return where actors run the model: on the GPU that Ray gives them, or on none."""
+    given = "cuda" if cluster.num_gpus else "cpu"
+    if asked in ("auto", given):
+        return given
+    more = "without --num-gpus, an actor has none" if given == "cpu" else "with --num-gpus, Ray says which one"
+    raise InputError(f"--engine ray gives actors their GPUs by --num-gpus ({more}); got --device {asked}")
+
+
+def _nodes(ray: Any) -> list[dict[str, float]]:
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _score(ray: Any, cluster: Cluster, run: ScoreRun) -> None:
+    nodes = _nodes(ray)
+    share = share_of(nodes, cluster, run.job.metadata.get(THREADS, torch.get_num_threads()))
+    n = min(share.room, cluster.actors or share.room, len(run.todo()))
+    gpus = f" and {share.gpus:g} GPU" if share.gpus else ""
+    run.announce(
+        f"Ray {ray.__version__}, {counted(len(nodes), 'node')}: {counted(n, 'actor')}, "
+        f"{counted(share.cores, 'core')}{gpus} each"
+    )
+    crew = Crew(ray, share, n, run)
+    try:
+        crew.score()
+    finally:
+        crew.dismiss()
+
+
+class Crew:
+    """Actors at work on a run: each opens the job once, has a bounded number of shards, and is replaced when lost.
+
+    Args:
+        ray: the package, connected.
+        share: what each actor gets.
+        n: how many there are.
+        run: what to score.
+    """
+
+    def __init__(self, ray: Any, share: Share, n: int, run: ScoreRun) -> None:
+        self._ray, self._run, self._n = ray, run, n
+        folder = run.job.folder.absolute()
+        self._job: Job = replace(run.job, folder=folder, workers=run.job.workers or share.cores)
+        self._marker = str(folder / RUN)
+        self._facts = ray_actor.facts_here(self._marker)
+        self._todo = deque(run.todo())
+        self._left = len(self._todo)
+        self._lost = Counter[int]()  # shard -> actors that it was lost with
+        self._lost_in_a_row = 0  # actors, since the last shard was committed
+        self._asked: dict[Any, tuple[Any, str | Span]] = {}  # reference -> actor, and what it was asked
+        self._actors: set[Any] = set()
+        self._at: dict[Any, str] = {}  # actor that runs -> its node
+        self._computes: set[str] = set()
+        ray.cloudpickle.register_pickle_by_value(ray_actor)
+        self._kind = ray.remote(ray_actor.ScoringActor).options(
+            num_cpus=share.cores,
+            num_gpus=share.gpus,
+            max_concurrency=AHEAD,
+            max_restarts=0,
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": {"GOMP_SPINCOUNT": "0"}},  # as in the command: threads that wait sleep
+        )
+
+    def score(self) -> None:
+        """Score all there is to do.
+
+        Raises:
+            InputError: if no actor can start, one cannot open the job, or shards are lost again and again.
+        """
+        for _ in range(self._n):
+            self._hire()
+        idle_since = monotonic()
+        while self._left:
+            patience = None if self._at else max(0.0, idle_since + START_WITHIN - monotonic())
+            done, _ = self._ray.wait(list(self._asked), num_returns=1, timeout=patience)
+            if not done:
+                raise InputError(
+                    f"no actor could start on the Ray cluster within {START_WITHIN:g} s: its cores or GPUs are taken "
+                    "or gone; repeat the command to go on when there are some, or ask for less"
+                )
+            for reference in done:
+                self._take(reference)
+            if self._at:
+                idle_since = monotonic()
+
+    def dismiss(self) -> None:
+        """End all actors, whatever they are at; a shard that one is writing is written by whoever goes on."""
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors.clear()
+
+    def _hire(self) -> None:
+        actor = self._kind.remote(str(Path.cwd()))
+        self._actors.add(actor)
+        self._ask(actor, "facts", actor.facts.remote(self._marker))
+
+    def _ask(self, actor: Any, what: str | Span, reference: Any) -> None:
+        self._asked[reference] = (actor, what)
+
+    def _next(self, actor: Any) -> None:
+        if self._todo:
+            span = self._todo.popleft()
+            self._ask(actor, span, actor.score.remote(span))
+
+    def _take(self, reference: Any) -> None:
+        """Take what an actor answers, and ask the next of it."""
+        if reference not in self._asked:  # of an actor that was lost in between
+            return
+        actor, what = self._asked.pop(reference)
+        try:
+            answer = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            self._fail(actor, error.cause, error)
+        except self._ray.exceptions.RayError as error:
+            self._lose(actor, what, error)
+        else:
+            if isinstance(what, Span):
+                self._run.commit(answer, seen_within=SEEN_WITHIN)
+                self._left, self._lost_in_a_row = self._left - 1, 0
+                self._next(actor)
+            elif what == "facts":
+                self._check(answer)
+                self._at[actor] = answer["node"]
+                self._ask(actor, "open", actor.open.remote(self._job))
+            else:
+                for _ in range(AHEAD):
+                    self._next(actor)
+
+    def _check(self, facts: dict[str, Any]) -> None:
+        """Refuse a node that would write other bytes, or elsewhere; say so where its last digits may differ."""
+        node = facts["node"]
+        differs = difference(self._facts["versions"], facts["versions"])
+        if differs:
+            name, ours, theirs = differs
+            raise InputError(
+                f"node {node} has {name} {theirs}, and this process {ours}; install the same on all nodes, and repeat "
+                "the command to go on"
+            )
+        if facts["marker"] != self._facts["marker"]:
+            raise InputError(
+                f"node {node} does not see {self._job.folder}, where shards are written; give --out on a file system "
+                "that all nodes share"
+            )
+        if self._computes and facts["computes"] not in self._computes:
+            others = ", ".join(sorted(self._computes))
+            self._run.announce(
+                f"nodes compute differently ({facts['computes']} on {node}, {others} elsewhere): last digits of scores "
+                "depend on where a shard was scored"
+            )
+        self._computes.add(facts["computes"])
+
+    def _fail(self, actor: Any, cause: BaseException, error: BaseException) -> None:
+        """Raise what went wrong in an actor that lives: a mistake of the user's, a disk's refusal, or a bug."""
+        if isinstance(cause, InputError):
+            raise InputError(f"node {self._at.get(actor, 'unknown')}: {cause}") from None
+        if isinstance(cause, OSError):
+            raise cause
+        raise error
+
+    def _lose(self, actor: Any, what: str | Span, error: BaseException) -> None:
+        """Give the shards of a lost actor back, and take another actor in its place."""
+        here = [what, *(w for a, w in self._asked.values() if a == actor)]
+        self._asked = {ref: (a, w) for ref, (a, w) in self._asked.items() if a != actor}
+        self._ray.kill(actor)  # it may be out of reach and alive
+        self._actors.discard(actor)
+        node = self._at.pop(actor, "its node")
+        spans = sorted((w for w in here if isinstance(w, Span)), key=lambda span: span.index)
+        self._lost_in_a_row += 1
+        self._lost.update(span.index for span in spans)
+        worst = max(spans, key=lambda span: self._lost[span.index], default=None)
+        why = reason(error)
+        if worst is not None and self._lost[worst.index] >= TRIES:
+            raise InputError(
+                f"rows {worst.start:,} to {worst.stop - 1:,} were lost {TRIES} times with the actor that scored them, "
+                f"at last on {node} ({why}); what is done is kept: look at these images, and repeat the command"
+            )
+        if self._lost_in_a_row >= TRIES + self._n:
+            raise InputError(
+                f"{self._lost_in_a_row} actors were lost with no shard done between, the last on {node} ({why}); what "
+                "is done is kept, and repeating the command goes on"
+            )
+        self._todo.extendleft(reversed(spans))
+        self._run.announce(f"lost an actor on {node} ({why}); its {counted(len(spans), 'shard')} go to another")
+        self._hire()
+
+
+def reason(error: BaseException) -> str:
+    """Return why Ray lost something, in a few words for its many."""
+    text = " ".join(str(error).split())
+    return next((told for words, told in REASONS.items() if words in text), text[:160])

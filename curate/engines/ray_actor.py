@@ -1,0 +1,76 @@
+"""What runs on a node of a Ray cluster.
+
+It is sent there as it is, not by its name, so that a node without curate, or with another, can still say so: at the
+top it imports nothing but Python's own.
+"""
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from curate.engines.job import Job
+    from curate.engines.journal import Part
+    from curate.engines.shard import Span
+
+VERSIONED = {"curate": "curate.version", "torch": "torch", "pillow": "PIL", "simplejpeg": "simplejpeg"}
+
+
+def facts_here(marker: str) -> dict[str, Any]:
+    """Return what a process is: ``node``, ``pid``, ``versions`` of what decides the bytes, ``computes`` and ``marker``.
+
+    Args:
+        marker: a small file in the folder of the run, which all have to see; given back is what is in it, or None.
+    """
+    versions = {}
+    for name, module in VERSIONED.items():
+        try:
+            versions[name] = str(import_module(module).__version__)
+        except ImportError:
+            versions[name] = "none"
+    computes = ""
+    if versions["torch"] != "none":
+        import torch
+
+        gpu = torch.cuda.is_available()
+        computes = torch.cuda.get_device_name() if gpu else torch.backends.cpu.get_cpu_capability()
+    seen = None
+    with suppress(OSError), open(marker, "rb") as file:  # noqa: PTH123  a plain path, of whichever system this is
+        seen = file.read(1 << 20)
+    node = {"node": socket.gethostname(), "pid": os.getpid()}
+    return {**node, "versions": versions, "computes": computes, "marker": seen}
+
+
+class ScoringActor:
+    """Holds a job open and scores its shards, two at a time: one is decoded while the other is in the model.
+
+    Args:
+        folder: where the run was started, for the paths that are relative to it; the input's digest would show it if
+            they led elsewhere.
+    """
+
+    def __init__(self, folder: str) -> None:
+        with suppress(OSError):  # a node without it can still take absolute paths, and names those it cannot
+            os.chdir(folder)
+        self._model = threading.Lock()
+
+    def facts(self, marker: str) -> dict[str, Any]:
+        """Return what this process is like; see ``facts_here``."""
+        return facts_here(marker)
+
+    def open(self, job: "Job") -> None:
+        """Open the model and the source; refused by name where they are others than the run began with."""
+        self._job = job.open()
+
+    def score(self, span: "Span") -> "Part":
+        """Score one shard, write its file, and return what it is."""
+        from curate.engines.job import opened_job, start_span
+
+        job = self._job
+        with opened_job(job).decoded([span], job.settings, job.workers) as decoded:
+            with self._model:
+                write = start_span(job, span, decoded.take(span.stop - span.start))
+            return write()

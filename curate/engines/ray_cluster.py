@@ -1,0 +1,169 @@
+"""A connection to a Ray cluster, or to a Ray that is started on this machine and seen by nobody else."""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from curate.counted import counted
+from curate.engines.contract import Cluster
+from scoring.errors import InputError, MissingExtraError
+
+CONNECT_WITHIN = 10.0  # seconds
+OBJECTS = 80 << 20  # bytes of Ray's object store, about the least that it takes: what goes through it is small
+QUIET = {  # read when Ray is imported
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what its daemons say goes to stdout otherwise, which is for data
+    "RAY_NUM_REDIS_GET_RETRIES": "1",  # tries to reach the head, of most of a minute each; else 20
+}
+TOKEN = secrets.token_hex(16)  # of a Ray that this process starts: other users of the machine have none
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Connect to a cluster, and yield the package ``ray``.
+
+    Args:
+        address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``. None takes that of the environment (``RAY_ADDRESS``),
+            or the connection that this process has, or starts a Ray on this machine, which ends here as well.
+
+    Raises:
+        InputError: if Ray is not installed, or the cluster is not there or cannot be used.
+    """
+    address = address or os.environ.get("RAY_ADDRESS")
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    before = sys.modules.get("ray")
+    if before is not None and before.is_initialized():
+        if address is not None:
+            raise InputError(f"this process is connected to a Ray cluster already; leave out the address {address}")
+        yield before
+        return
+    if address not in (None, "auto", "local"):
+        require_listener(str(address))
+    alone = address in (None, "local")
+    ray = _imported(alone=alone)
+    with tempfile.TemporaryDirectory(prefix="curate-ray-", ignore_cleanup_errors=True) as logs:
+        try:
+            with _signals_kept():
+                _connect(ray, "local" if alone else str(address), logs)
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _imported(*, alone: bool) -> Any:
+    """Return the package; what binds a Ray to this machine alone is read when it is imported."""
+    if alone:
+        os.environ |= {
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name, on any system, for: loopback, no cluster
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": TOKEN,
+        }
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("--engine ray", "ray") from None
+    return ray
+
+
+def _connect(ray: Any, address: str, logs: str) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    own = {"include_dashboard": False, "_temp_dir": logs, "object_store_memory": OBJECTS}
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ray.init(address=address, **quiet, **(own if address == "local" else {}))
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"expected a Ray cluster at {address} that this process can join, got: {said[:300]}") from None
+    if address == "local" and not ray.util.get_node_ip_address().startswith(("127.", "::1")):
+        raise InputError(
+            "ray was imported before curate could bind it to this machine alone; call ray.init() first, or name the "
+            "cluster"
+        )
+
+
+def require_listener(address: str) -> None:
+    """Raise InputError unless somebody listens at ``HOST:PORT`` or ``ray://HOST:PORT``; Ray itself would wait long."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise InputError(f"expected --address auto, HOST:PORT or ray://HOST:PORT, got {address!r}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN).close()
+    except OSError as error:
+        raise InputError(
+            f"no Ray cluster answers at {address} ({error}); start one with `ray start`, or leave out --address"
+        ) from None
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Give SIGTERM back to who handles it: Ray takes it at its start."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as stop:
+        if stop.code == signal.SIGTERM and callable(before):  # Ray's way to take it
+            before(signal.SIGTERM, None)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What each actor gets of a cluster, and how many there are room for.
+
+    Attributes:
+        cores: reserved for each.
+        gpus: the same, or 0.
+        room: actors that fit.
+        nodes: that have room for one.
+    """
+
+    cores: int
+    gpus: float
+    room: int
+    nodes: int
+
+
+def share_of(nodes: Sequence[Mapping[str, float]], cluster: Cluster, threads: int) -> Share:
+    """Return what each actor gets.
+
+    Args:
+        nodes: resources of each, ``CPU`` and ``GPU``.
+        cluster: what was asked for.
+        threads: of the model on a CPU: as many cores an actor gets, where no node is smaller. With GPUs, the cores of
+            a node are shared out to them.
+
+    Raises:
+        InputError: if no node has room for one.
+    """
+    gpus = cluster.num_gpus or 0.0
+    able = [node for node in nodes if node.get("GPU", 0) >= gpus and node.get("CPU", 0) >= 1]
+    if not able:
+        need = f"{gpus:g} GPU and a core" if gpus else "a core"
+        most = [max((node.get(kind, 0) for node in nodes), default=0) for kind in ("GPU", "CPU")]
+        raise InputError(
+            f"expected a node of the Ray cluster with {need} for an actor, got {counted(len(nodes), 'node')} with at "
+            f"most {most[0]:g} GPUs and {most[1]:g} cores each"
+        )
+    if gpus:
+        cores = max(1, min(int(node["CPU"] / int(node["GPU"] / gpus)) for node in able))
+    else:
+        cores = min(threads, int(max(node["CPU"] for node in able)))
+    rooms = [int(node["CPU"] // cores) for node in able]
+    if gpus:
+        rooms = [min(room, int(node["GPU"] / gpus)) for room, node in zip(rooms, able, strict=True)]
+    return Share(cores, gpus, sum(rooms), sum(room > 0 for room in rooms))

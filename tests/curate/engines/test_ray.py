@@ -1,0 +1,217 @@
+"""Scoring on a real Ray cluster of two nodes: the bytes of one machine, whatever is killed, and clear refusals."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from runs import run_again
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.engines import on_ray
+from curate.engines.contract import Cluster
+from curate.engines.journal import JOURNAL, WorkFolder, journal_lines
+from curate.engines.on_ray import Crew
+from curate.engines.ray_cluster import Share, share_of
+from curate.engines.score import score
+from scoring.errors import InputError
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kappa-curate[ray]'")
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head and a node, with a core each."""
+    from ray.cluster_utils import Cluster as TwoNodes
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    nodes = TwoNodes(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    nodes.add_node(**NODE)
+    yield nodes
+    nodes.shutdown()
+
+
+def on_cluster(folder, out, checkpoint, cluster, **changes):
+    return run_again(folder, out, checkpoint, engine="ray", address=cluster.address, **changes)
+
+
+def stop_after(monkeypatch, n):
+    """Let ``n`` shards be committed and then be interrupted; the number as it stands is returned as a list."""
+    real, done = WorkFolder.commit, []
+
+    def commit(self, part):
+        if len(done) == n:
+            raise KeyboardInterrupt
+        done.append(part.shard)
+        real(self, part)
+
+    monkeypatch.setattr(WorkFolder, "commit", commit)
+    return done
+
+
+def test_a_run_passes_from_this_machine_to_a_cluster_and_back_with_the_same_bytes(
+    folder, whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+):
+    out = tmp_path / "s.parquet"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            run_again(folder, out, tiny_checkpoint)
+    with monkeypatch.context() as patch:
+        done = stop_after(patch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            on_cluster(folder, out, tiny_checkpoint, cluster)
+    journal = journal_lines(out.with_name(f".{out.name}.work") / JOURNAL)
+    assert [line["shard"] for line in journal] == [0, *done]
+    assert set(done) < {1, 2, 3}
+    assert not ray.is_initialized()
+    result = run_again(folder, out, tiny_checkpoint)
+    assert 22 <= result.resumed <= 24  # three of four shards, one of which has six rows
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_a_cluster_writes_the_same_bytes_though_an_actor_is_killed(
+    folder, whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+):
+    out, seen, said, killed = tmp_path / "s.parquet", [], [], []
+    checked = Crew._check
+
+    def kill_the_first(self, facts):
+        checked(self, facts)
+        if not killed:
+            killed.append(facts["pid"])
+            os.kill(facts["pid"], signal.SIGKILL)
+
+    monkeypatch.setattr(Crew, "_check", kill_the_first)
+    result = on_cluster(folder, out, tiny_checkpoint, cluster, report=seen.append, announce=said.append)
+    assert out.read_bytes() == whole.read_bytes()
+    assert (result.rows, result.statuses["ok"], result.device) == (30, 28, "cpu")
+    assert [step.done for step in seen] == sorted(step.done for step in seen)
+    assert (seen[-1].done, seen[-1].failed) == (30, 2)
+    assert len({step.done for step in seen}) == 5  # none, and each shard as it comes in
+    assert f"Ray {ray.__version__}, 2 nodes: 2 actors, 1 core each" in said
+    lost = f"lost an actor on {os.uname().nodename} (its process was killed, ran out of memory or crashed)"
+    assert [text for text in said if text.startswith(lost)], said
+
+
+@pytest.mark.parametrize(
+    ("differs", "said"),
+    [
+        ({"versions": {"curate": "0.0.1"}}, r"^node \S+ has curate 0\.0\.1, and this process \d"),
+        ({"marker": None}, r"^node \S+ does not see .*\.s\.parquet\.work, where shards are written"),
+    ],
+)
+def test_a_node_that_differs_is_refused_by_name(differs, said, folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
+    checked = Crew._check
+    monkeypatch.setattr(Crew, "_check", lambda self, facts: checked(self, facts | differs))
+    with pytest.raises(InputError, match=said) as caught:
+        on_cluster(folder, tmp_path / "s.parquet", tiny_checkpoint, cluster, actors=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_node_without_the_source_is_refused_by_name(folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
+    copy, hire = tmp_path / "photos", Crew._hire
+    shutil.copytree(folder, copy)
+
+    def after_it_is_gone(self):
+        copy.rename(tmp_path / "elsewhere")
+        hire(self)
+
+    monkeypatch.setattr(Crew, "_hire", after_it_is_gone)
+    with pytest.raises(InputError, match=r"^node \S+: .*photos") as caught:
+        on_cluster(copy, tmp_path / "s.parquet", tiny_checkpoint, cluster, actors=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_gpu_that_no_node_has_is_refused_before_anything_is_opened(tmp_path, cluster):
+    with pytest.raises(InputError, match="1 GPU and a core for an actor, got 2 nodes with at most 0 GPUs and 1 cores"):
+        score(tmp_path / "none", tmp_path / "s.parquet", engine="ray", address=cluster.address, num_gpus=1)
+
+
+def test_no_actor_that_starts_is_an_error_in_bounded_time(folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr(on_ray, "START_WITHIN", 0.01)
+    with pytest.raises(InputError, match=r"no actor could start on the Ray cluster within 0\.01 s"):
+        on_cluster(folder, tmp_path / "s.parquet", tiny_checkpoint, cluster)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--num-gpus", "1"], "--num-gpus is for --engine ray; the local engine takes its GPU by --device cuda"),
+        (["--actors", "2"], "--actors is for --engine ray"),
+        (["--engine", "ray", "--device", "cuda"], "gives actors their GPUs by --num-gpus"),
+        (["--engine", "ray", "--num-gpus", "1", "--device", "cpu"], "got --device cpu"),
+        (["--engine", "ray", "--num-gpus", "2"], "at most 1: an actor uses one GPU; got 2.0"),
+        (["--engine", "ray", "--address", "localhost"], "HOST:PORT or ray://HOST:PORT, got 'localhost'"),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
+        (["--engine", "ray", "--address", "ray://127.0.0.1:1"], "no Ray cluster answers at ray://127.0.0.1:1 ("),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_line(asked, said, folder, tmp_path):
+    done = CliRunner().invoke(app, ["score", str(folder), "-o", str(tmp_path / "s.parquet"), *asked])
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_ray_the_pip_line_is_named(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(
+        InputError, match=r"--engine ray needs an extra package; run: pip install 'kappa-curate\[ray\]'"
+    ):
+        score(folder, tmp_path / "s.parquet", engine="ray", address="auto")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asked", "threads", "share"),
+    [
+        ([{"CPU": 16}, {"CPU": 16}], Cluster(), 4, Share(4, 0, 8, 2)),
+        ([{"CPU": 2}, {"CPU": 8}, {}], Cluster(), 16, Share(8, 0, 1, 1)),
+        ([{"CPU": 2}, {"CPU": 3}], Cluster(), 2, Share(2, 0, 2, 2)),
+        ([{"CPU": 4}, {"CPU": 16, "GPU": 2}], Cluster(num_gpus=1), 4, Share(8, 1, 2, 1)),
+        ([{"CPU": 16, "GPU": 2}, {"CPU": 6, "GPU": 1}], Cluster(num_gpus=0.5), 4, Share(3, 0.5, 6, 2)),
+        ([{"CPU": 1, "GPU": 4}], Cluster(num_gpus=1), 4, Share(1, 1, 1, 1)),
+    ],
+)
+def test_what_an_actor_gets_of_a_cluster(nodes, asked, threads, share):
+    assert share_of(nodes, asked, threads) == share
+
+
+def processes(session):
+    """Return the processes of a session, by the kernel's own list."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # one that ended meanwhile
+            if stat.read_text().rpartition(")")[2].split()[3] == str(session):
+                found.append(int(stat.parent.name))
+    return found
+
+
+def addresses(pids):
+    """Return the addresses, in the kernel's hexadecimals, at which processes wait for connections over TCP."""
+    sockets = set()
+    for pid in pids:
+        with suppress(OSError):
+            sockets |= {str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return {line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets}
+
+
+def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(folder, whole, tiny_checkpoint, tmp_path):
+    command = [sys.executable, "-m", "curate", "score", str(folder), "-o", str(tmp_path / "s.parquet"), "--quiet"]
+    sizes = ["--model", str(tiny_checkpoint), "--batch-size", "4", "--shard-size", "8", "--actors", "1"]
+    with subprocess.Popen([*command, *sizes, "--engine", "ray"], start_new_session=True) as run:
+        listens = set()
+        while run.poll() is None:
+            listens |= addresses(processes(run.pid))
+    assert run.returncode == 0
+    assert listens == {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as itself and as IPv6
+    assert processes(run.pid) == []
+    assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
