@@ -95,6 +95,8 @@ class ScoreKeywords(TypedDict, total=False):
     limit: int | None
     reserved: tuple[str, ...]
     max_bytes: int
+    connections: int
+    allow_private_hosts: bool
     device: str
     precision: str
     batch_size: int | None

@@ -107,8 +107,10 @@ def test_options_have_the_same_names_and_defaults_in_both(name):
 def test_score_takes_every_field_of_its_options_and_settings_with_their_types():
     from typing import get_type_hints
 
+    from curate.engines.contract import Cluster
     from curate.engines.score import ScoreKeywords
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
 
-    assert get_type_hints(ScoreKeywords) == get_type_hints(SourceOptions) | get_type_hints(ScoreSettings)
+    fields = [get_type_hints(one) for one in (SourceOptions, ScoreSettings, Cluster)]
+    assert get_type_hints(ScoreKeywords) == fields[0] | fields[1] | fields[2]
