@@ -67,6 +67,7 @@ def _imported(*, alone: bool) -> Any:
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name, on any system, for: loopback, no cluster
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
+            "RAY_worker_niceness": "0",  # as the local engine runs
         }
     try:
         import ray

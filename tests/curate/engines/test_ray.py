@@ -215,3 +215,85 @@ def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(folder
     assert listens == {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as itself and as IPv6
     assert processes(run.pid) == []
     assert (tmp_path / "s.parquet").read_bytes() == whole.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def large(folder, tmp_path_factory):
+    """Three hundred images: enough shards to kill something between two of them."""
+    path = tmp_path_factory.mktemp("large") / "photos"
+    path.mkdir()
+    for i in range(10):
+        for photo in folder.iterdir():
+            (path / f"{i}-{photo.name}").write_bytes(photo.read_bytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def large_whole(large, tiny_checkpoint, tmp_path_factory):
+    out = tmp_path_factory.mktemp("large_whole") / "scores.parquet"
+    run_again(large, out, tiny_checkpoint)
+    return out.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turn", range(12))
+def test_what_dies_in_a_run_costs_nothing_but_time(
+    turn, large, large_whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+):
+    """A process is killed, an actor ended by Ray, or a node removed, at another shard in each turn."""
+    kill, at, killed, lines = turn % 3, 2 + 2 * turn, [], []
+    real, hired, checked, pids = WorkFolder.commit, Crew._hire, Crew._check, []
+    crews = []
+
+    def hire(self):
+        crews.append(self)
+        hired(self)
+
+    def check(self, facts):
+        pids.append(facts["pid"])
+        checked(self, facts)
+
+    def commit(self, part):
+        real(self, part)
+        lines.append(part.shard)
+        if len(lines) >= at and not killed:
+            killed.append(kill)
+            if kill == 0:
+                os.kill(pids[-1], signal.SIGKILL)
+            elif kill == 1:
+                ray.kill(next(iter(crews[0]._at)))
+            else:
+                cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+    monkeypatch.setattr(WorkFolder, "commit", commit)
+    monkeypatch.setattr(Crew, "_hire", hire)
+    monkeypatch.setattr(Crew, "_check", check)
+    out, said = tmp_path / "s.parquet", []
+    result = on_cluster(large, out, tiny_checkpoint, cluster, announce=said.append)
+    if kill == 2:
+        cluster.add_node(**NODE)
+    assert killed == [kill]
+    assert sorted(lines) == list(range(38))  # nothing lost, nothing twice
+    assert result.rows == 300
+    assert out.read_bytes() == large_whole
+    assert [text for text in said if text.startswith("lost an actor")]
+
+
+@pytest.mark.slow
+def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
+    large, large_whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
+):
+    taken = Crew._next
+
+    def deadly(self, actor):
+        taken(self, actor)
+        if any(span.index == 5 for a, span in self._asked.values() if a == actor and not isinstance(span, str)):
+            ray.kill(actor)
+
+    monkeypatch.setattr(Crew, "_next", deadly)
+    out = tmp_path / "s.parquet"
+    with pytest.raises(InputError, match=r"were lost 4 times with the actor that scored them, at last on"):
+        on_cluster(large, out, tiny_checkpoint, cluster)
+    monkeypatch.undo()
+    assert run_again(large, out, tiny_checkpoint).resumed > 0
+    assert out.read_bytes() == large_whole

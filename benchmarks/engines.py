@@ -1,0 +1,180 @@
+"""What the engine `ray` costs beside the engine `local` on the same cores, and what a second node brings.
+
+    python benchmarks/engines.py [--images 1024] [--pairs 3]
+    python benchmarks/engines.py --nodes
+
+The first scores the same photographs by both engines in turn. Rates are taken from the first committed shard to the
+last, so that starts and the finishing pass are left out; starts are printed apart. Beside the rates stand the
+processor's milliseconds an image, of all processes, Ray's own included, which other work on the machine changes less.
+
+The second starts a cluster of one node and one of two, with a core each, and scores images that come from a slow server
+on this machine: waiting is what takes the time, so that the cores of one machine suffice for both.
+"""
+
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import argparse
+import json
+import statistics
+import tempfile
+import threading
+import time
+from datetime import datetime
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from score import make_photos
+
+from curate.engines.score import score
+
+SECOND = os.sysconf("SC_CLK_TCK")
+WAIT = 0.2  # seconds that the slow server takes for an image
+
+
+class ProcessorTime:
+    """Samples the processor's seconds of this process and all below it; one that ends keeps what it had."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, float] = {}  # by process
+        self._ours: set[str] = set()
+        self._samples: list[tuple[float, float]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def at(self, moment: float) -> float:
+        """Return the seconds used until a moment of the clock."""
+        return max((used for when, used in self._samples if when <= moment), default=0.0)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            below: dict[str, list[str]] = {}
+            for place in Path("/proc").glob("[0-9]*/stat"):
+                try:
+                    fields = place.read_text().rpartition(")")[2].split()
+                except OSError:  # it ended meanwhile
+                    continue
+                below.setdefault(fields[1], []).append(place.parent.name)
+                self._used[place.parent.name] = (int(fields[11]) + int(fields[12])) / SECOND
+            todo = [str(os.getpid())]
+            while todo:
+                pid = todo.pop()
+                self._ours.add(pid)
+                todo += below.get(pid, [])
+            self._samples.append((time.time(), sum(self._used.get(pid, 0.0) for pid in self._ours)))
+
+
+def measured(source: Any, out: Path, **asked: Any) -> dict[str, float]:
+    """Score, and return what it took: seconds of starts, images a second, processor's milliseconds an image."""
+    log = out.with_suffix(".jsonl")
+    with ProcessorTime() as used:
+        score(source, out, log=log, **asked)
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    moments = {event["event"]: datetime.fromisoformat(event["time"]).timestamp() for event in reversed(events)}
+    shards = [event for event in events if event["event"] == "shard"]
+    ends = [datetime.fromisoformat(shard["time"]).timestamp() for shard in shards]
+    n = sum(shard["rows"] for shard in shards[1:])
+    log.unlink()
+    return {
+        "before": moments["begin"] - moments["start"],
+        "first": ends[0] - moments["begin"] - (ends[-1] - ends[0]) / n * shards[0]["rows"],
+        "rate": n / (ends[-1] - ends[0]),
+        "cpu": (used.at(ends[-1]) - used.at(ends[0])) / n * 1000,
+    }
+
+
+def in_turn(images: int, pairs: int, model: str) -> None:
+    """Compare the engines."""
+    with tempfile.TemporaryDirectory() as scratch:
+        photos = Path(scratch) / "photos"
+        photos.mkdir()
+        make_photos(photos, images)
+        found: dict[str, list[dict[str, float]]] = {"local": [], "ray": []}
+        whole: set[bytes] = set()
+        for pair in range(pairs):
+            for engine in ("local", "ray") if pair % 2 == 0 else ("ray", "local"):
+                out = Path(scratch) / "scores.parquet"
+                found[engine].append(
+                    measured(str(photos), out, engine=engine, model=model, shard_rows=128, device="cpu", fit=False)
+                )
+                whole.add(out.read_bytes())
+                out.unlink()
+                print(engine, {name: round(value, 2) for name, value in found[engine][-1].items()}, flush=True)
+    print(f"model {model}, {torch.get_num_threads()} threads; tables the same, byte for byte: {len(whole) == 1}")
+    for name, sign in (("rate", -1), ("cpu", 1)):
+        ratios = [(b[name] / a[name]) ** sign for a, b in zip(found["local"], found["ray"], strict=True)]
+        print(f"{name}: ray costs {statistics.median(ratios):.3f} of local ({min(ratios):.3f} to {max(ratios):.3f})")
+
+
+class Slow(SimpleHTTPRequestHandler):
+    """Serves files, each after a while."""
+
+    def do_GET(self) -> None:
+        time.sleep(WAIT)
+        super().do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def nodes(images: int, pairs: int) -> None:
+    """Compare one node with two."""
+    from functools import partial
+
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20}
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        photos = Path(scratch) / "photos"
+        photos.mkdir()
+        make_photos(photos, images)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Slow, directory=str(photos)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        urls = Path(scratch) / "urls.txt"
+        urls.write_text("".join(f"http://127.0.0.1:{server.server_port}/{i:06}.jpg\n" for i in range(images)))
+        rates: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(pairs):
+            for n in rates:
+                cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+                for _ in range(n - 1):
+                    cluster.add_node(**node)
+                out = Path(scratch) / "scores.parquet"
+                asked = {"engine": "ray", "address": cluster.address, "workers": 4, "model": "trio", "fit": False}
+                rate = measured(str(urls), out, shard_rows=16, allow_private_hosts=True, quality=False, **asked)
+                rates[n].append(rate["rate"])
+                print(n, {name: round(value, 2) for name, value in rate.items()}, flush=True)
+                out.unlink()
+                cluster.shutdown()
+    ratios = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
+    print(f"two nodes: {statistics.median(ratios):.2f} of one ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--model", default="world")
+    parser.add_argument("--nodes", action="store_true", help="one node and two, in place of the engines")
+    asked = parser.parse_args()
+    if asked.nodes:
+        nodes(asked.images, asked.pairs)
+    else:
+        in_turn(asked.images, asked.pairs, asked.model)
+
+
+if __name__ == "__main__":
+    main()
