@@ -3,6 +3,7 @@
     python benchmarks/decode.py                  photographs drawn here: 500 x 375 and 4000 x 3000
     python benchmarks/decode.py FOLDER           your own JPEGs, as they are and grouped by size
     python benchmarks/decode.py --parquet FILE   photographs from a table's `image` column, enlarged to both sizes
+    python benchmarks/decode.py --supervised     what it costs to tell plain files from others, and to read those apart
 
 Times are CPU time of the thread (`time.thread_time`), so a busy machine disturbs them little; ratios are of the two
 roads run in turns on the same files. Pillow: open, convert, resize (bicubic), crop, to an array. Ours: `decode_rgb`
@@ -23,6 +24,8 @@ from PIL import Image
 
 from scoring.images import Preprocessing, decode, decode_rgb
 from scoring.images.geometry import centre_crop
+from scoring.images.raster import Bounds, OpenedHere
+from scoring.images.reading import opened
 
 SMALL, LARGE = (500, 375), (4000, 3000)
 Road = Callable[[bytes, int], object]
@@ -127,13 +130,60 @@ def compare(name: str, files: list[bytes], side: int, repeats: int) -> None:
         print(f"{line}   two threads x{spread(pairs, '')} of Pillow's two")
 
 
+def supervision(repeats: int) -> None:
+    """Three roads to the same pixels, in turns: without a look at the structure, with it, and in another process.
+
+    The first two by CPU time of the thread; the third also by the wall clock, as another process works for it.
+    """
+    photos = [Image.open(io.BytesIO(drawn(*SMALL, seed))).convert("RGB") for seed in range(40)]
+    for name in ("jpeg", "png", "webp", "gif", "bmp", "tiff", "avif"):
+        files = []
+        for photo in photos:
+            stream = io.BytesIO()
+            photo.save(stream, name, **({"quality": 90} if name in ("jpeg", "webp") else {}))
+            files.append(stream.getvalue())
+
+        def unlooked(data: bytes, side: int, name: str = name) -> object:
+            return OpenedHere(data, name, Bounds()).raster(side, allow_truncated=False)
+
+        def looked(data: bytes, side: int) -> object:
+            with opened(data, Bounds()) as image:
+                return image.raster(side, allow_truncated=False)
+
+        def apart(data: bytes, side: int) -> object:
+            with opened(data, Bounds(), supervised=True) as image:
+                return image.raster(side, allow_truncated=False)
+
+        looks, waits = [], []
+        apart(files[0], 224)
+        for turn in range(repeats):
+            pair = [unlooked, looked] if turn % 2 else [looked, unlooked]
+            cost = {road: seconds_each(road, files, 224) for road in pair}
+            looks.append(cost[looked] / cost[unlooked])
+            waits.append(1e3 * (wall_each(apart, files, 224) - wall_each(unlooked, files, 224)))
+        kind = "plain" if name in ("jpeg", "png", "webp") else "apart"
+        look = f"telling costs x{spread(looks, '')}" if kind == "plain" else ""
+        print(f"{name:5s} {kind}  apart adds {spread(waits, ' ms')} by the clock   {look}")
+
+
+def wall_each(road: Road, files: list[bytes], side: int) -> float:
+    began = time.perf_counter()
+    for data in files:
+        road(data, side)
+    return (time.perf_counter() - began) / len(files)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="folder of JPEGs")
     parser.add_argument("--parquet", type=Path, help="table with encoded photographs in the column `image`")
+    parser.add_argument("--supervised", action="store_true", help="measure the supervision instead")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.supervised:
+        supervision(arguments.repeats)
+        return
     if arguments.folder:
         groups = from_folder(arguments.folder)
         if not groups:

@@ -55,7 +55,12 @@ def decode_all(manifest: Manifest, runner: Runner, workers: int, batch_size: int
     settings = ScoreSettings()
     todo = spans(manifest.n_rows, settings.shard_rows)
     preprocessing = runner.model.spec.preprocessing
-    with Decoded(manifest, todo, preprocessing, settings, workers=workers, batch_size=batch_size) as decoded:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Decoded(
+            manifest, todo, preprocessing, settings, workers=workers, batch_size=batch_size, folder=Path(folder)
+        ) as decoded,
+    ):
         return [image.pixels for image in decoded.take(manifest.n_rows) if image.pixels is not None]
 
 

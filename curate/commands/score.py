@@ -71,6 +71,13 @@ def run(
     max_pixels: Annotated[
         int, typer.Option(help="Leave a larger image undecoded, with the status too_large.")
     ] = 100_000_000,
+    decode_timeout: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Of processor time for one image that is no plain JPEG, PNG or WebP; beyond it, the status timeout.",
+        ),
+    ] = 20.0,
     allow_truncated: Annotated[
         bool, typer.Option("--allow-truncated", help="Score what there is of a truncated image, with a warning.")
     ] = False,
@@ -131,6 +138,7 @@ def run(
                 shard_rows=shard_size,
                 dtype=dtype if embedding else None,
                 max_pixels=max_pixels,
+                decode_timeout=decode_timeout,
                 allow_truncated=allow_truncated,
                 fit=fit,
                 quality=quality,

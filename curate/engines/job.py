@@ -58,11 +58,11 @@ class Opened:
     fit: HeapFit | None = None
     fits: bool = False
 
-    def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int | None) -> Decoded:
-        """Return the decoded images of some shards."""
-        threads = workers or os.cpu_count() or 1
+    def decoded(self, spans: Sequence[Span], settings: ScoreSettings, workers: int | None, folder: Path) -> Decoded:
+        """Return the decoded images of some shards; ``folder`` is where parts go."""
+        threads, size = workers or os.cpu_count() or 1, self.batch_size
         preprocessing = self.runner.model.spec.preprocessing
-        return Decoded(self.manifest, spans, preprocessing, settings, workers=threads, batch_size=self.batch_size)
+        return Decoded(self.manifest, spans, preprocessing, settings, workers=threads, batch_size=size, folder=folder)
 
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
         """Return everything that decides what is written, by the names a person would use."""
@@ -76,6 +76,7 @@ class Opened:
             "shard-size": settings.shard_rows,
             "embedding dtype": settings.dtype,
             "max-pixels": settings.max_pixels,
+            "decode-timeout": settings.decode_timeout,
             "allow-truncated": settings.allow_truncated,
             "signature": SIGNATURE_KIND,
             **asked,
@@ -181,7 +182,7 @@ def score_span(job: Job, span: Span) -> Part:
     A process that scores several spans opens its job once: ``job = job.open()``.
     """
     job = job.open()
-    with opened_job(job).decoded([span], job.settings, job.workers) as decoded:
+    with opened_job(job).decoded([span], job.settings, job.workers, job.folder) as decoded:
         return start_span(job, span, decoded.take(span.stop - span.start))()
 
 

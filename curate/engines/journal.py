@@ -19,6 +19,7 @@ from scoring.lock import LOCK, HeldFolder
 
 RUN = "run.json"
 JOURNAL = "journal.jsonl"
+DECODING = "decoding-"  # and the number of a shard: there while a process decodes its images, or died at it
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Part:
 def part_path(folder: Path, shard: int) -> Path:
     """Return the file of a shard in the folder of its run."""
     return folder / f"part-{shard:06d}.parquet"
+
+
+def decoding_path(folder: Path, shard: int) -> Path:
+    """Return the mark of a shard whose images are being decoded, in the folder of its run."""
+    return folder / f"{DECODING}{shard:06d}"
 
 
 def append_line(path: Path, value: dict[str, Any]) -> None:
@@ -104,7 +110,9 @@ class WorkFolder(HeldFolder):
             if not overwrite:
                 refuse_difference(str(self.folder), before["fingerprint"], fingerprint)
         # the journal goes first: a shard without a line counts for nothing, whenever we are stopped
-        for path in (self.folder / JOURNAL, self.folder / RUN, *self.folder.glob("part-*.parquet")):
+        is_another = before is None or before["fingerprint"] != fingerprint
+        marks = self.folder.glob(f"{DECODING}*") if is_another else ()
+        for path in (self.folder / JOURNAL, self.folder / RUN, *self.folder.glob("part-*.parquet"), *marks):
             path.unlink(missing_ok=True)
         with AtomicFile(self.folder / RUN) as file:
             file.write(json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode())

@@ -34,7 +34,7 @@ def score_here(run: ScoreRun) -> None:
     def commit(write: Callable[[], Part]) -> None:
         run.commit(write())
 
-    decoded = opened_job(job).decoded(todo, job.settings, job.workers)
+    decoded = opened_job(job).decoded(todo, job.settings, job.workers, job.folder)
     with decoded, ThreadPoolExecutor(1, thread_name_prefix="commit") as writer:
         last: Future[None] | None = None
         for span in todo:

@@ -70,7 +70,7 @@ class ScoringActor:
         from curate.engines.job import opened_job, start_span
 
         job = self._job
-        with opened_job(job).decoded([span], job.settings, job.workers) as decoded:
+        with opened_job(job).decoded([span], job.settings, job.workers, job.folder) as decoded:
             with self._model:
                 write = start_span(job, span, decoded.take(span.stop - span.start))
             return write()

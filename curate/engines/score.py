@@ -103,6 +103,7 @@ class ScoreKeywords(TypedDict, total=False):
     shard_rows: int
     dtype: str | None
     max_pixels: int
+    decode_timeout: float
     allow_truncated: bool
     scorers: tuple[str, ...]
     fit: bool

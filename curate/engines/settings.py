@@ -9,6 +9,7 @@ from scoring.errors import InputError
 DTYPES = ("float16", "float32")
 SHARD_ROWS = 4096
 MAX_PIXELS = 100_000_000
+DECODE_TIMEOUT = 20.0
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class ScoreSettings:
         shard_rows: rows that are committed together.
         dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
         max_pixels: a larger image is not decoded.
+        decode_timeout: seconds of processor time for one image, where a decoder runs in a process of its own.
         allow_truncated: score what there is of a truncated image, with a warning in its row.
         scorers: names of scores that need no training, besides those of the model's heads.
         fit: end with a score that is fitted to the heap; where embeddings are stored, and the table is one file.
@@ -34,6 +36,7 @@ class ScoreSettings:
     shard_rows: int = SHARD_ROWS
     dtype: str | None = "float16"
     max_pixels: int = MAX_PIXELS
+    decode_timeout: float = DECODE_TIMEOUT
     allow_truncated: bool = False
     scorers: tuple[str, ...] = ()
     fit: bool = True
@@ -45,6 +48,8 @@ class ScoreSettings:
             if value is not None and value < 1:
                 option = {"shard_rows": "shard-size"}.get(name, name.replace("_", "-"))
                 raise InputError(f"--{option} must be at least 1, got {value}")
+        if not 0.1 <= self.decode_timeout <= 86_400:
+            raise InputError(f"--decode-timeout must be between 0.1 and 86400 seconds, got {self.decode_timeout:g}")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
 

@@ -6,17 +6,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
 from curate.columns import EMBEDDING, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
+from curate.engines.journal import decoding_path
 from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ReadAhead
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
+from scoring.atomic import place_errors
 from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.runner import Pending, Runner
@@ -47,6 +50,10 @@ class Decoded:
 
     A feeder thread hands rows to a pool of decoding threads, across shard boundaries, so the model never waits for
     the next shard to begin. Within a shard the same bytes are decoded once.
+
+    While the images of a shard are being decoded, a mark lies in the folder of the run. A shard that has one already
+    is one at which a process died, perhaps of an image in it: each of its images is then decoded in a process of its
+    own, so that the row of the one that did it says so.
     """
 
     def __init__(
@@ -58,8 +65,11 @@ class Decoded:
         *,
         workers: int,
         batch_size: int,
+        folder: Path,
     ) -> None:
         self._manifest, self._todo = manifest, todo
+        self._marks = [decoding_path(folder, span.index) for span in todo]
+        self._begun = self._ended = 0  # shards, in the order of todo
         self._preprocessing, self._settings = preprocessing, settings
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
         self._reading = ReadAhead(manifest.connections)
@@ -79,9 +89,11 @@ class Decoded:
         self._reading.stop()
         self._feeder.join()
         self._pool.shutdown(cancel_futures=True)
+        for mark in self._marks[self._ended : self._begun]:  # nobody died
+            mark.unlink(missing_ok=True)
 
     def take(self, n: int) -> Iterator[DecodedImage]:
-        """Yield the next ``n`` images; of those with the same bytes in a shard, the first is sure to have pixels."""
+        """Yield the ``n`` images of the next shard; of those with the same bytes the first is sure to have pixels."""
         for _ in range(n):
             item = self._waiting.get()
             if isinstance(item, BaseException):
@@ -91,20 +103,25 @@ class Decoded:
             once.drop_pixels(image)
             self._ahead.release()
             yield image
+        self._marks[self._ended].unlink(missing_ok=True)
+        self._ended += 1
 
     def _feed(self) -> None:
         try:
-            for span in self._todo:
-                once = OnePerContent()
+            for span, mark in zip(self._todo, self._marks, strict=True):
+                once, supervised = OnePerContent(), mark.exists()
+                with place_errors(mark):
+                    mark.touch()
+                self._begun += 1
                 for read in self._reading.readers(self._manifest.readers(span.start, span.stop)):
                     self._ahead.acquire()
                     if self._stopped.is_set():
                         return
-                    self._waiting.put((self._pool.submit(self._work, read, once), once))
+                    self._waiting.put((self._pool.submit(self._work, read, once, supervised), once))
         except BaseException as error:  # handed to the reader, who raises it
             self._waiting.put(error)
 
-    def _work(self, read: Callable[[], bytes], once: "OnePerContent") -> DecodedImage:
+    def _work(self, read: Callable[[], bytes], once: "OnePerContent", supervised: bool) -> DecodedImage:
         try:
             data = read()
         except ReadError as error:
@@ -119,6 +136,8 @@ class Decoded:
                 allow_truncated=self._settings.allow_truncated,
                 sha256=digest,
                 with_quality=self._settings.quality,
+                seconds=self._settings.decode_timeout,
+                supervised=supervised,
             ),
         )
 

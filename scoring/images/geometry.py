@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch.nn.functional import interpolate
 
 Pixels = NDArray[np.uint8]  # (H, W, 3) RGB
 
@@ -85,6 +83,9 @@ def resize(pixels: Pixels, width: int, height: int, interpolation: str) -> Pixel
     """
     if pixels.shape[:2] == (height, width):
         return pixels
+    import torch  # not at the top: a decoder's own process reads pictures, and never resizes one
+    from torch.nn.functional import interpolate
+
     batch = torch.from_numpy(np.ascontiguousarray(pixels))[None].permute(0, 3, 1, 2)  # (1, 3, H, W), channels last
     resized = interpolate(batch, size=(height, width), mode=interpolation, antialias=True)
     out: Pixels = resized[0].permute(1, 2, 0).numpy()

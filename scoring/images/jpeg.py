@@ -20,6 +20,9 @@ _LUMINANCE = (
 _TABLE = 64  # numbers of a quantisation table
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
+_USUAL = {0xC0, 0xC1, 0xC2}  # frames coded by Huffman's method, in one or several scans
+_FACTORS = {across << 4 | down for across in (1, 2, 4) for down in (1, 2, 4)}  # of subsampling, as files have them
+_ENDING = 256  # bytes at the end among which the last marker is
 _SCALED_COLOURS = ("YCbCr", "RGB", "Gray")  # the rest, CMYK and YCCK, is Pillow's
 
 
@@ -33,6 +36,8 @@ class JpegHeader:
         is_progressive: several scans refine one picture.
         has_metadata: there is EXIF, XMP or a list of further pictures, so orientation and frames need reading.
         quality: libjpeg's setting, 1 to 100, whose luminance table is nearest to the file's; None without a table.
+        is_plain: one frame of 8 bits, 1 or 3 colours and the usual coding, in segments without a gap, and an end to
+            the picture: what cameras and programs write.
     """
 
     width: int
@@ -40,6 +45,7 @@ class JpegHeader:
     is_progressive: bool
     has_metadata: bool
     quality: int | None = None
+    is_plain: bool = False
 
 
 def read_jpeg_header(data: bytes) -> JpegHeader | None:
@@ -47,7 +53,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
 
     Source: ITU-T T.81, annex B.
     """
-    at, has_metadata, frame, quality = 2, False, None, None
+    at, has_metadata, frame, quality, n_plain = 2, False, None, None, 0
     for _ in range(MOST_SEGMENTS):
         while data[at : at + 2] == b"\xff\xff":  # fill bytes
             at += 1
@@ -63,13 +69,28 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
         if marker in _FRAMES and at + 9 <= len(data):
             size = int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
             frame = (size[1], size[0], marker in _PROGRESSIVE)
+            n_plain += 1 if _is_usual(marker, data[at + 4 : at + 2 + length]) else MOST_SEGMENTS
         if marker == 0xDB and quality is None:
             quality = quality_setting(data[at + 4 : at + 2 + length])
         has_metadata |= marker == 0xE1 or (marker == 0xE2 and data[at + 4 : at + 8] == b"MPF\x00")
         at += 2 + length
     if frame is None:
         return None
-    return JpegHeader(*frame, has_metadata, quality)
+    is_plain = n_plain == 1 and data.find(b"\xff\xd9", max(at, len(data) - _ENDING)) > 0
+    return JpegHeader(*frame, has_metadata, quality, is_plain)
+
+
+def _is_usual(marker: int, frame: bytes) -> bool:
+    """Return whether the payload of a frame's segment is one of 8 bits, 1 or 3 colours and the usual subsampling."""
+    n = len(frame) // 3 - 2
+    return (
+        marker in _USUAL
+        and n in (1, 3)
+        and len(frame) == 6 + 3 * n
+        and frame[0] == 8
+        and frame[5] == n
+        and all(factors in _FACTORS for factors in frame[7::3])
+    )
 
 
 def quality_setting(segment: bytes) -> int | None:

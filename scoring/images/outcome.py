@@ -21,6 +21,8 @@ STATUSES: dict[str, str] = {
     "truncated": "the bytes end before the picture does",
     "corrupt": "the bytes contradict themselves",
     "too_large": "more pixels, scans or memory than is allowed",
+    "timeout": "decoding it took longer than is allowed",
+    "crashed": "the decoder crashed on it, twice",
 }
 
 _LONGEST_MESSAGE = 200

@@ -3,7 +3,6 @@
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import cast
 
 from PIL import (
@@ -189,8 +188,6 @@ def _status_of(error: Exception, data: bytes, name: str) -> str:
 
 
 def _open_heif(stream: io.BytesIO) -> ImageFile.ImageFile:
-    if find_spec("pillow_heif") is None:
-        raise DecodeError("unsupported", "HEIC needs an extra package; run: pip install 'kappa-curate[heif]'")
     from pillow_heif import HeifImageFile
 
     return cast(ImageFile.ImageFile, HeifImageFile(stream, ""))

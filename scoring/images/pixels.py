@@ -1,50 +1,23 @@
-"""A digest of what an image decodes to: the same for a PNG, a BMP and a lossless WebP of one picture.
-
-| what | what is hashed |
-| --- | --- |
-| JPEG | libjpeg-turbo's full decode; Pillow's is the same in every pixel, so a PNG that Pillow made of it agrees |
-| palette, 1-bit, grey, YCbCr, CMYK, HSV | Pillow's conversion to RGB: other inks of equal RGB agree |
-| alpha | RGBA; where nothing is seen (alpha 0) the colour counts as 0; if all is opaque, RGB |
-| 9 to 16-bit grey | all bits; where 8 bits hold every value exactly, those 8, as RGB |
-| 16-bit colour in PNG and TIFF | Pillow reads the high bytes only, so it agrees with nothing but the same bytes |
-| AVIF and HEIC of more than 8 bits | the 8 bits that their readers give |
-| float grey | the float32 values, which agree with no other type |
-| animation, pages | the first picture |
-| EXIF orientation | applied |
-| ICC profiles, other metadata | ignored |
-"""
-
-import hashlib
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
+"""A digest of what an image decodes to; what is hashed of which kind of picture stands in ``exact.py``."""
 
 from scoring.images.budget import BUDGET
-from scoring.images.colour import is_transparent, to_rgb, to_rgba
-from scoring.images.decoding import DEFAULT_MAX_PIXELS, decode_rgb
+from scoring.images.exact import digest
 from scoring.images.geometry import orient
-from scoring.images.outcome import DecodeError
-from scoring.images.pillow import bits_of, grey_scale, load, named_failures, open_picture, orientation_of
-from scoring.images.sniff import DECODED, sniff
-
-Channels = NDArray[Any]  # (H, W, channels): uint8, uint16 or float32
-
-_BAND = 2_000_000  # pixels looked at or hashed at a time
-_MIXED = ("1", "L", "P", "RGB", "RGBA", "LA", "PA")  # what Pillow makes of 16-bit colour, and of grey with alpha
+from scoring.images.raster import DEFAULT_MAX_PIXELS, DEFAULT_SECONDS, Bounds
+from scoring.images.reading import opened
 
 
-def pixel_digest(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> str:
+def pixel_digest(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS, seconds: float = DEFAULT_SECONDS) -> str:
     r"""Return the SHA-256 of an image's pixels at full size: equal where two files decode to the same picture.
 
     The hash is of the line ``"RGB <width> <height>\n"`` and of the rows, as displayed, 3 bytes a pixel; see the
-    table at the top of this file for all that is not 8-bit RGB. May be called from many threads at once, and shares
+    table at the top of ``exact.py`` for all that is not 8-bit RGB. May be called from many threads at once, and shares
     their budget of pixels in flight.
 
     Args:
         data: the encoded image.
         max_pixels: a picture of more (width x height, from its header) is refused before it is decoded.
+        seconds: as in ``decode``.
 
     Returns:
         64 hexadecimal digits.
@@ -53,78 +26,8 @@ def pixel_digest(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> str:
         DecodeError: the image cannot be decoded, or is truncated; ``status`` says of which kind the failure is.
         ValueError: ``max_pixels`` is below 1.
     """
-    name = sniff(data)
-    try:
-        if name is None or name == "jpeg" or name not in DECODED or max_pixels < 1:
-            return _digest("RGB", decode_rgb(data, max_pixels=max_pixels))
-        return _digest_by_pillow(data, name, max_pixels)
-    except MemoryError:
-        raise DecodeError("too_large", "it does not fit in memory") from None
-
-
-def _digest_by_pillow(data: bytes, name: str, max_pixels: int) -> str:
-    picture = open_picture(data, name, max_pixels)
-    orientation = orientation_of(picture, data, name)
-    white, is_inverted = grey_scale(picture, name)
-    bits = bits_of(picture, data, name)
-    with BUDGET.hold(picture.width * picture.height):
-        load(picture, data, name, allow_truncated=False)
-        if name == "png":  # which may state its orientation behind the pixels
-            orientation = orientation_of(picture, data, name)
-        with named_failures(data, name):
-            kind, pixels = _exact(picture, white, is_inverted)
-        if bits > 8 and kind in ("RGB", "RGBA") and picture.mode in _MIXED:
-            kind = f"{kind} of {hashlib.sha256(data).hexdigest()}"
-        return _digest(kind, orient(pixels, orientation))
-
-
-def _digest(kind: str, pixels: Channels) -> str:
-    """Hash a picture of shape (H, W, channels) band by band, so that no copy of a turned one is needed."""
-    height, width = pixels.shape[:2]
-    digest = hashlib.sha256(f"{kind} {width} {height}\n".encode())
-    rows = max(1, _BAND // width)
-    for top in range(0, height, rows):
-        digest.update(np.ascontiguousarray(pixels[top : top + rows]).data)
-    return digest.hexdigest()
-
-
-def _exact(picture: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
-    """Return what a loaded picture holds without loss, and its kind; shape (H, W, channels), little-endian."""
-    if picture.mode.startswith("I;16"):
-        return _deep_grey(picture, white, is_inverted)
-    if picture.mode == "F":
-        to_rgb(picture)  # refuses what has no stated meaning
-        return "float", np.asarray(picture).astype("<f4")[:, :, None] + np.float32(0)  # -0 becomes 0
-    if not is_transparent(picture):
-        return "RGB", to_rgb(picture)
-    pixels = to_rgba(picture)
-    if all((band[..., 3] == 255).all() for band in _bands(pixels)):
-        return "RGB", pixels[..., :3]
-    for band in _bands(pixels):
-        band[band[..., 3] == 0] = 0
-    return "RGBA", pixels
-
-
-def _deep_grey(picture: Image.Image, white: int, is_inverted: bool) -> tuple[str, Channels]:
-    """Return grey of up to 16 bits with a second channel where one value is transparent, or its exact 8-bit copy."""
-    values = np.minimum(np.asarray(picture), white).astype("<u2")[:, :, None]
-    hidden = picture.info.get("transparency")
-    seen = values != hidden if isinstance(hidden, int) else np.ones((1, 1, 1), bool)
-    if is_inverted:
-        values = white - values
-    values = np.where(seen, values, 0).astype("<u2") if not seen.all() else values
-    if all((band.astype(np.uint32) * 255 % white == 0).all() for band in _bands(values)):
-        grey = np.empty(values.shape, np.uint8)
-        for band, out in zip(_bands(values), _bands(grey), strict=True):
-            out[:] = band.astype(np.uint32) * 255 // white
-        if seen.all():
-            return "RGB", np.broadcast_to(grey, (*grey.shape[:2], 3))
-        return "RGBA", np.concatenate([grey, grey, grey, np.where(seen, np.uint8(255), np.uint8(0))], axis=2)
-    if seen.all():
-        return f"grey to {white}", values
-    return f"grey to {white} with alpha", np.concatenate([values, seen.astype("<u2")], axis=2)
-
-
-def _bands(pixels: Channels) -> list[Channels]:
-    rows = max(1, _BAND // pixels.shape[1])
-    return [pixels[top : top + rows] for top in range(0, len(pixels), rows)]
+    with opened(data, Bounds(max_pixels, seconds)) as image, BUDGET.hold(image.header.n_pixels):
+        if image.header.format != "jpeg":
+            return image.digest()
+        raster, _ = image.raster(None, allow_truncated=False)
+        return digest("RGB", orient(raster.pixels, raster.orientation))

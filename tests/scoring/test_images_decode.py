@@ -117,7 +117,7 @@ def test_heif_orientation_is_applied_exactly_once(orientation):
 
 
 def test_missing_heif_extra_is_named_with_its_pip_line(monkeypatch):
-    monkeypatch.setattr("scoring.images.pillow.find_spec", lambda name: None)
+    monkeypatch.setattr("scoring.images.raster.find_spec", lambda name: None)
     outcome = decode(b"\x00\x00\x00\x18ftypheic" + bytes(200), P16)
     assert (outcome.status, outcome.format) == ("unsupported", "heif")
     assert "pip install 'kappa-curate[heif]'" in outcome.error

@@ -13,7 +13,7 @@ from pictures import encoded
 from PIL import Image, ImageOps
 
 from scoring.images import DecodeError, pixel_digest
-from scoring.images import pixels as subject
+from scoring.images import exact as subject
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
 CALTECH = Path(__file__).parents[3] / "shared" / "data" / "caltech_subset.parquet"
@@ -291,7 +291,7 @@ def test_large_pictures_wait_for_the_budget_of_the_process(monkeypatch):
             held.append(n_pixels)
             return contextlib.nullcontext()
 
-    monkeypatch.setattr(subject, "BUDGET", Counting())
+    monkeypatch.setattr("scoring.images.pixels.BUDGET", Counting())
     pixel_digest(encoded(scene(0, 61, 43)))
     assert held == [61 * 43]
 

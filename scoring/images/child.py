@@ -1,0 +1,146 @@
+"""A decoder's own process: takes encoded images over a socket, gives back pixels in shared memory, one at a time.
+
+What is said: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
+answers with the header; the parent asks for the pixels or their digest; the child answers. So the parent can wait,
+between the two, until there is memory for the picture. Any answer may be a failure in place of what was asked.
+"""
+
+import json
+import mmap
+import os
+import resource
+import signal
+import socket
+import struct
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import AvifImagePlugin
+
+from scoring.images.geometry import Pixels
+from scoring.images.outcome import DecodeError
+from scoring.images.raster import Bounds, OpenedHere
+
+MEMORY = 512 << 20  # bytes that a decoder may take beside what the picture needs
+MEMORY_PER_PIXEL = 24  # bytes, of the largest picture that is allowed
+MEMORY_PER_BYTE = 4  # of the encoded image
+LONGEST_FRAME = 1 << 16
+_EXPENDABLE = "500"  # where the system runs out of memory, it ends this process rather than the run
+
+
+def serve(fd: int) -> None:
+    """Answer requests from a socket until its other end is closed."""
+    with socket.socket(fileno=fd) as parent:
+        _settle()
+        send_frame(parent, {"ready": True})
+        while request := receive_frame(parent):
+            _answer(parent, request)
+
+
+def _settle() -> None:
+    """Do what keeps this process small, silent and mortal."""
+    silent = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # libraries written in C print there what they think of a file
+        os.dup2(silent, stream)
+    os.close(silent)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+    expendable = Path("/proc/self/oom_score_adj")
+    if expendable.exists():
+        expendable.write_text(_EXPENDABLE)
+
+
+def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
+    data = receive_bytes(parent, request["n_bytes"])
+    bounds = Bounds(request["max_pixels"], request["seconds"])
+    need = MEMORY + MEMORY_PER_PIXEL * bounds.max_pixels + MEMORY_PER_BYTE * len(data)
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (need if hard < 0 else min(need, hard), hard))
+    signal.setitimer(signal.ITIMER_PROF, bounds.seconds)  # counts processor time, and ends the process
+    try:
+        image = OpenedHere(data, request["name"], bounds)
+        send_frame(parent, {"header": asdict(image.header)})
+        wanted = receive_frame(parent)
+        if wanted is None:
+            raise SystemExit(0)
+        if wanted["what"] == "digest":
+            send_frame(parent, {"digest": image.digest()})
+        else:
+            _send_raster(parent, image, wanted)
+    except DecodeError as failure:
+        told = {"status": failure.status, "message": str(failure), "n_frames": failure.n_frames}
+        send_frame(parent, {"failure": {**told, "width": failure.width, "height": failure.height}})
+    except MemoryError:
+        send_frame(parent, {"memory": True})
+    except Exception:  # a bug of ours, which is to be seen where the run is
+        send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _send_raster(parent: socket.socket, image: OpenedHere, wanted: dict[str, Any]) -> None:
+    raster, warning = image.raster(wanted["short_side"], allow_truncated=wanted["allow_truncated"])
+    pixels = np.ascontiguousarray(raster.pixels)
+    place = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        rest = pixels.data.cast("B")
+        while rest:
+            rest = rest[os.write(place, rest) :]
+        told = {"width": raster.width, "height": raster.height, "orientation": raster.orientation}
+        send_frame(parent, {"shape": pixels.shape, "warning": warning, **told}, place)
+    finally:
+        os.close(place)
+
+
+def pixels_in(place: int, shape: tuple[int, int, int]) -> Pixels:
+    """Return the pixels that lie in shared memory, without a copy.
+
+    Args:
+        place: its descriptor, which may be closed afterwards.
+        shape: (H, W, 3).
+
+    Raises:
+        ValueError: if there are not as many bytes.
+    """
+    import fcntl
+
+    fcntl.fcntl(place, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # or touching what is gone would be our end
+    n_bytes = shape[0] * shape[1] * shape[2]
+    if os.fstat(place).st_size != n_bytes:
+        raise ValueError(f"expected {n_bytes} bytes of pixels, got {os.fstat(place).st_size}")
+    memory = mmap.mmap(place, n_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    return np.frombuffer(memory, np.uint8).reshape(shape)
+
+
+def send_frame(there: socket.socket, value: dict[str, Any], place: int | None = None) -> None:
+    """Send a JSON value, and with it a descriptor."""
+    text = json.dumps(value).encode()
+    frame = struct.pack(">I", len(text)) + text
+    sent = 0 if place is None else socket.send_fds(there, [frame], [place])
+    there.sendall(frame[sent:])
+
+
+def receive_frame(there: socket.socket) -> dict[str, Any] | None:
+    """Return the next JSON value, or None where the other end is closed."""
+    head = there.recv(4, socket.MSG_WAITALL)
+    if len(head) < 4:
+        return None
+    value: dict[str, Any] = json.loads(receive_bytes(there, struct.unpack(">I", head)[0]))
+    return value
+
+
+def receive_bytes(there: socket.socket, n_bytes: int) -> bytes:
+    """Return exactly so many bytes; raises EOFError where the other end is closed before."""
+    whole = bytearray(n_bytes)
+    view = memoryview(whole)
+    while view:
+        got = there.recv_into(view)
+        if not got:
+            raise EOFError("the other end is closed")
+        view = view[got:]
+    return bytes(whole)

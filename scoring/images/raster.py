@@ -1,0 +1,168 @@
+"""Bytes to a header and a raster, in the process that asks: the part of decoding that runs libraries written in C.
+
+Nothing here imports torch, so a process of its own for decoding (``child.py``) starts in a tenth of a second.
+"""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from PIL import ImageFile
+
+from scoring.images.exact import digest_by_pillow
+from scoring.images.geometry import Raster, dct_scale
+from scoring.images.jpeg import JpegHeader, check_scans, decode_strictly, read_jpeg_header
+from scoring.images.outcome import DecodeError
+from scoring.images.pillow import (
+    check_size,
+    count_frames,
+    named_failures,
+    open_picture,
+    orientation_of,
+    read_pixels,
+)
+from scoring.images.sniff import DECODED, sniff
+
+DEFAULT_MAX_PIXELS = 100_000_000
+DEFAULT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one image may take.
+
+    Attributes:
+        max_pixels: a picture of more (width x height, from its header) is not decoded; at least 1.
+        seconds: of processor time that a decoder in a process of its own may take; above 0.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    max_pixels: int = DEFAULT_MAX_PIXELS
+    seconds: float = DEFAULT_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.max_pixels < 1:
+            raise ValueError(f"max_pixels must be at least 1, got {self.max_pixels}")
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"seconds must be above 0, got {self.seconds}")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What is known before any pixel is decoded; width and height as stored."""
+
+    format: str
+    width: int
+    height: int
+    orientation: int
+    n_frames: int | None
+    jpeg_quality: int | None = None
+
+    @property
+    def n_pixels(self) -> int:
+        """How many pixels are decoded."""
+        return self.width * self.height
+
+
+def format_of(data: bytes) -> str:
+    """Return which of the decoded formats the bytes announce.
+
+    Raises:
+        DecodeError: none of them, or one whose reader is not installed.
+    """
+    if not data:
+        raise DecodeError("empty", "expected an image, got zero bytes")
+    name = sniff(data)
+    if name is None:
+        raise DecodeError("not_an_image", f"expected an image, got bytes that begin {data[:8]!r}")
+    if name not in DECODED:
+        raise DecodeError("unsupported", f"expected {', '.join(DECODED)}, got {name}; convert it first")
+    if name == "heif" and find_spec("pillow_heif") is None:
+        raise DecodeError("unsupported", "HEIC needs an extra package; run: pip install 'kappa-curate[heif]'")
+    return name
+
+
+class OpenedHere:
+    """An image whose header was read in this process.
+
+    Args:
+        data: the encoded image.
+        name: from ``format_of``.
+        bounds: what it may take.
+        jpeg: its header, if it is a JPEG whose header was read already.
+
+    Attributes:
+        data: as given.
+        bounds: as given.
+        header: what is known before any pixel is decoded.
+
+    Raises:
+        DecodeError: the header cannot be read, or is that of too large a picture.
+    """
+
+    def __init__(self, data: bytes, name: str, bounds: Bounds, jpeg: JpegHeader | None = None) -> None:
+        self.data, self.bounds = data, bounds
+        self._picture: ImageFile.ImageFile | None = None  # opened by Pillow; not on JPEG's fast road
+        self.header = self._read_header(name, jpeg)
+
+    def strict_raster(self, short_side: int | None) -> Raster:
+        """Decode a JPEG by the fast road; raises as ``decode_strictly``."""
+        raster = decode_strictly(self.data, short_side, self.bounds.max_pixels)
+        return replace(raster, orientation=self.header.orientation)
+
+    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+        """Decode by the fast road where there is one, else by Pillow.
+
+        Args:
+            short_side: a JPEG may be shrunk for it; None keeps the full size.
+            allow_truncated: take what there is of a picture that ends early.
+
+        Returns:
+            the picture, and a warning or None.
+
+        Raises:
+            DecodeError: it cannot be decoded.
+        """
+        header, data = self.header, self.data
+        reason = None
+        if header.format == "jpeg":
+            try:
+                return self.strict_raster(short_side), None
+            except (ValueError, MemoryError) as error:
+                reason = str(error)
+        picture = self._picture or open_picture(data, header.format, self.bounds.max_pixels)
+        if header.format == "jpeg" and short_side is not None:
+            scale = dct_scale(header.width, header.height, short_side)
+            with named_failures(data, header.format):
+                picture.draft(None, (header.width // scale, header.height // scale))
+        pixels, warning = read_pixels(picture, data, header.format, allow_truncated=allow_truncated)
+        if reason is not None and not reason.startswith("colours are"):
+            warning = warning or f"Pillow decoded it, but libjpeg-turbo says: {reason}"
+        orientation = orientation_of(picture, data, "png") if header.format == "png" else header.orientation
+        return Raster(pixels, header.width, header.height, orientation), warning
+
+    def digest(self) -> str:
+        """Return the digest of the pixels of any format but JPEG; see ``pixel_digest``."""
+        if self._picture is None:
+            raise ValueError("a JPEG's digest is that of its raster")
+        return digest_by_pillow(self._picture, self.data, self.header.format)
+
+    def _read_header(self, name: str, jpeg: JpegHeader | None) -> Header:
+        data, max_pixels = self.data, self.bounds.max_pixels
+        setting = None
+        if name == "jpeg":
+            jpeg = jpeg or read_jpeg_header(data)
+            setting = jpeg.quality if jpeg else None
+            if jpeg is not None:
+                check_size(jpeg.width, jpeg.height, max_pixels)
+                if jpeg.is_progressive:
+                    check_scans(data, jpeg.width, jpeg.height)
+                if not jpeg.has_metadata:
+                    return Header(name, jpeg.width, jpeg.height, 1, 1, jpeg.quality)
+        picture = self._picture = open_picture(data, name, max_pixels)
+        width, height = picture.size
+        if name == "jpeg":
+            check_scans(data, width, height)
+        orientation = orientation_of(picture, data, name)
+        return Header(name, width, height, orientation, count_frames(picture, data, name), setting)

@@ -1,0 +1,63 @@
+"""Where an image is read: in this process, or, unless it is plainly built, in one of its own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+from scoring.images.geometry import Raster
+from scoring.images.jpeg import read_jpeg_header
+from scoring.images.outcome import DecodeError
+from scoring.images.raster import Bounds, Header, OpenedHere, format_of
+from scoring.images.structure import is_plain
+from scoring.images.supervised import opened_there
+
+
+class OpenedImage(Protocol):
+    """An image whose header is known; see ``OpenedHere`` for what the methods return and raise."""
+
+    header: Header
+
+    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+        """Decode it."""
+        ...
+
+    def digest(self) -> str:
+        """Return the digest of its pixels."""
+        ...
+
+
+class _OpenedPlain(OpenedHere):
+    """A plainly built image, read in this process, unless libjpeg-turbo finds something wrong with it."""
+
+    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+        """Decode it."""
+        if self.header.format != "jpeg":
+            return super().raster(short_side, allow_truncated=allow_truncated)
+        with suppress(ValueError, MemoryError):  # what decodes it anew below meets the same, and says so
+            return self.strict_raster(short_side), None
+        with opened_there(self.data, self.header.format, self.bounds) as image:
+            return image.raster(short_side, allow_truncated=allow_truncated)
+
+
+@contextmanager
+def opened(data: bytes, bounds: Bounds, *, supervised: bool = False) -> Iterator[OpenedImage]:
+    """Read the header of an image, whose pixels are to be had inside the block.
+
+    Args:
+        data: the encoded image.
+        bounds: what it may take.
+        supervised: read it in a process of its own, however it is built.
+
+    Raises:
+        DecodeError: from the block, too: memory that runs out there is ``too_large``.
+    """
+    name = format_of(data)
+    try:
+        jpeg = read_jpeg_header(data) if name == "jpeg" else None
+        if not supervised and (jpeg.is_plain if jpeg else is_plain(data, name)):
+            yield _OpenedPlain(data, name, bounds, jpeg)
+        else:
+            with opened_there(data, name, bounds) as image:
+                yield image
+    except MemoryError:
+        raise DecodeError("too_large", "it does not fit in memory") from None

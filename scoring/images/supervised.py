@@ -1,0 +1,289 @@
+"""Decoders in processes of their own, which may crash, hang or grow without harm to anybody else.
+
+Each is started when a thread first needs one and none is idle, serves one image after another, and is replaced when it
+dies. It has a limit on its processor time and on its memory for each image, and is gone when this process is: it ends
+itself when its socket is closed, and the time of what it is busy with is limited by the system.
+"""
+
+import atexit
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from scoring.errors import InputError
+from scoring.images.child import LONGEST_FRAME, pixels_in, send_frame
+from scoring.images.geometry import Raster
+from scoring.images.outcome import DecodeError
+from scoring.images.pillow import check_size
+from scoring.images.raster import Bounds, Header
+
+START_SECONDS = 120.0
+PATIENCE = 3.0  # seconds by the clock that are waited for one of processor time, and
+LEAST_WAIT = 30.0  # never fewer than so many: other programs want the processor too
+ENVIRONMENT = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "TMPDIR", "LANG", "LC_ALL")  # of ours, that a decoder gets
+T = TypeVar("T")
+_ROOT = str(Path(__file__).parents[2])
+_SCRIPT = "import sys; sys.path[:] = {paths}; from scoring.images.child import serve; serve({fd})"
+
+
+class Lost(Exception):
+    """A decoder is gone, or was ended.
+
+    Attributes:
+        status: ``timeout`` or ``crashed``.
+    """
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Child:
+    """One decoder.
+
+    Raises:
+        InputError: if it cannot be started.
+    """
+
+    def __init__(self) -> None:
+        ours, its = socket.socketpair()
+        paths = [os.path.abspath(path) for path in sys.path] + [_ROOT]  # noqa: PTH100 (sys.path holds text)
+        script = _SCRIPT.format(paths=ascii(paths), fd=its.fileno())
+        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+        try:
+            with its:
+                self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
+                    [sys.executable, "-I", "-S", "-c", script],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[its.fileno()],
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C is for the run, which then closes the socket
+                )
+        except OSError as error:
+            ours.close()
+            raise InputError(f"expected to start a decoder's process with {sys.executable!r}, got: {error}") from None
+        self._socket = ours
+        try:
+            self._receive(START_SECONDS)
+        except Lost as lost:
+            raise InputError(f"expected {sys.executable} to start a decoder's process, got: {lost}") from None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def ask(self, message: dict[str, Any], data: bytes, seconds: float) -> tuple[dict[str, Any], int | None]:
+        """Send a frame and bytes, and return the answer and the descriptor that came with it.
+
+        Raises:
+            Lost: it died, or took longer than ``seconds`` allow.
+        """
+        wait = max(LEAST_WAIT, PATIENCE * seconds)
+        self._socket.settimeout(wait)
+        try:
+            send_frame(self._socket, message)
+            self._socket.sendall(data)
+        except OSError:
+            raise self._lost(f"no answer in {wait:g} s") from None
+        return self._receive(wait)
+
+    def end(self) -> None:
+        """End it, whatever it is doing."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """Close our end of its socket, in a process that did not start it."""
+        self._socket.close()
+        self._process.returncode = 0  # not ours to wait for
+
+    def _receive(self, wait: float) -> tuple[dict[str, Any], int | None]:
+        until = time.monotonic() + wait
+        frame, places, length = b"", list[int](), 4
+        try:
+            while len(frame) < length:
+                self._socket.settimeout(max(0.001, until - time.monotonic()))
+                more, got, _, _ = socket.recv_fds(self._socket, LONGEST_FRAME, 1)
+                places += got
+                frame += more
+                if not more or len(frame) > LONGEST_FRAME:
+                    raise EOFError
+                if len(frame) >= 4:
+                    length = 4 + struct.unpack_from(">I", frame)[0]
+            return json.loads(frame[4:]), places[0] if places else None
+        except (OSError, EOFError, ValueError):
+            for place in places:
+                os.close(place)
+            raise self._lost(f"no answer in {wait:g} s") from None
+
+    def _lost(self, when_it_lives: str) -> Lost:
+        """Make sure that it is gone, and return why."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        code = self._process.poll()
+        self.end()
+        if code is None:
+            return Lost("timeout", when_it_lives)
+        if code == -signal.SIGPROF:
+            return Lost("timeout", "the time for decoding one image is over")
+        name = signal.Signals(-code).name if -code in signal.valid_signals() else f"exit code {code}"
+        return Lost("crashed", f"the decoder's process ended by {name}")
+
+
+class Children:
+    """The decoders of this process that nobody is using."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        atexit.register(self.end)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def take(self, *, fresh: bool) -> Child:
+        """Return a decoder to be used by one thread; a new one if ``fresh``, or if none is idle."""
+        with self._lock:
+            while self._idle and not fresh:
+                child = self._idle.pop()
+                if child.is_alive:
+                    return child
+                child.end()
+        return Child()
+
+    def give_back(self, child: Child) -> None:
+        """Keep a decoder that has answered for the next image."""
+        with self._lock:
+            self._idle.append(child)
+
+    def end(self) -> None:
+        """End all that are idle."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().end()
+
+    def _forget(self) -> None:
+        """Leave them to the process that started them, of which this one is a fork."""
+        self._lock = threading.Lock()
+        for child in self._idle:
+            child.forget()
+        self._idle.clear()
+
+
+CHILDREN = Children()
+
+
+class OpenedThere:
+    """An image whose header was read in a process of its own; as ``OpenedHere``.
+
+    What a decoder crashes on is tried once more with a new one: the first may have been ended from outside.
+    """
+
+    def __init__(self, data: bytes, name: str, bounds: Bounds) -> None:
+        self._data, self._bounds = data, bounds
+        self._request = {"name": name, "n_bytes": len(data), **vars(bounds)}
+        self._child: Child | None = None
+        self.header = self._twice(self._open)
+
+    def raster(self, short_side: int | None, *, allow_truncated: bool) -> tuple[Raster, str | None]:
+        """Decode it."""
+        told, place = self._twice(
+            self._get, {"what": "raster", "short_side": short_side, "allow_truncated": allow_truncated}
+        )
+        if place is None:
+            raise ValueError(f"expected a place of pixels, got {sorted(told)}")
+        try:
+            pixels = pixels_in(place, tuple(told["shape"]))
+        finally:
+            os.close(place)
+        return Raster(pixels, told["width"], told["height"], told["orientation"]), told["warning"]
+
+    def digest(self) -> str:
+        """Return the digest of its pixels."""
+        return str(self._twice(self._get, {"what": "digest"})[0]["digest"])
+
+    def close(self) -> None:
+        """End the decoder if it still waits for what to do."""
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    def _twice(self, step: Callable[..., T], *arguments: object) -> T:
+        try:
+            try:
+                return step(*arguments, fresh=False)
+            except Lost as lost:
+                if lost.status != "crashed":
+                    raise
+            return step(*arguments, fresh=True)
+        except Lost as lost:
+            raise DecodeError(lost.status, f"{self._request['name']}: {lost}") from None
+
+    def _open(self, *, fresh: bool) -> Header:
+        self._child = CHILDREN.take(fresh=fresh)
+        header = Header(**self._ask(self._request, self._data)[0]["header"])
+        check_size(header.width, header.height, self._bounds.max_pixels)
+        return header
+
+    def _get(self, wanted: dict[str, Any], *, fresh: bool) -> tuple[dict[str, Any], int | None]:
+        if fresh:
+            self._open(fresh=True)
+        return self._ask(wanted)
+
+    def _ask(self, message: dict[str, Any], data: bytes = b"") -> tuple[dict[str, Any], int | None]:
+        child = self._child
+        if child is None:
+            raise ValueError("the decoder has answered all that it was asked")
+        self._child = None
+        try:
+            told, place = child.ask(message, data, self._bounds.seconds)
+        except BaseException:
+            child.end()
+            raise
+        if "header" in told:
+            self._child = child  # it waits for what to do with the picture
+        else:
+            CHILDREN.give_back(child)
+        _raise_failure(told)
+        return told, place
+
+
+def _raise_failure(told: dict[str, Any]) -> None:
+    """Raise what the decoder raised, if it did."""
+    if "memory" in told:
+        raise MemoryError
+    if "bug" in told:
+        raise RuntimeError(f"in a decoder's process: {told['bug']}")
+    if "failure" in told:
+        failure = told["failure"]
+        error = DecodeError(failure["status"], failure["message"])
+        error.width, error.height, error.n_frames = failure["width"], failure["height"], failure["n_frames"]
+        raise error
+
+
+@contextmanager
+def opened_there(data: bytes, name: str, bounds: Bounds) -> Iterator[OpenedThere]:
+    """Read the header of an image in a process of its own, whose pixels are to be had inside the block.
+
+    Raises:
+        DecodeError: as ``OpenedHere``; also ``timeout`` and ``crashed``.
+        MemoryError: it needs more than the decoder may take.
+        InputError: no process can be started.
+    """
+    image = OpenedThere(data, name, bounds)
+    try:
+        yield image
+    finally:
+        image.close()
