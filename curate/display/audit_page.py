@@ -76,7 +76,9 @@ function answer(at, word) {
   remember();
   move(rows[at][column] === "" ? at : at + 1);
 }
-function quoted(value) {
+function quoted(cell) {
+  // no spreadsheet is to run a key as a formula: one more ' in front, which curate takes away again
+  const value = /^'*[=+\\-@\\t\\r＝＋－＠]/.test(cell) && !/^-?[0-9.e-]+$/.test(cell) ? `'${cell}` : cell;
   return /[",\\r\\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 }
 function save() {

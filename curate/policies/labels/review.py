@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.manifest.text import guarded
 from curate.policies.dedup.quality.audit import allocate
 from curate.policies.labels.columns import LabelColumns
 from curate.tables.keys import keys_at
@@ -91,9 +92,9 @@ def _salted(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 
 def review_text(drawn: Sequence[Drawn]) -> bytes:
-    """Return what was drawn as CSV, with an empty column for the answers."""
+    """Return what was drawn as CSV, with an empty column for the answers; no cell is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(one.cells() for one in drawn)
+    writer.writerows(map(guarded, one.cells()) for one in drawn)
     return text.getvalue().encode("utf-8", "surrogateescape")

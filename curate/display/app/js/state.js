@@ -56,9 +56,10 @@ const ticks = {
     changes.dispatchEvent(new Event("ticks"));
   },
 
-  /** The CSV that commands read: one column, quoted where it must be. */
+  /** The CSV that commands read: one column, quoted where it must be; no key is a formula to a spreadsheet. */
   csv() {
+    const guarded = (key) => (/^'*[=+\-@\t\r＝＋－＠]/.test(key) ? `'${key}` : key);
     const quoted = (key) => (key === "" || /[",\r\n]|^\s|\s$/.test(key) ? `"${key.replaceAll('"', '""')}"` : key);
-    return `key\n${[...this.keys.values()].map((key) => `${quoted(key)}\n`).join("")}`;
+    return `key\n${[...this.keys.values()].map((key) => `${quoted(guarded(key))}\n`).join("")}`;
   },
 };

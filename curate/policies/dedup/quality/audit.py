@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from curate.manifest.text import guarded
 from curate.tables.digests import key_bytes, plain
 from scoring.errors import InputError
 
@@ -272,11 +273,12 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
 
 
 def audit_text(drawn: Sequence[Drawn]) -> bytes:
-    """Return an audit as CSV, with an empty column for the answers."""
+    """Return an audit as CSV, with an empty column for the answers; no key is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for number, one in enumerate(drawn, 1):
         place = f"{number} of {len(drawn)}"
-        writer.writerow([place, one.key_a, one.key_b, repr(one.similarity), str(one.stratum), repr(one.weight), ""])
+        keys = guarded(one.key_a), guarded(one.key_b)
+        writer.writerow([place, *keys, repr(one.similarity), str(one.stratum), repr(one.weight), ""])
     return text.getvalue().encode("utf-8", "surrogateescape")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY, STATUS
 from curate.display.audit_page import PAIR_SIDE, pair_page
 from curate.display.tiles import Pictures
+from curate.manifest.text import unguarded
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
 from curate.policies.dedup.grouping.stars import Stars
@@ -184,7 +185,8 @@ def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str
     read = Pictures(table, keys, side=PAIR_SIDE, source=images.source, options=images.options)
     answers = audit_text(pairs)
     text = io.StringIO(answers.decode("utf-8", "surrogateescape"), newline="")
-    page = pair_page(list(csv.DictReader(text)), lambda key: read(key).pixels, name=name)
+    rows = [{name: unguarded(cell) for name, cell in row.items()} for row in csv.DictReader(text)]
+    page = pair_page(rows, lambda key: read(key).pixels, name=name)
     return {ANSWERS: answers, PAGE: page.encode()}
 
 

@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 from curate.commands.audit import precision_lines, suggestion_line
+from curate.manifest.text import unguarded
 from curate.policies.dedup.quality.answers import WORDS, read_answers
 from curate.policies.dedup.quality.audit import (
     COLUMNS,
     DROPPED,
     NEAR,
+    Drawn,
     Limit,
     allocate,
     audit_text,
@@ -59,6 +61,15 @@ def answered(drawn, path, say):
         row["answer"] = say(pair)
     save(rows, path)
     return read_answers(path)
+
+
+def test_no_key_of_an_audit_is_a_formula_and_answers_come_back():
+    keys = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "'=1", "plain"]
+    drawn = [Drawn(key, keys[at - 1], 0.97, "similar 1", 1.0) for at, key in enumerate(keys)]
+    lines = list(csv.DictReader(io.StringIO(audit_text(drawn).decode(), newline="")))
+    for at, line in enumerate(lines):
+        assert not line["key_a"].startswith(("=", "+", "-", "@", "\t", "\r"))
+        assert (unguarded(line["key_a"]), unguarded(line["key_b"])) == (keys[at], keys[at - 1])
 
 
 def save(rows, path, delimiter=",", encoding="utf-8", columns=COLUMNS):
