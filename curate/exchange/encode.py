@@ -10,7 +10,8 @@ from PIL import Image
 from scoring.errors import InputError
 from scoring.images.decoding import decode_rgb
 from scoring.images.geometry import resize
-from scoring.images.outcome import DecodeError
+from scoring.images.raster import Bounds
+from scoring.images.reading import opened
 from scoring.images.sniff import sniff
 
 KINDS = ("jpeg", "png", "webp")
@@ -79,8 +80,5 @@ class Encoding:
 
 def _size(data: bytes) -> tuple[int, int]:
     """Return width and height as stored; only the header is read."""
-    try:
-        with Image.open(io.BytesIO(data)) as picture:
-            return picture.size
-    except Exception as error:  # whatever Pillow's many readers raise on bytes of strangers
-        raise DecodeError("corrupt", f"no image that can be read ({type(error).__name__})") from None
+    with opened(data, Bounds()) as image:
+        return image.header.width, image.header.height

@@ -1,8 +1,8 @@
 """A decoder's own process: takes encoded images over a socket, gives back pixels in shared memory, one at a time.
 
 What is said: a frame is 4 bytes of length, then JSON. The parent sends a request and the encoded bytes; the child
-answers with the header; the parent asks for the pixels or their digest; the child answers. So the parent can wait,
-between the two, until there is memory for the picture. Any answer may be a failure in place of what was asked.
+answers with the header; the parent asks for the pixels, their digest or nothing more; the child answers. So the parent
+can wait, between the two, until there is memory for the picture. Any answer may be a failure instead.
 """
 
 import json
@@ -68,7 +68,9 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
         wanted = receive_frame(parent)
         if wanted is None:
             raise SystemExit(0)
-        if wanted["what"] == "digest":
+        if wanted["what"] == "nothing":
+            send_frame(parent, {"done": True})
+        elif wanted["what"] == "digest":
             send_frame(parent, {"digest": image.digest()})
         else:
             _send_raster(parent, image, wanted)

@@ -215,10 +215,10 @@ class OpenedThere:
         return str(self._twice(self._get, {"what": "digest"})[0]["digest"])
 
     def close(self) -> None:
-        """End the decoder if it still waits for what to do."""
+        """Tell the decoder, if it still waits for what to do, that it was all."""
         if self._child is not None:
-            self._child.end()
-            self._child = None
+            with suppress(Lost):
+                self._ask({"what": "nothing"})
 
     def _twice(self, step: Callable[..., T], *arguments: object) -> T:
         try:

@@ -209,6 +209,19 @@ def test_a_decoder_that_was_ended_from_outside_is_replaced_and_its_image_lives()
     assert raster.pixels.shape == (20, 20, 3)
 
 
+def test_a_decoder_that_was_asked_for_a_header_alone_serves_the_next_image():
+    supervised.CHILDREN.end()
+    gif = encoded(noise(20, 20), "gif")
+    for _ in range(3):
+        with supervised.opened_there(gif, "gif", Bounds()) as image:
+            assert (image.header.width, image.header.height) == (20, 20)
+    with pytest.raises(ZeroDivisionError), supervised.opened_there(gif, "gif", Bounds()):
+        1 / 0  # noqa: B018
+    [child] = supervised.CHILDREN._idle
+    decode(gif, P16)
+    assert supervised.CHILDREN._idle == [child]
+
+
 def test_a_decoder_cannot_shrink_the_pixels_that_it_gave():
     with supervised.opened_there(encoded(noise(20, 20), "gif"), "gif", Bounds()) as image:
         told, place = image._get({"what": "raster", "short_side": None, "allow_truncated": False}, fresh=False)
