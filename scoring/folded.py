@@ -17,7 +17,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from scoring.backbones import pads_same, same_padding
 from scoring.model import ScoringModel
-from scoring.quick import STEP, TorchTrunks, with_quick
+from scoring.quick import STEP, QuickTrunks, with_quick
 
 ALIKE = 1e-3  # relative error of features that folding may make, in float32
 NEAR = 0.1  # and bfloat16 after it; EfficientNet-Lite0 0.026, trio 0.011 (autocast: the same)
@@ -49,7 +49,7 @@ def for_inference(model: ScoringModel, device: torch.device, precision: str) -> 
     fast = [_fast(part.trunk, size // part.pool, dtype) for part in model.trunks()]
     if not any(isinstance(one, PackedTrunk) for one in fast):
         return model
-    return with_quick(model, TorchTrunks(model, fast))
+    return with_quick(model, QuickTrunks(model, fast))
 
 
 def _fast(trunk: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:

@@ -64,8 +64,8 @@ def _spread(channels: Tensor, side: int) -> Tensor:
     return channels.view(1, 3, 1, 1).expand(1, 3, side, side).contiguous(memory_format=torch.channels_last)
 
 
-class TorchTrunks(nn.Module):
-    """Trunks of torch's own: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
+class QuickTrunks(nn.Module):
+    """Trunks that any library runs: pixel values in [0, 255], (N, 3, S, S) -> features (N, D), float32.
 
     Args:
         model: what they belong to.

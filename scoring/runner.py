@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scoring.backends import BACKENDS, TORCH
 from scoring.errors import InputError
-from scoring.folded import for_inference, has_bfloat16
+from scoring.folded import has_bfloat16
+from scoring.lookup import lookup
 from scoring.model import Outputs, ScoringModel, require_needs
 from scoring.scorers import Scorer, columns_of
 
@@ -90,6 +92,10 @@ class Runner:
         device: see ``select_device``.
         precision: ``fp32`` or ``bf16``; the heads run in float32 either way.
         scorers: more of them than the model's heads, by name.
+        backend: what runs the trunks, a key of ``BACKENDS``.
+
+    Raises:
+        InputError: if the model, its device or its precision is not one that the backend runs here.
 
     Attributes:
         columns: the names of the columns that it gives, in their order.
@@ -103,16 +109,22 @@ class Runner:
         precision: str = "fp32",
         *,
         scorers: Mapping[str, Scorer] | None = None,
+        backend: str = TORCH,
     ) -> None:
         require_needs(model, scorers or {})
+        run_by = lookup(BACKENDS, backend, kind="backend")
         self.scorers = dict(scorers or {})
         self.columns = tuple(columns_of({**model.spec.heads, **self.scorers}))
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
         if device.type == "cuda" and precision == "fp32":
             torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
+        drops = next((name for name, scorer in self.scorers.items() if scorer.passes), None)
+        if drops and backend != TORCH:
+            raise InputError(f"{drops} runs the network with dropout, which {backend} leaves out; leave out --backend")
         ready = model.to(device).to(memory_format=torch.channels_last).eval()
-        self.model = for_inference(ready, device, precision)
+        self.model = run_by(ready, device, precision)
+        self.backend = backend
         self.device = device
         self.precision = precision
         self.step = 1 << 30

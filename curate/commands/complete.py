@@ -47,5 +47,6 @@ OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
     "--format": names_of("curate.exchange.table:TOOLS"),
     "--to": names_of("curate.exchange.table:FORMATS"),
     "KIND": names_of("curate.plots.table:KINDS"),
+    "--backend": names_of("scoring.backends:BACKENDS"),
     "--engine": names_of("curate.engines.table:ENGINES"),
 }

@@ -34,6 +34,15 @@ def run(
     ] = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            metavar="NAME",
+            help="What runs the network: torch; or openvino, faster on a CPU, which is an extra.",
+            autocompletion=OFFERED["--backend"],
+        ),
+    ] = "torch",
     batch_size: Annotated[int | None, options.shared("--batch-size", "; by default 64 on a CPU, 256 on a GPU")] = None,
     workers: options.Workers = None,
     limit: options.Limit = None,
@@ -134,6 +143,7 @@ def run(
             settings=ScoreSettings(
                 device=device,
                 precision=precision,
+                backend=backend,
                 batch_size=batch_size,
                 shard_rows=shard_size,
                 dtype=dtype if embedding else None,

@@ -18,6 +18,7 @@ from curate.engines.shard import Decoded, Span, score_schema, start_shard
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.tables.writer import TableWriter
 from curate.version import __version__
+from scoring.backends import backend_versions
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
@@ -72,6 +73,8 @@ class Opened:
             "model": self.card["digest"],
             "device": self.device.type,
             "precision": self.runner.precision,
+            "backend": self.runner.backend,
+            **backend_versions(self.runner.backend),
             "batch-size": self.batch_size,
             "shard-size": settings.shard_rows,
             "embedding dtype": settings.dtype,
@@ -112,7 +115,8 @@ def open_all(
         raise InputError(f"{next(iter(of_table))} needs embeddings; leave out --no-embedding")
     require_needs(network, asked)
     of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
-    runner = Runner(network, torch.device("cpu") if elsewhere else device, precision, scorers=of_model)
+    where = torch.device("cpu") if elsewhere else device
+    runner = Runner(network, where, precision, scorers=of_model, backend=settings.backend)
     fit = read_fit(model, card)
     lacking = [name for name in fit.junk.usual if name not in runner.columns] if fit else []
     if lacking:

@@ -24,6 +24,7 @@ from curate.engines.table import ENGINES
 from curate.manifest import Manifest, SourceOptions
 from curate.tables.table import open_table
 from curate.version import __version__
+from scoring.backends import TORCH
 from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
 from scoring.heap.columns import NEIGHBOUR
@@ -99,6 +100,7 @@ class ScoreKeywords(TypedDict, total=False):
     allow_private_hosts: bool
     device: str
     precision: str
+    backend: str
     batch_size: int | None
     shard_rows: int
     dtype: str | None
@@ -198,7 +200,10 @@ def _score(
     if out.exists() and not overwrite:
         return _finished(out, wanted, work, opened.manifest, announce)
     if opened.device.type == "cpu" and not engine.elsewhere:
-        announce(f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}): no GPU is used")
+        by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
+        announce(
+            f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}{by}): no GPU is used"
+        )
     started = time.monotonic()
     with work:
         if out.exists() and not overwrite:  # another process finished it while we waited for the lock

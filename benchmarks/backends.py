@@ -1,0 +1,327 @@
+"""What runs a network fastest on one core, and what that does to its features: eager torch, curate, compilers, int8.
+
+    python benchmarks/backends.py [--models world timm:resnet50 timm:vit_small_patch16_224] [--rounds 5]
+    python benchmarks/backends.py --models world --images photos/ --fit-on others/   # and what becomes of the scores
+
+Every way goes from bytes to pooled features, one after another in each round, so that a machine that others use is
+slow for all of them; images/s are of processor time on one thread, and the last column is the median over rounds of a
+way's rate over that of eager bfloat16. Networks of timm's have random weights, which cost the same. A way whose package
+is not installed is left out and named: openvino, nncf (int8 of openvino), onnxruntime and onnx. With --images (any
+source of `curate score`) a model's scores by each way are compared with those of eager float32; int8 is calibrated on
+the first 512 images of --fit-on, which should be others.
+"""
+
+import argparse
+import copy
+import logging
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+
+from curate.engines.settings import ScoreSettings
+from curate.engines.shard import Decoded, spans
+from curate.manifest import open_manifest
+from scoring.backbones import create_backbone, published_preprocessing
+from scoring.checkpoint import load_model
+from scoring.folded import for_inference, has_bfloat16
+from scoring.model import ModelSpec, Outputs, ScoringModel
+from scoring.openvino_trunk import with_openvino
+from scoring.quick import STEP, QuickTrunks, with_quick
+
+CPU = torch.device("cpu")
+BATCH = 64
+Features = Callable[[Tensor], Tensor]  # pixels (N, 3, S, S), uint8, channels last -> features (N, D)
+
+
+class LackingError(Exception):
+    """A way cannot be had here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to run, and images to choose the ranges of int8 by."""
+
+    name: str
+    model: ScoringModel
+    calibration: Tensor
+
+    @property
+    def size(self) -> int:
+        return self.model.spec.preprocessing.size
+
+
+def subject(name: str, images: Tensor | None = None) -> Subject:
+    """Return a shipped model, or one of timm's with random weights."""
+    if name.startswith("timm:"):
+        torch.manual_seed(0)
+        backbone = create_backbone(name.removeprefix("timm:"))
+        spec = ModelSpec(name, preprocessing=published_preprocessing(backbone))
+        model = ScoringModel(spec, backbone=backbone).eval()
+    else:
+        model = load_model(name)[0]
+    return Subject(name, model, noise(512, model) if images is None else images)
+
+
+def noise(n: int, model: ScoringModel) -> Tensor:
+    side = model.spec.preprocessing.size
+    drawn = torch.randint(0, 256, (n, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return drawn.permute(0, 3, 1, 2)
+
+
+def eager(given: Subject, *, low: bool = False, channels_last: bool = True) -> Features:
+    model = copy.deepcopy(given.model)
+    if channels_last:
+        model.to(memory_format=torch.channels_last)
+
+    def run(pixels: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=low):
+            return model.features(pixels if channels_last else pixels.contiguous()).float()
+
+    return run
+
+
+def compiled(given: Subject, *, low: bool) -> Features:
+    import torch._inductor.config as inductor
+
+    inductor.freezing = True
+    trunks = [
+        torch.compile(copy.deepcopy(one.trunk).to(memory_format=torch.channels_last)) for one in given.model.trunks()
+    ]
+    model = with_quick(given.model, QuickTrunks(given.model, trunks))
+
+    def run(pixels: Tensor) -> Tensor:
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=low):
+            return model.features(pixels).float()
+
+    return run
+
+
+def curates(given: Subject, precision: str) -> Features:
+    if precision == "bf16" and not has_bfloat16():
+        raise LackingError("this CPU does not multiply in bfloat16")
+    model = for_inference(copy.deepcopy(given.model).to(memory_format=torch.channels_last), CPU, precision)
+
+    def run(pixels: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            return model.features(pixels)
+
+    return run
+
+
+def openvinos(given: Subject, precision: str) -> Features:
+    need("openvino")
+    return with_openvino(given.model, CPU, precision).features
+
+
+class Exported(nn.Module):
+    """A trunk run by a function of NumPy arrays of one size, (B, 3, S, S) -> (B, D)."""
+
+    def __init__(self, function: Callable[[np.ndarray], np.ndarray], group: int) -> None:
+        super().__init__()
+        self.function, self.group = function, group
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        found = []
+        for some in pictures.contiguous().split(self.group):
+            n = len(some)
+            full = torch.cat([some, some.new_zeros(self.group - n, *some.shape[1:])]) if n < self.group else some
+            found.append(torch.from_numpy(np.array(self.function(full.numpy())[:n])))
+        return torch.cat(found)
+
+
+def inputs_of(given: Subject, at: int, group: int) -> list[np.ndarray]:
+    """Return what a trunk reads of the images for calibration, in groups."""
+    inputs = QuickTrunks(given.model, [one.trunk for one in given.model.trunks()]).inputs
+    return [inputs(part)[at].contiguous().numpy() for part in given.calibration.split(group) if len(part) == group]
+
+
+def openvino_int8(given: Subject, group: int = 16) -> Features:
+    need("openvino", "nncf")
+    import nncf
+    import openvino
+
+    nncf.set_log_level(logging.ERROR)
+    trunks = []
+    for at, one in enumerate(given.model.trunks()):
+        side = given.size // one.pool
+        graph = openvino.convert_model(one.trunk, example_input=torch.zeros(1, 3, side, side))
+        graph.reshape({0: [group, 3, side, side]})
+        seen = nncf.Dataset(inputs_of(given, at, group))
+        more = {"model_type": nncf.ModelType.TRANSFORMER} if "vit" in given.name else {"fast_bias_correction": False}
+        n = len(given.calibration) // group
+        graph = nncf.quantize(graph, seen, subset_size=n, preset=nncf.QuantizationPreset.MIXED, **more)
+        settings = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+        request = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
+        trunks.append(Exported(lambda x, request=request: request.infer({0: x}, share_inputs=True)[0], group))
+    return with_quick(given.model, QuickTrunks(given.model, trunks)).features
+
+
+def onnxruntimes(given: Subject, *, low: bool, group: int = 16) -> Features:
+    need("onnxruntime", "onnx")
+    import onnxruntime
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self, groups: list[np.ndarray]) -> None:
+            self.groups = iter(groups)
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            some = next(self.groups, None)
+            return None if some is None else {"x": some}
+
+    onnxruntime.set_default_logger_severity(3)
+    logging.disable(logging.WARNING)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    trunks = []
+    with tempfile.TemporaryDirectory() as folder:
+        for at, one in enumerate(given.model.trunks()):
+            side, path = given.size // one.pool, Path(folder) / f"{at}.onnx"
+            example = torch.zeros(group, 3, side, side)
+            torch.onnx.export(one.trunk, (example,), path, input_names=["x"], output_names=["y"], dynamo=False)
+            if low:
+                path, plain = path.with_suffix(".int8.onnx"), path
+                quantize_static(plain, path, Reader(inputs_of(given, at, group)[:8]), per_channel=True)
+            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            trunks.append(Exported(lambda x, session=session: session.run(["y"], {"x": x})[0], group))
+    return with_quick(given.model, QuickTrunks(given.model, trunks)).features
+
+
+def need(*packages: str) -> None:
+    for name in packages:
+        if find_spec(name) is None:
+            raise LackingError(f"{name} is not installed")
+
+
+WAYS: dict[str, Callable[[Subject], Features]] = {
+    "eager fp32": lambda given: eager(given, channels_last=False),
+    "eager fp32, channels last": eager,
+    "eager bf16, channels last": lambda given: eager(given, low=True),
+    "torch.compile fp32": lambda given: compiled(given, low=False),
+    "torch.compile bf16": lambda given: compiled(given, low=True),
+    "curate fp32": lambda given: curates(given, "fp32"),
+    "curate bf16": lambda given: curates(given, "bf16"),
+    "curate openvino fp32": lambda given: openvinos(given, "fp32"),
+    "curate openvino bf16": lambda given: openvinos(given, "bf16"),
+    "openvino int8": openvino_int8,
+    "onnxruntime fp32": lambda given: onnxruntimes(given, low=False),
+    "onnxruntime int8": lambda given: onnxruntimes(given, low=True),
+}
+BASE = "eager bf16, channels last"
+
+
+def built(given: Subject, wanted: list[str]) -> dict[str, Features]:
+    """Return the ways that can be had, warm, with the seconds that each took to begin."""
+    found = {}
+    pixels = noise(BATCH, given.model)
+    for name in wanted:
+        started = time.process_time()
+        try:
+            with torch.inference_mode(not name.startswith("torch.compile")):
+                way = WAYS[name](given)
+                way(pixels)
+        except LackingError as reason:
+            print(f"  {name:<28} left out: {reason}", flush=True)
+            continue
+        found[name] = way
+        print(f"  {name:<28} ready after {time.process_time() - started:.1f} s", file=sys.stderr, flush=True)
+    return found
+
+
+def speeds(given: Subject, ways: dict[str, Features], rounds: int) -> None:
+    """Print images a second of processor time, and the ratio to eager bfloat16."""
+    pixels = noise(BATCH, given.model)
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            with torch.inference_mode(not name.startswith("torch.compile")):
+                started = time.process_time()
+                way(pixels)
+                rates[name].append(BATCH / (time.process_time() - started))
+    print(f"{given.name}, {given.size} pixels, one thread, batches of {BATCH} in steps of {STEP}, {rounds} rounds")
+    for name, values in rates.items():
+        against = statistics.median(v / b for v, b in zip(values, rates.get(BASE, values), strict=True))
+        spread = f"({min(values):,.1f} to {max(values):,.1f})"
+        print(f"  {name:<28} {statistics.median(values):8,.1f} images/s {spread:<22} {against:5.2f}", flush=True)
+
+
+def read(source: str, model: ScoringModel, limit: int) -> Tensor:
+    """Return decoded images of a source, (N, 3, S, S), uint8, channels last."""
+    manifest, settings = open_manifest(source), ScoreSettings(quality=False)
+    n = min(limit, manifest.n_rows)
+    decoded = Decoded(manifest, spans(n, n), model.spec.preprocessing, settings, workers=2, batch_size=BATCH)
+    with decoded:
+        return torch.from_numpy(np.stack([i.pixels for i in decoded.take(n) if i.pixels is not None])).permute(
+            0, 3, 1, 2
+        )
+
+
+def scored(model: ScoringModel, way: Features, images: Tensor) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    found: list[Outputs] = []
+    with torch.inference_mode():
+        for part in images.split(BATCH):
+            found.append(model.read(way(part).clone(), part))
+    columns = {name: torch.cat([one.columns[name] for one in found]).numpy() for name in found[0].columns}
+    return torch.cat([one.embedding for one in found]).numpy(), columns
+
+
+def scores(given: Subject, ways: dict[str, Features], images: Tensor) -> None:
+    """Print how far embeddings and columns lie from those of eager float32."""
+    exact, columns = scored(given.model, eager(given), images)
+    nearest, worst = nearest_of(exact), max(1, len(images) // 20)
+    print(f"{len(images):,} images, beside eager fp32: cosine of the two embeddings, nearest other image the same,")
+    print("Spearman's rho and what is common to the worst 5 % of each column")
+    for name, way in ways.items():
+        found, others = scored(given.model, way, images)
+        cosine = (exact * found).sum(1)
+        low = f"mean {cosine.mean():.4f}, 1st percentile {np.quantile(cosine, 0.01):.4f}, least {cosine.min():.4f}"
+        same = (nearest_of(found) == nearest).mean()
+        print(f"  {name}: cosine {low}; nearest {same:.3f}")
+        for column, values in columns.items():
+            sign = 1 if column.startswith("unc_") else -1
+            tops = [set(np.argsort(-sign * v, kind="stable")[:worst]) for v in (values, others[column])]
+            rho, common = spearmanr(values, others[column])[0], len(tops[0] & tops[1]) / worst
+            print(f"    {column:<18} rho {rho:.4f}   worst 5 % {common:.2f}", flush=True)
+
+
+def nearest_of(vectors: np.ndarray) -> np.ndarray:
+    alike = vectors @ vectors.T
+    np.fill_diagonal(alike, -2)
+    return alike.argmax(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["world", "timm:resnet50", "timm:vit_small_patch16_224"])
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--images", help="a source of images to compare scores on")
+    parser.add_argument("--fit-on", help="a source of other images, for the ranges of int8")
+    parser.add_argument("--limit", type=int, default=1500)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    for name in arguments.models:
+        given = subject(name)
+        if arguments.images and arguments.fit_on:
+            given = subject(name, read(arguments.fit_on, given.model, 512))
+        ways = built(given, arguments.ways)
+        if arguments.rounds:
+            speeds(given, ways, arguments.rounds)
+        if arguments.images:
+            scores(given, ways, read(arguments.images, given.model, arguments.limit))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Every backend by name: what runs the trunks of a model; imported when it is looked up."""
+
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from scoring.lookup import Lazy
+
+if TYPE_CHECKING:
+    import torch
+
+    from scoring.model import ScoringModel
+
+    Prepare = Callable[[ScoringModel, torch.device, str], ScoringModel]
+
+TORCH = "torch"
+WHERE: dict[str, str] = {  # to add a backend, add a line: (model, device, precision) -> the same model, run by it
+    TORCH: "scoring.folded:for_inference",
+    "openvino": "scoring.openvino_trunk:with_openvino",
+}
+BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
+
+
+def backend_versions(name: str) -> dict[str, str]:
+    """Return the package that decides the last digits besides torch, and its version; it has to be installed."""
+    return {} if name == TORCH else {name: importlib.metadata.version(name)}

@@ -1,0 +1,108 @@
+"""A trunk run by OpenVINO on a CPU: any network that it can trace, in float32 or bfloat16.
+
+Pictures go through in groups of one size, the last filled up with zeros, so that a picture's features are the same
+whatever else is in its batch. OpenVINO is imported when a trunk is made, not before.
+"""
+
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scoring.errors import InputError, MissingExtraError
+from scoring.folded import ALIKE, NEAR, has_bfloat16, relative_error
+from scoring.model import ScoringModel
+from scoring.quick import QuickTrunks, with_quick
+
+GROUP = 16  # pictures; 8 is as fast for small trunks, 32 slower
+HINTS = {"fp32": "f32", "bf16": "bf16"}
+
+
+def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> ScoringModel:
+    """Return a model with the same heads whose trunks OpenVINO runs.
+
+    Args:
+        model: in evaluation mode, on the CPU, in float32.
+        device: has to be the CPU.
+        precision: ``fp32`` or ``bf16``.
+
+    Raises:
+        InputError: if OpenVINO is not installed, the device or the precision is not one that it has here, the model
+            drops anything at random, or OpenVINO cannot run a trunk of it, or gives other features.
+    """
+    if find_spec("openvino") is None:
+        raise MissingExtraError("--backend openvino", "openvino")
+    if device.type != "cpu":
+        raise InputError(f"--backend openvino runs on the CPU, got the device {device}; add --device cpu")
+    if precision == "bf16" and not has_bfloat16():
+        raise InputError("--backend openvino --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
+    size = model.spec.preprocessing.size
+    trunks = [OpenvinoTrunk(one.trunk, size // one.pool, precision) for one in model.trunks()]
+    return with_quick(model, QuickTrunks(model, trunks))
+
+
+class OpenvinoTrunk(nn.Module):
+    """A trunk as OpenVINO compiled it: pictures (N, 3, S, S), float32 -> pooled features (N, D), float32.
+
+    Args:
+        trunk: the same in torch, in evaluation mode.
+        side: S.
+        precision: ``fp32`` or ``bf16``.
+
+    Raises:
+        InputError: if OpenVINO cannot run it, or what it runs gives other features.
+    """
+
+    def __init__(self, trunk: nn.Module, side: int, precision: str) -> None:
+        super().__init__()
+        import openvino
+
+        shape = [GROUP, side, side, 3]
+        settings = {
+            "INFERENCE_PRECISION_HINT": HINTS[precision],
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "NUM_STREAMS": 1,
+            "ENABLE_CPU_PINNING": False,  # decoding threads want the same cores
+        }
+        try:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # tracing is what OpenVINO's converter does, deprecated or not
+                graph = openvino.convert_model(ChannelsLast(trunk), example_input=torch.zeros(1, *shape[1:]))
+            graph.reshape({0: shape})
+            self.request: Any = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
+        except Exception as error:  # of any kind: what a tracer meets in a stranger's network
+            text = " ".join(str(error).split())[:200]
+            raise InputError(f"openvino cannot run {type(trunk).__name__} ({text}); leave out --backend") from None
+        self._check(trunk, side, NEAR if precision == "bf16" else ALIKE)
+
+    def _check(self, trunk: nn.Module, side: int, most: float) -> None:
+        picture = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
+        with torch.inference_mode():
+            error = relative_error(self(picture), trunk(picture))
+        if not error <= most:
+            name = type(trunk).__name__
+            raise InputError(f"openvino gives other features of {name} (by {error:.2g}); leave out --backend")
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return pooled features."""
+        found = []
+        for group in pictures.permute(0, 2, 3, 1).contiguous().split(GROUP):
+            n = len(group)
+            full = group if n == GROUP else torch.cat([group, group.new_zeros(GROUP - n, *group.shape[1:])])
+            self.request.infer({0: full.numpy()}, share_inputs=True)
+            found.append(torch.from_numpy(self.request.get_output_tensor(0).data[:n].copy()))
+        return torch.cat(found)
+
+
+class ChannelsLast(nn.Module):
+    """A trunk that reads (N, S, S, 3), the order that pictures lie in."""
+
+    def __init__(self, trunk: nn.Module) -> None:
+        super().__init__()
+        self.trunk = trunk
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return pooled features, float32."""
+        return self.trunk(pictures.permute(0, 3, 1, 2)).float()
