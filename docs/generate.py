@@ -32,7 +32,7 @@ EXTRAS: dict[str, str] = {
     "http": "`https://` sources",
     "lance": "exports as Lance data sets",
     "ray": "`--engine ray`: scoring on several machines or GPUs",
-    "openvino": "`curate score --backend openvino`, faster on a CPU",
+    "openvino": "`--backend openvino` of `curate score`, faster on a CPU",
     "map": "the map of `curate report` and `curate plot`",
     "dev": "everything that `make test` needs",
 }
