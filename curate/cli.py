@@ -50,7 +50,8 @@ from scoring.errors import InputError
 
 EXIT_MISTAKE = 1
 EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
+ENDED = {"SIGTERM": "terminated", "SIGHUP": "the terminal is gone"}  # signals that end a command, but for Ctrl-C
+AGAIN = "repeat the command to go on"
 DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG}
 )
@@ -67,10 +68,19 @@ app = plain_app(
 )
 
 
+class Ended(SystemExit):
+    """A signal asks the command to end: it unwinds, so that temporary files are removed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = signal.Signals(number)
+
+
 def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn mistakes into one line on stderr and an exit code; bugs keep their traceback.
 
-    ``InputError`` and a disk or folder that refuses: 1. Ctrl-C: 130. A reader that went away: 1, in silence.
+    ``InputError`` and a disk or folder that refuses: 1. Ctrl-C: 130. Other signals that ask for an end: 128 and their
+    number. A reader that went away: 1, in silence.
     """
 
     @functools.wraps(command)
@@ -81,7 +91,11 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
         except InputError as error:
             _stop(f"error: {error}", EXIT_MISTAKE)
         except KeyboardInterrupt:
-            _stop("interrupted; repeat the command to go on", EXIT_INTERRUPTED)
+            _stop(f"interrupted; {AGAIN}", EXIT_INTERRUPTED)
+        except Ended as ended:
+            with suppress(OSError):  # the terminal that it would be said on
+                say(f"{ENDED[ended.number.name]}; {AGAIN}")
+            raise typer.Exit(128 + ended.number) from None
         except BrokenPipeError:
             with suppress(OSError):  # or the interpreter complains when it flushes at exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -145,12 +159,15 @@ app.command("models", rich_help_panel=TRAIN, cls=with_subcommand("convert", user
 )
 
 
-def _on_terminate(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(EXIT_TERMINATED)  # unwinds, so that temporary files are removed
+def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    raise Ended(number)
 
 
 def main() -> None:
     """Run the command line; the entry point of ``curate``."""
     with suppress(ValueError):  # not in the main thread: whoever runs us minds the signals
-        signal.signal(signal.SIGTERM, _on_terminate)
+        for name in ENDED:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores one
+                signal.signal(number, _on_signal)
     app()

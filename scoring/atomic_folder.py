@@ -1,5 +1,6 @@
 """Folders that get their name last: filled under a temporary name, flushed, then renamed."""
 
+import ctypes
 import os
 import secrets
 import shutil
@@ -20,7 +21,8 @@ class AtomicFolder:
     Args:
         path: the final name; its parent must exist.
         overwrite: replace the folder that is there, once the new one is complete, never a file or a link; else nothing
-            may be there. A process that is killed between the two leaves the old folder as ``.NAME.<random>.old``.
+            may be there. The two take one another's names in one step; on a disk that cannot do that, a process that is
+            killed between two steps leaves the old folder as ``.NAME.<random>.old``.
 
     Attributes:
         temporary: where the folder lies until it has its name.
@@ -77,8 +79,19 @@ def _made(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+def exchange(one: Path, other: Path) -> bool:
+    """Let two files or folders take one another's names in one step; False where the system or the disk cannot."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return call is not None and call(here, os.fsencode(one), here, os.fsencode(other), swap) == 0
+
+
 def replace_folder(path: Path, new: Path) -> None:
     """Let a new folder take the place of the one that is there, which gets its name back if that fails."""
+    if exchange(path, new):
+        sync_folder(path.parent)
+        shutil.rmtree(new, ignore_errors=True)  # under its temporary name: what stays is swept
+        return
     old = path.with_name(f".{path.name[:120]}.{secrets.token_hex(4)}.old")
     path.rename(old)
     try:

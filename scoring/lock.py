@@ -38,20 +38,41 @@ def hold_folder(folder: Path) -> int:
     Raises:
         InputError: if the folder cannot be made or written to, another live process holds it, or the lock is no file.
     """
+    while True:
+        handle = _open_lock(folder)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InputError(
+                    f"expected a file at {folder / LOCK}, got something else; it is left alone: choose another --out"
+                )
+            _take(handle, folder)
+            if _is_there(handle, folder / LOCK):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # whoever held it is done, and took it away between our opening and our locking
+
+
+def _open_lock(folder: Path) -> int:
     path = folder / LOCK
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with place_errors(folder):
         folder.mkdir(exist_ok=True)
         if path.is_symlink():
             raise InputError(f"expected a file at {path}, got a link; it is left alone: choose another --out")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        try:
+            return os.open(path, flags, 0o666)
+        except FileNotFoundError:  # the folder was taken away since
+            folder.mkdir(exist_ok=True)
+            return os.open(path, flags, 0o666)
+
+
+def _is_there(handle: int, path: Path) -> bool:
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise InputError(f"expected a file at {path}, got something else; it is left alone: choose another --out")
-        _take(handle, folder)
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _take(handle: int, folder: Path) -> None:
@@ -60,5 +81,6 @@ def _take(handle: int, folder: Path) -> None:
     except BlockingIOError:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
         raise InputError(f"{folder} is being written by {holder}; wait for it, or write elsewhere") from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    with place_errors(folder):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

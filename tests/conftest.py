@@ -40,3 +40,18 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     card = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {}, "data_licence": "CC0"}
     save_checkpoint(path, model, card)
     return path
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory):
+    """A folder where commands are killed and calls fail, and a process that forks them: see tests/crash."""
+    import shutil
+    import sys
+
+    from crash_lab import Lab, compiled
+
+    if not (sys.platform.startswith("linux") and (shutil.which("gcc") or shutil.which("cc"))):
+        pytest.skip("calls are made to fail by a preloaded library, which takes Linux and a C compiler")
+    place = tmp_path_factory.mktemp("crash")
+    with Lab(place, compiled(place)) as made:
+        yield made

@@ -13,6 +13,7 @@ from typing import Any, Self
 from curate.columns import OK
 from curate.engines.settings import refuse_difference
 from scoring.atomic import AtomicFile, place_errors, sync_folder
+from scoring.atomic_folder import exchange
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
@@ -154,8 +155,13 @@ class WorkFolder(HeldFolder):
         if out.exists():
             if not overwrite:
                 raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
-            out.rename(out.with_name(f".{out.name}.{secrets.token_hex(4)}.old"))
-        self.folder.rename(out)
+            if exchange(out, self.folder):  # where the disk can: never a moment without either
+                self.remove()
+            else:
+                out.rename(out.with_name(f".{out.name}.{secrets.token_hex(4)}.old"))
+                self.folder.rename(out)
+        else:
+            self.folder.rename(out)
         (out / LOCK).unlink(missing_ok=True)  # or whoever found it here, finished, has removed it
         sync_folder(out.parent)
         self.sweep(out)

@@ -3,7 +3,6 @@
 import csv
 import io
 import secrets
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,7 +89,7 @@ def write_out(job: Job, pictures: Pictures) -> Written:
     except BaseException as error:
         is_short = not job.kind.folder and isinstance(error, InputError)  # text, soon written again
         if began and (not work.done or job.fingerprint is None or is_short):
-            shutil.rmtree(work.folder, ignore_errors=True)
+            work.remove()
         raise
     finally:
         pictures.close()

@@ -278,16 +278,15 @@ def _whole_already(
     if not os.path.lexists(place):
         return None
     if not kind.folder:
+        if not overwrite:
+            WorkFolder(place, 1).tidy()
         refuse_existing(place, overwrite=overwrite)
         return None
     manifest = read_manifest(place) if place.is_dir() and not place.is_symlink() else None
     untouched = manifest is not None and is_untouched(place, manifest)
     same = manifest is not None and all(manifest.get(name) == fingerprint[name] for name in fingerprint)
     if manifest is not None and same and untouched and (skips or not manifest.get("missing")):
-        work = WorkFolder(place, 1)
-        with work:  # what a run that was killed at its very end left
-            work.clear()
-        work.remove()
+        WorkFolder(place, 1).tidy()
         return manifest
     if not overwrite:
         raise InputError(f"{place} exists already; choose another name, or replace it with --overwrite")

@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ from scoring.atomic import AtomicFile, commit_together, place_errors, sync_folde
 from scoring.atomic_folder import replace_folder
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
-from scoring.lock import HeldFolder
+from scoring.lock import LOCK, HeldFolder
+from scoring.temporaries import sweep, temporary_stem
 
 RUN, JOURNAL = "run.json", "journal.jsonl"
 OUT, PIECES = "out", "pieces"
@@ -71,8 +74,9 @@ class WorkFolder(HeldFolder):
         Raises:
             InputError: if the folder is another export's; the first difference is named.
         """
+        sweep(self.folder, temporary_stem(self.folder / RUN))
         before = self._before()
-        if before is None and any(path.name != "lock" for path in self.folder.iterdir()):
+        if before is None and any(path.name != LOCK for path in self.folder.iterdir()):
             raise InputError(f"{self.folder} is no export that was begun, and is left alone; rename it, or --out")
         if before is not None and before != fingerprint and not overwrite:
             refuse_difference(str(self.folder), before, fingerprint)
@@ -81,22 +85,23 @@ class WorkFolder(HeldFolder):
             self.done = {line.part: line for line in known if self._holds(line)}
         else:
             self.clear()
+        with AtomicFile(self.folder / RUN, overwrite=True) as file:  # first: a folder without it is none of ours
+            file.write(json.dumps(fingerprint, indent=1).encode())
         with place_errors(self.folder):
             self.out.mkdir(exist_ok=True)
             (self.folder / PIECES).mkdir(exist_ok=True)
-        with AtomicFile(self.folder / RUN, overwrite=True) as file:
-            file.write(json.dumps(fingerprint, indent=1).encode())
         self.resumed = frozenset(self.done)
 
     def clear(self) -> None:
-        """Remove all but the lock, the journal first: a part without a line counts for nothing."""
-        for name in (JOURNAL, RUN):
-            (self.folder / name).unlink(missing_ok=True)
-        for path in self.folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif path.name != "lock":
-                path.unlink()
+        """Remove all but the lock: first the journal, without which no part counts, and last whose folder it is."""
+        with place_errors(self.folder):
+            (self.folder / JOURNAL).unlink(missing_ok=True)
+            for path in self.folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name not in (LOCK, RUN):
+                    path.unlink()
+            (self.folder / RUN).unlink(missing_ok=True)
 
     def commit(self, part: Part, missing: bytes) -> None:
         """Write the pieces of a part, and its line: from now on it is done."""
@@ -112,8 +117,18 @@ class WorkFolder(HeldFolder):
         self.done[part.number] = line
 
     def remove(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the folder, renamed first, so that nobody meets one that is half gone; a later run sweeps the rest."""
+        doomed = self.final.with_name(f"{temporary_stem(self.final)}{os.getpid()}.{secrets.token_hex(4)}")
+        with suppress(OSError):
+            self.folder.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove what a run left that was killed when its result had its name."""
+        sweep(self.final.parent, temporary_stem(self.final))
+        if self.folder.is_dir() and (self._before() is not None or not any(self.folder.iterdir())):
+            with self:
+                self.remove()
 
     def entries(self, number: int) -> list[Entry]:
         """Return the files of a part that is done."""
@@ -174,7 +189,7 @@ class WorkFolder(HeldFolder):
                     self.out.rename(self.final)
                 sync_folder(self.final.parent)
             paths = (self.final,)
-        shutil.rmtree(self.folder)
+        self.remove()
         return paths
 
     def _before(self) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ from scoring.atomic import place_errors
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
+from scoring.temporaries import sweep, temporary_stem
 
 SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said otherwise
 HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
@@ -132,6 +133,7 @@ def _check_strategy(strategy: str, parameters: dict[str, Any], guard: Guard) -> 
 
 
 def _refuse_taken(path: Path, table: str | Path) -> None:
+    sweep(path, temporary_stem(path / CONFIG))  # of an `init` that was killed at its very end
     settings = open_folder(path).settings
     scored = read_table(table, signals_of(settings.guard, open_table(table, require=[KEY])).columns)
     refuse_another(settings, path, scored)

@@ -3,10 +3,12 @@
 import errno
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from scoring import atomic_folder
 from scoring.atomic import AtomicFile
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
@@ -64,6 +66,7 @@ def test_a_folder_that_cannot_be_replaced_has_its_name_and_content_back(tmp_path
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", refusing)
+    monkeypatch.setattr(atomic_folder, "exchange", lambda one, other: False)  # a disk that cannot
     with (
         pytest.raises(InputError, match="input/output"),
         AtomicFolder(tmp_path / "out", overwrite=True) as folder,
@@ -74,3 +77,13 @@ def test_a_folder_that_cannot_be_replaced_has_its_name_and_content_back(tmp_path
     with AtomicFolder(tmp_path / "out", overwrite=True) as folder:
         folder.write("new", b"new")
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "new"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a call of Linux")
+def test_two_folders_take_one_anothers_names_in_one_step(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    assert atomic_folder.exchange(tmp_path / "one", tmp_path / "other")
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == ["one/other", "other/one"]
+    assert not atomic_folder.exchange(tmp_path / "one", tmp_path / "none")

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from scoring import lock
 from scoring.errors import InputError
 from scoring.lock import LOCK, hold_folder
 
@@ -34,3 +35,18 @@ def test_a_pipe_in_the_locks_place_is_refused_at_once(tmp_path):
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     with pytest.raises(InputError, match="missing"):
         hold_folder(tmp_path / "missing" / "work")
+
+
+def test_a_folder_that_is_taken_away_while_it_is_locked_is_made_and_locked_anew(tmp_path, monkeypatch):
+    """As by a process that ends, and gives the folder its last name, between our opening and our locking."""
+    take, done = lock._take, []
+
+    def late(handle, folder):
+        if not done:
+            done.append(folder.rename(tmp_path / "done"))
+        take(handle, folder)
+
+    monkeypatch.setattr(lock, "_take", late)
+    handle = hold_folder(tmp_path / "work")
+    assert os.path.samestat(os.fstat(handle), (tmp_path / "work" / LOCK).stat())
+    os.close(handle)

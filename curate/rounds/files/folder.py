@@ -31,6 +31,7 @@ GRAPH = "graph.parquet"
 STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is in a batch
 _NUMBER = re.compile(r"\d{4,}")
 _LABELS = re.compile(r"labels-\d{4,}\.parquet")
+_TEMPORARY = re.compile(r"\..+\.tmp\.\d+\.[0-9a-f]{8}")
 _LEFTOVER = re.compile(r"\.\d{4,}\.tmp(\..*)?")
 
 
@@ -290,7 +291,11 @@ def held(path: str | Path) -> Iterator[Folder]:
 
 
 def sweep(path: Path) -> None:
-    """Remove rounds that were never finished; only the process that holds the folder may."""
+    """Remove rounds and files that were never finished; only the process that holds the folder may."""
+    for one in (path, *_round_folders(path)):
+        for leftover in one.glob(".*.tmp.*"):
+            if _TEMPORARY.fullmatch(leftover.name) and leftover.is_file() and not leftover.is_symlink():
+                leftover.unlink()
     inside = path / ROUNDS
     if inside.is_dir():
         for leftover in inside.iterdir():

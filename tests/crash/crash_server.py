@@ -1,0 +1,124 @@
+"""A process that has imported all of curate and forks a child for each command: a start costs milliseconds.
+
+It reads one JSON object a line, runs the command in a child and answers with one line. No thread is ever started here,
+so that a child is as a fresh process; what a child does, it alone does.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+SHIM = os.environ.get("LD_PRELOAD", "")
+EVERYTHING = ("curate", "scoring", "trainers")
+JANITORS = {"jemalloc_bg_thd", "polars-ooc-clea"}  # idle threads of libraries: a child has no need of them
+OTHERS = ("polars", "matplotlib.backends.backend_agg", "torch", "timm", "PIL.PngImagePlugin", "pyarrow.parquet")
+
+
+def warm() -> None:
+    """Import all that a command could."""
+    for name in EVERYTHING:
+        package = importlib.import_module(name)
+        for one in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if not one.name.endswith("__main__"):
+                importlib.import_module(one.name)
+    for name in OTHERS:
+        importlib.import_module(name)
+    os.environ.pop("LD_PRELOAD", None)  # for what a command itself starts
+
+
+def child(asked: dict) -> int:
+    """Run one command as `python -m curate` does; return its exit code."""
+    os.chdir(asked["folder"])
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) if asked.get("log") else -1
+    sys.argv = ["curate", *asked["argv"]]
+    for number in asked.get("ignored", []):
+        signal.signal(number, signal.SIG_IGN)
+    from curate.cli import main
+
+    if SHIM:
+        fault = asked.get("fault") or {}
+        ctypes.CDLL(SHIM).crash_arm(
+            asked["folder"].encode(),
+            fault.get("action", 0),
+            ctypes.c_long(fault.get("n", 0)),
+            fault.get("errno", 0),
+            log,
+            bool(asked.get("data")),
+            ctypes.c_long(fault.get("jump", 0)),
+        )
+    try:
+        main()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def leave(code: int) -> None:
+    """End a child as the interpreter would."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def forked(asked: dict) -> int:
+    """Start a command in a child; return its process number."""
+    if not (pid := os.fork()):
+        code = 70
+        try:
+            code = child(asked)
+        finally:
+            leave(code)
+    return pid
+
+
+def run(asked: dict) -> dict:
+    """Fork a child, send it the signals asked for at their times, and say how it ended; so for others beside it."""
+    began = time.perf_counter()
+    pid = forked(asked)
+    others = [forked({**asked, **other}) for other in asked.get("beside", [])]
+    handle = os.pidfd_open(pid)
+    ready = select.poll()
+    ready.register(handle, select.POLLIN)
+    for after, number in asked.get("signals", []):
+        wait = began + after - time.perf_counter()
+        if wait > 0 and ready.poll(wait * 1000):
+            break
+        os.kill(pid, number)
+    late = not ready.poll(1000 * asked.get("limit", 120))
+    if late:
+        os.kill(pid, signal.SIGKILL)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in (pid, *others)]
+    os.close(handle)
+    return {"code": codes[0], "codes": codes, "seconds": time.perf_counter() - began, "late": late}
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    warm()
+    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    if len([name for name in threads if name not in JANITORS]) != 1:
+        raise SystemExit(f"expected no thread but the first before a fork, got {threads}")
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(run(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Commands that are killed, at random moments and at every call that changes the disk, and then repeated."""
+
+import random
+import signal
+
+import pytest
+from crash_commands import COMMANDS, DRIVEN
+from crash_lab import DIE_AFTER, DIE_BEFORE, TEAR
+from crash_trials import bench, kinds, place
+
+CHEAP = ("filter", "filter over another", "round import", "export csv")
+KILLED = -signal.SIGKILL
+
+
+def killed_at(trial, action, n):
+    """Kill a command at its n-th call; return what is wrong then, and after the repeat."""
+    ended = trial.disturbed(fault={"action": action, "n": n})
+    assert ended.code == KILLED, (trial.name, n, ended.said)
+    return [f"{trial.name}, killed at {place(trial, n)}: {wrong}" for wrong in trial.half_written() + trial.repeat()]
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_command_killed_while_it_names_its_files_ends_as_if_it_had_not_been(lab, name):
+    trial = bench(lab, name)
+    naming = [n for n, call in enumerate(trial.calls, 1) if call.kind in ("link", "rename")]
+    assert naming
+    for n in sorted({naming[0], naming[-1]}):
+        assert killed_at(trial, DIE_AFTER, n) == []
+
+
+def test_a_command_killed_again_and_again_ends_as_if_it_had_not_been(lab):
+    trial = bench(lab, "export csv")
+    generator = random.Random(0)
+    lab.begin(trial.name)
+    kills = 0
+    for _ in range(4):  # each of what the one before it left
+        ended = lab.run(trial.line, signals=[(generator.uniform(0.1, 0.9) * trial.seconds, signal.SIGKILL)])
+        kills += ended.code == KILLED
+        assert trial.half_written() == []
+    assert kills
+    assert trial.repeat() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRIVEN)
+@pytest.mark.parametrize("action", [DIE_AFTER, TEAR], ids=["after", "torn"])
+def test_a_command_killed_at_any_call_ends_as_if_it_had_not_been(lab, name, action):
+    """At the first and the last call of each kind: before the next is after the last, so DIE_BEFORE adds nothing."""
+    trial = bench(lab, name)
+    points = [n for n in kinds(trial.calls) if action == DIE_AFTER or trial.calls[n - 1].kind == "write"]
+    assert [wrong for n in points for wrong in killed_at(trial, action, n)] == []
+    assert killed_at(trial, DIE_BEFORE, 1) == []
+
+
+@pytest.mark.slow
+def test_200_kills_at_random_moments_end_in_200_times_the_same(lab):
+    """Over all commands; a repeat is killed too, every third time, before the one that ends."""
+    generator = random.Random(1)
+    trials = {name: bench(lab, name) for name in DRIVEN}
+    kills, wrong, overwritten = 0, [], 0
+    while kills < 200:
+        trial = trials[generator.choice(DRIVEN)]
+        lab.begin(trial.name)
+        while kills < 200:
+            ended = lab.run(trial.line, signals=[(generator.uniform(0, 1.05) * trial.seconds, signal.SIGKILL)])
+            kills += ended.code == KILLED
+            wrong += [f"{trial.name}: {one}" for one in trial.half_written()]
+            if ended.code != KILLED or generator.random() > 1 / 3:
+                break
+        wrong += [f"{trial.name}: {one}" for one in trial.repeat()]
+    overwritten = sum(trial.overwritten for trial in trials.values())
+    print(f"{kills} kills of {len(COMMANDS)} commands, {len(wrong)} wrong, {overwritten} repeats with --overwrite")
+    assert wrong == []

@@ -1,0 +1,39 @@
+"""Commands that are told to stop, or put to sleep."""
+
+import signal
+
+import pytest
+from crash_lab import INTERRUPT, TERMINATE
+from crash_trials import bench
+
+SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal is gone"}
+
+
+@pytest.mark.parametrize("name", ["filter", "export csv"])
+@pytest.mark.parametrize(("action", "number"), [(INTERRUPT, signal.SIGINT), (TERMINATE, signal.SIGTERM)])
+def test_a_command_told_to_stop_cleans_up_and_says_how_to_go_on(lab, name, action, number):
+    trial = bench(lab, name)
+    middle = next(n for n, call in enumerate(trial.calls, 1) if call.kind == "fsync")
+    ended = trial.disturbed(fault={"action": action, "n": middle})
+    assert ended.code == 128 + number
+    assert ended.said.splitlines()[-1] == f"{SAID[number]}; repeat the command to go on"
+    assert "Traceback" not in ended.said
+    assert trial.half_written() == trial.repeat() == []
+
+
+def test_a_terminal_that_goes_away_is_a_stop_too_but_for_nohup(lab):
+    trial = bench(lab, "filter")
+    ended = trial.disturbed(signals=[(0.6 * trial.seconds, signal.SIGHUP)])
+    assert ended.code in (128 + signal.SIGHUP, 0)
+    assert trial.half_written() == trial.repeat() == []
+    ended = trial.disturbed(signals=[(0.6 * trial.seconds, signal.SIGHUP)], ignored=[signal.SIGHUP])
+    assert ended.code == 0
+
+
+def test_a_command_put_to_sleep_and_woken_ends_as_usual(lab):
+    trial = bench(lab, "filter")
+    for share in (0.4, 0.8):
+        at = share * trial.seconds
+        ended = trial.disturbed(signals=[(at, signal.SIGSTOP), (at + 0.05, signal.SIGCONT)])
+        assert ended.code == 0
+        assert trial.half_written() == trial.repeat() == []
