@@ -7,6 +7,7 @@ so that a child is as a fresh process; what a child does, it alone does.
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -115,6 +116,8 @@ def main() -> None:
     threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
     if len([name for name in threads if name not in JANITORS]) != 1:
         raise SystemExit(f"expected no thread but the first before a fork, got {threads}")
+    gc.collect()
+    gc.freeze()  # a collection in a child would touch, and so copy, every page
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)
