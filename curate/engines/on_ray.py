@@ -103,6 +103,7 @@ class Crew:
         self._asked: dict[Any, tuple[Any, str | Span]] = {}  # reference -> actor, and what it was asked
         self._actors: set[Any] = set()
         self._at: dict[Any, str] = {}  # actor that runs -> its node
+        self._free: dict[Any, int] = {}  # actor that has the job open -> shards that it can take
         self._computes: set[str] = set()
         ray.cloudpickle.register_pickle_by_value(ray_actor)
         self._kind = ray.remote(ray_actor.ScoringActor).options(
@@ -150,8 +151,11 @@ class Crew:
     def _ask(self, actor: Any, what: str | Span, reference: Any) -> None:
         self._asked[reference] = (actor, what)
 
-    def _next(self, actor: Any) -> None:
-        if self._todo:
+    def _hand_out(self) -> None:
+        """Give shards to whoever has a hand free: to one that had run out of them, too, when another is lost."""
+        while self._todo and any(self._free.values()):
+            actor = max(self._free, key=self._free.__getitem__)
+            self._free[actor] -= 1
             span = self._todo.popleft()
             self._ask(actor, span, actor.score.remote(span))
 
@@ -170,14 +174,15 @@ class Crew:
             if isinstance(what, Span):
                 self._run.commit(answer, seen_within=SEEN_WITHIN)
                 self._left, self._lost_in_a_row = self._left - 1, 0
-                self._next(actor)
+                self._free[actor] += 1
+                self._hand_out()
             elif what == "facts":
                 self._check(answer)
                 self._at[actor] = answer["node"]
                 self._ask(actor, "open", actor.open.remote(self._job))
             else:
-                for _ in range(AHEAD):
-                    self._next(actor)
+                self._free[actor] = AHEAD
+                self._hand_out()
 
     def _check(self, facts: dict[str, Any]) -> None:
         """Refuse a node that would write other bytes, or elsewhere; say so where its last digits may differ."""
@@ -216,6 +221,7 @@ class Crew:
         self._asked = {ref: (a, w) for ref, (a, w) in self._asked.items() if a != actor}
         self._ray.kill(actor)  # it may be out of reach and alive
         self._actors.discard(actor)
+        self._free.pop(actor, None)
         node = self._at.pop(actor, "its node")
         spans = sorted((w for w in here if isinstance(w, Span)), key=lambda span: span.index)
         self._lost_in_a_row += 1
@@ -235,6 +241,7 @@ class Crew:
         self._todo.extendleft(reversed(spans))
         self._run.announce(f"lost an actor on {node} ({why}); its {counted(len(spans), 'shard')} go to another")
         self._hire()
+        self._hand_out()
 
 
 def reason(error: BaseException) -> str:

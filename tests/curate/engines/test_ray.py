@@ -7,18 +7,23 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from runs import run_again
+from runs import SMALL, run_again
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.engines import on_ray
+from curate.engines import on_ray, ray_actor
 from curate.engines.contract import Cluster
+from curate.engines.job import Job, open_all, score_span
 from curate.engines.journal import JOURNAL, WorkFolder, journal_lines
 from curate.engines.on_ray import Crew
 from curate.engines.ray_cluster import Share, share_of
+from curate.engines.run import ScoreRun
 from curate.engines.score import score
+from curate.engines.shard import Span
+from curate.manifest import SourceOptions
 from scoring.errors import InputError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kappa-curate[ray]'")
@@ -184,6 +189,85 @@ def test_what_an_actor_gets_of_a_cluster(nodes, asked, threads, share):
     assert share_of(nodes, asked, threads) == share
 
 
+def test_the_job_for_slurm_that_the_documents_show_is_a_script(tmp_path):
+    _, _, rest = (Path(__file__).parents[3] / "docs" / "scale.md").read_text().partition("```bash\n")
+    (tmp_path / "job.sh").write_text(rest.partition("```")[0])
+    subprocess.run(["bash", "-n", str(tmp_path / "job.sh")], check=True)
+    assert "--engine ray --address auto" in rest
+
+
+class Hands(SimpleNamespace):
+    """An actor, as itself and no other."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+class TwoHands:
+    """What `Crew` asks of Ray, with two actors in this process: the second dies when nothing is left to hand out."""
+
+    class exceptions:
+        class RayError(Exception):
+            pass
+
+        class RayTaskError(RayError):
+            pass
+
+    class cloudpickle:
+        register_pickle_by_value = staticmethod(lambda module: None)
+
+    def __init__(self, job):
+        self.job, self.actors, self.asked = job, 0, {}
+
+    def remote(self, kind):
+        return SimpleNamespace(options=lambda **options: SimpleNamespace(remote=self.hired))
+
+    def hired(self, folder):
+        number, self.actors = self.actors, self.actors + 1
+        return Hands(
+            facts=self.method(number, ray_actor.facts_here),
+            open=self.method(number, lambda job: None),
+            score=self.method(number, lambda span: score_span(self.job, span)),
+        )
+
+    def method(self, number, call):
+        def ask(argument):
+            reference = object()
+            self.asked[reference] = (number, argument, call)
+            return reference
+
+        return SimpleNamespace(remote=ask)
+
+    def wait(self, references, *, num_returns, timeout):
+        of = {ref: self.asked[ref] for ref in references}
+        first = [ref for ref, (number, argument, _) in of.items() if number == 0 or not isinstance(argument, Span)]
+        able = [ref for ref in first if of[ref][0] < 2] or [ref for ref in of if of[ref][0] == 1]
+        return able[:1], []  # the third, in place of the second, never starts
+
+    def get(self, reference):
+        number, argument, call = self.asked.pop(reference)
+        if number == 1 and isinstance(argument, Span):
+            raise self.exceptions.RayError("its node has died")
+        return call(argument)
+
+    def kill(self, actor):
+        pass
+
+
+def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder, whole, tiny_checkpoint, tmp_path):
+    opened = open_all(folder, SourceOptions(), tiny_checkpoint, SMALL)
+    with WorkFolder(tmp_path / "work") as work:
+        wanted = opened.fingerprint(SMALL)
+        _, metadata = work.begin(wanted, {"kind": "scores"})
+        job = Job(folder, SourceOptions(), tiny_checkpoint, SMALL, 1, work.folder, wanted, metadata, 1 << 30, opened)
+        said = []
+        run = ScoreRun(job, work, {}, lambda progress: None, announce=said.append)
+        Crew(TwoHands(job), Share(1, 0, 2, 2), 2, run).score()
+        run.check_whole()
+    assert [text.partition(" on ")[0] for text in said] == ["lost an actor"]
+    assert "(its node is gone); its 2 shards go to another" in said[0]
+
+
 def processes(session):
     """Return the processes of a session, by the kernel's own list."""
     found = []
@@ -283,14 +367,15 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
 def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
     large, large_whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
-    taken = Crew._next
+    handed = Crew._hand_out
 
-    def deadly(self, actor):
-        taken(self, actor)
-        if any(span.index == 5 for a, span in self._asked.values() if a == actor and not isinstance(span, str)):
-            ray.kill(actor)
+    def deadly(self):
+        handed(self)
+        for actor, what in list(self._asked.values()):
+            if getattr(what, "index", None) == 5:
+                ray.kill(actor)
 
-    monkeypatch.setattr(Crew, "_next", deadly)
+    monkeypatch.setattr(Crew, "_hand_out", deadly)
     out = tmp_path / "s.parquet"
     with pytest.raises(InputError, match=r"were lost 4 times with the actor that scored them, at last on"):
         on_cluster(large, out, tiny_checkpoint, cluster)
