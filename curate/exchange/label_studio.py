@@ -20,7 +20,7 @@ from curate.exchange.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collecto
 from curate.exchange.parts import Part, Whole
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
-from curate.manifest.text import MOST_BYTES, read_json, to_json
+from curate.manifest.text import MOST_BYTES, read_json, to_json, xml_text
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
@@ -84,7 +84,7 @@ def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
 
 def labelling_configuration(classes: tuple[str, ...]) -> str:
     """Return the XML of a project that asks for one class an image."""
-    choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in classes)
+    choices = "\n".join(f"    <Choice value={quoteattr(xml_text(name))}/>" for name in classes)
     return (
         f'<View>\n  <Image name="{OBJECT}" value="${OBJECT}"/>\n'
         f'  <Choices name="{CONTROL}" toName="{OBJECT}" choice="single" required="true">\n{choices}{_END}'

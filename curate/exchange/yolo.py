@@ -24,7 +24,9 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         if label is None:
             raise InputError(f"yolo: expected a class for every image, got none for {key!r}; name them with --label")
         if side not in SIDES:
-            raise InputError(f"yolo --per {plan.per}: expected train, val or test, got {side!r} for {key!r}")
+            raise InputError(
+                f"yolo --per {plan.per}: expected train, val or test, got {side!r} for {key!r}; classes are named by --label"
+            )
         folders.append(f"{SIDES[side]}/{plan.class_folders[label]}")
     for _ in part.store(rows, folders.__getitem__):
         pass

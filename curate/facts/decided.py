@@ -1,4 +1,4 @@
-"""What policies decided for the rows of a table: decisions found by key, the last that decided a row counting."""
+"""What policies decided for the rows of a table: decisions found by key; a drop counts before all others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.facts.heap import Heap
 from curate.facts.results import Applied
-from curate.policies.outcomes import OUTCOMES
+from curate.policies.outcomes import DROP, OUTCOMES
 from curate.tables.arrays import coded
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from scoring.errors import InputError
@@ -62,7 +62,7 @@ class Decided:
 
     Attributes:
         outcome: codes of ``OUTCOMES``, ``OPEN`` where nothing decided, shape (N,) uint8.
-        by: which policy decided it last, shape (N,) int16; -1 for none.
+        by: whose decision that is, shape (N,) int16; -1 for none.
         policies: with decisions, in the order applied.
     """
 
@@ -90,6 +90,9 @@ class Decided:
 def decide_all(heap: Heap, results: Sequence[Applied]) -> Decided:
     """Join the decisions of policies to the rows of a table.
 
+    Policies may follow one another or stand side by side on one table. A row that any of them drops is dropped, by the
+    last that drops it; any other row has the decision of the last that saw it.
+
     Args:
         heap: the table.
         results: in the order applied; those whose decisions are gone are passed over.
@@ -102,8 +105,9 @@ def decide_all(heap: Heap, results: Sequence[Applied]) -> Decided:
         if applied.decisions is None:
             continue
         found = _read(heap, applied)
-        decided.outcome[found.row] = found.outcome
-        decided.by[found.row] = len(decided.policies)
+        counts = (found.outcome == DROP) | (decided.outcome[found.row] != DROP)
+        decided.outcome[found.row[counts]] = found.outcome[counts]
+        decided.by[found.row[counts]] = len(decided.policies)
         decided.policies.append(found)
     return decided
 

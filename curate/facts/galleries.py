@@ -127,7 +127,7 @@ def _sides(decisions: Decisions) -> list[Group]:
 
 
 def _dropped(heap: Heap, decided: Decided, number: int, decisions: Decisions) -> list[Group]:
-    """Rows that a policy dropped, by its rule, the most rows first; without those that a later one kept."""
+    """Rows that a policy dropped, by its rule, the most rows first; without those that a later one dropped, too."""
     gone = (decisions.outcome == DROP) & (decided.by[decisions.row] == number)
     counts = np.bincount(decisions.rule[gone], minlength=len(decisions.rules))
     return [

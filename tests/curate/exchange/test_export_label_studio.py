@@ -135,6 +135,14 @@ def test_the_configuration_offers_the_classes_and_quotes_them(tmp_path):
     assert root.find("Choices").get("toName") == root.find("Image").get("name") == "image"
 
 
+def test_a_class_with_a_character_that_no_xml_may_hold_leaves_the_configuration_readable(tmp_path):
+    classes = ("a\x00b", "c\x1bd", "e\ufffef", "tab\tline\n")
+    options = ExportOptions(classes=classes)
+    write_batch(batch(tmp_path / "i", ["a"]), tmp_path / "t.json", "label-studio", options)
+    root = ET.fromstring((tmp_path / "t.xml").read_bytes())
+    assert [one.get("value") for one in root.iter("Choice")] == ["a\ufffdb", "c\ufffdd", "e\ufffdf", "tab\tline\n"]
+
+
 def test_overwrite_replaces_a_configuration_of_its_own_and_no_other_file(tmp_path):
     for name in ("a", "b"):
         pq.write_table(batch(tmp_path / "i", ["x"], label=[name]), tmp_path / f"{name}.parquet")

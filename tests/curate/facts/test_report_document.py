@@ -146,13 +146,39 @@ def test_the_sums_of_the_funnel_are_those_of_the_decisions(whole, folder):
     assert (into["dedup"], into["select"]) == (after["filter"], after["dedup"])
 
 
-def test_every_row_has_the_decision_of_the_last_policy_that_saw_it(whole, folder):
+def decisions_of(folder, *names):
     expected = {}
-    for name in ("issues", "labels", "kept", "alone", "picked"):
+    for name in names:
         for row in pl.read_parquet(folder / f"{name}.decisions.parquet").iter_rows(named=True):
-            expected[row["key"]] = (row["decision"], row["reason"])
+            if row["decision"] == "drop" or expected.get(row["key"], ("", ""))[0] != "drop":
+                expected[row["key"]] = (row["decision"], row["reason"])
+    return expected
+
+
+def test_every_row_has_the_decision_of_what_dropped_it_else_of_the_last_that_saw_it(whole, folder):
+    expected = decisions_of(folder, "issues", "labels", "kept", "alone", "picked")
     rows = whole["rows"]
     assert dict(zip(rows["key"], zip(rows["decision"], rows["reason"], strict=True), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    "names", [("kept", "labels", "issues"), ("issues", "kept", "labels"), ("labels", "issues", "kept")]
+)
+def test_a_row_that_one_of_several_policies_on_one_table_drops_is_dropped_in_whatever_order(folder, names):
+    found = made(folder, *(f"{name}.parquet" for name in names))
+    rows = found["rows"]
+    assert dict(zip(rows["key"], zip(rows["decision"], rows["reason"], strict=True), strict=True)) == decisions_of(
+        folder, *names
+    )
+    dropped = {
+        key
+        for name in names
+        for key, decision in pl.read_parquet(folder / f"{name}.decisions.parquet")["key", "decision"].iter_rows()
+        if decision == "drop"
+    }
+    assert {key for key, decision in zip(rows["key"], rows["decision"], strict=True) if decision == "drop"} == dropped
+    gallery = next(each for each in found["galleries"] if each["id"] == "dropped")
+    assert sum(int(group["words"].rsplit(": ")[-1].split()[0]) for group in gallery["groups"]) == len(dropped)
 
 
 def test_the_rows_are_those_of_the_table_under_names_that_do_not_clash(whole, frame):
