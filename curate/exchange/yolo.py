@@ -25,7 +25,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
             raise InputError(f"yolo: expected a class for every image, got none for {key!r}; name them with --label")
         if side not in SIDES:
             raise InputError(
-                f"yolo --per {plan.per}: expected train, val or test, got {side!r} for {key!r}; classes are named by --label"
+                f"yolo --per {plan.per}: expected train, val or test, got {side!r} for {key!r}; name classes by --label"
             )
         folders.append(f"{SIDES[side]}/{plan.class_folders[label]}")
     for _ in part.store(rows, folders.__getitem__):
