@@ -117,8 +117,8 @@ def thumbnail(data: bytes, side: int = SIDE) -> bytes:
     Raises:
         DecodeError: if it cannot be decoded.
     """
-    try:
-        pixels = decode_rgb(data, short_side=side)
+    try:  # a larger one shows the pixels that are there, and none that were made
+        pixels = decode_rgb(data, short_side=side if side <= SIDE else None)
     except MemoryError:
         raise DecodeError("too_large", "it does not fit in memory") from None
     small = Image.fromarray(np.ascontiguousarray(pixels))

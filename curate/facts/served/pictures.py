@@ -1,16 +1,20 @@
-"""Thumbnails of rows on demand, the last of them kept."""
+"""Pictures of rows on demand, the last thumbnails kept; what cannot be shown is said in a picture of words."""
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY, URI
-from curate.facts.thumbs import thumbnail
+from curate.facts.thumbs import SIDE, TYPE, thumbnail
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
 from curate.tables.digests import key_bytes, tie_breaks
+from curate.tables.images import SHA256
 from curate.tables.table import Table
 from scoring.images import DecodeError
 
@@ -18,13 +22,31 @@ KEPT = 4_000  # thumbnails, of some 3 kB
 KNOWN = 20_000  # rows whose place is remembered
 AT_ONCE = 4  # images that are decoded
 STEP = 65_536  # rows of a source looked at together
+LARGE = 1_024  # pixels of the longer side of a picture that is looked at by itself
+SVG = "image/svg+xml"
+CHANGED = "changed since it was scored"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is shown for a row.
+
+    Attributes:
+        data: encoded.
+        type: its media type.
+        problem: why it is no picture of the row but one that says so; empty where it is.
+    """
+
+    data: bytes
+    type: str = TYPE
+    problem: str = ""
 
 
 class Pictures:
-    """Makes thumbnails of rows of a table; safe to ask from many threads.
+    """Makes pictures of rows of a table; safe to ask from many threads.
 
     Args:
-        table: with ``key``, and ``uri`` unless a source is given.
+        table: with ``key``, and ``uri`` unless a source is given; with ``sha256`` an image that changed is noticed.
         source: what was scored; its keys are held as hashes, 16 bytes a row.
         options: how to read the source.
 
@@ -37,8 +59,11 @@ class Pictures:
         self._source = None if source is None else _Source(open_manifest(source, options or SourceOptions()))
         self._column = KEY if source is not None else URI
         self._has_places = self._column in table.schema.names
-        self._places: OrderedDict[int, bytes | None] = OrderedDict()
-        self._made: OrderedDict[int, bytes | None] = OrderedDict()
+        self._columns = [self._column, *([SHA256] if SHA256 in table.schema.names else [])]
+        self._places: OrderedDict[int, tuple[bytes | None, str | None]] = (
+            OrderedDict()
+        )  # and the digest that was scored
+        self._made: OrderedDict[int, Picture] = OrderedDict()
         self._lock = threading.Lock()
         self._at_once = threading.BoundedSemaphore(AT_ONCE)
 
@@ -47,35 +72,46 @@ class Pictures:
         with self._lock:
             unknown = [row for row in rows if row not in self._places]
             if unknown and self._has_places:
-                column = self.table.take(unknown, [self._column]).column(0).combine_chunks()
+                taken = self.table.take(unknown, self._columns)
+                column = taken.column(0).combine_chunks()
                 texts = key_bytes(column) if self._column == KEY else [_encoded(each) for each in column.to_pylist()]
-                self._places.update(zip(unknown, texts, strict=True))
+                scored = taken.column(1).to_pylist() if SHA256 in self._columns else [None] * len(unknown)
+                self._places.update(zip(unknown, zip(texts, scored, strict=True), strict=True))
             while len(self._places) > max(KNOWN, len(rows)):
                 self._places.popitem(last=False)
 
-    def __call__(self, row: int) -> bytes | None:
-        """Return the thumbnail of a row; None where there is no image, or none that can be shown."""
+    def __call__(self, row: int) -> Picture:
+        """Return the thumbnail of a row, or words where there is no image that can be shown."""
         with self._lock:
             if row in self._made:
                 self._made.move_to_end(row)
                 return self._made[row]
-        self.remember([row])
-        with self._at_once:
-            made = self._make(row)
+        made = self.large(row, SIDE)
         with self._lock:
             self._made[row] = made
             while len(self._made) > KEPT:
                 self._made.popitem(last=False)
         return made
 
-    def _make(self, row: int) -> bytes | None:
-        place = self._places.get(row)
+    def large(self, row: int, side: int = LARGE) -> Picture:
+        """Return the picture of a row, its longer side at most ``side`` pixels, or words where there is none."""
+        self.remember([row])
+        with self._at_once:
+            try:
+                return Picture(thumbnail(self._data(row), side))
+            except (ReadError, DecodeError) as error:
+                problem = CHANGED if error.status == CHANGED else f"no picture: {error.status.replace('_', ' ')}"
+        return Picture(_in_words(problem), SVG, problem)
+
+    def _data(self, row: int) -> bytes:
+        """The encoded image that was scored; ReadError where it is not there."""
+        place, scored = self._places.get(row, (None, None))
         if place is None:
-            return None
-        try:
-            return thumbnail(self._source.data(place) if self._source is not None else read_uri(place.decode()))
-        except (ReadError, DecodeError):
-            return None
+            raise ReadError("missing", "the table names no file for it")
+        data = self._source.data(place) if self._source is not None else read_uri(place.decode())
+        if scored is not None and hashlib.sha256(data).hexdigest() != scored:
+            raise ReadError(CHANGED, "the image is not the one that was scored")
+        return data
 
 
 class _Source:
@@ -103,3 +139,17 @@ class _Source:
 
 def _encoded(uri: str | None) -> bytes | None:
     return None if uri is None else uri.encode()
+
+
+def _in_words(problem: str) -> bytes:
+    """A picture that says why there is none, one word a line; grey enough for a light page and a dark one."""
+    words = problem.split()
+    lines = "".join(
+        f'<text x="64" y="{68 + 17 * at - 8.5 * (len(words) - 1)}">{escape(word)}</text>'
+        for at, word in enumerate(words)
+    )
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="128" height="128"><rect width="128" height="128" fill="#888" '
+        f'fill-opacity=".18"/><g fill="#888" font-family="sans-serif" font-size="14" text-anchor="middle">'
+        f"{lines}</g></svg>"
+    ).encode()

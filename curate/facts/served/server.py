@@ -24,7 +24,7 @@ MOST_PATH = 8_192  # bytes of a path with its query
 TIMEOUT = 30  # seconds that a connection may be silent
 MOST_CONNECTIONS = 64
 LOOK_AGAIN = 1.0  # seconds between two looks at whether the table is as it was
-THUMB = re.compile(r"thumb/([0-9]{1,12})\.jpg")
+PICTURE = re.compile(r"(thumb|image)/([0-9]{1,12})\.jpg")
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 POLICY = "default-src 'none'; frame-ancestors 'none'"
 # The page says itself what it may load, by digests; what a header alone can say is said here.
@@ -58,12 +58,10 @@ class Site:
             return HTTPStatus.OK, HTML, self.page
         if path == "rows":
             return self._rows(query)
-        asked = THUMB.fullmatch(path)
-        row = int(asked[1]) if asked else -1
-        if 0 <= row < self.index.facts.heap.n:
-            made = self.pictures(row)
-            if made is not None:
-                return HTTPStatus.OK, TYPE, made
+        asked = PICTURE.fullmatch(path)
+        if asked and int(asked[2]) < self.index.facts.heap.n:
+            made = (self.pictures if asked[1] == "thumb" else self.pictures.large)(int(asked[2]))
+            return HTTPStatus.OK, made.type, made.data
         return HTTPStatus.NOT_FOUND, JSON, _problem("there is nothing here")
 
     def _rows(self, query: str) -> tuple[HTTPStatus, str, bytes]:

@@ -11,6 +11,7 @@ from PIL import Image
 from curate.facts.serve import view
 
 N = 250
+GONE = 3
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e.png"
 SHOWN = "Array.from(document.querySelectorAll('.gallery .tile .key'), (key) => key.textContent)"
 PICTURES = "Array.from(document.querySelectorAll('.gallery .tile img')).filter((i) => i.naturalWidth > 0).length"
@@ -19,11 +20,11 @@ PICTURES = "Array.from(document.querySelectorAll('.gallery .tile img')).filter((
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
-    Image.new("RGB", (60, 40), (200, 80, 40)).save(folder / "one.png")
+    Image.new("RGB", (600, 400), (200, 80, 40)).save(folder / "one.png")
     frame = pl.DataFrame(
         {
             "key": [HOSTILE, *(f"img/{row:03}.png" for row in range(1, N))],
-            "uri": [str(folder / "one.png")] * N,
+            "uri": [str(folder / ("gone.png" if row == GONE else "one.png")) for row in range(N)],
             "status": ["ok"] * N,
             "label": [("cat", "dog", "<b>owl</b>")[row % 3] for row in range(N)],
             "unc_made_up": [(row * 37 % N) / N for row in range(N)],
@@ -83,3 +84,19 @@ def test_galleries_rows_and_pictures_come_from_the_server(opened, table):
     total(opened, f"{len(wanted)} images, filtered")
     opened.until(f"{SHOWN}.length === {len(wanted)}")
     assert opened.run(SHOWN) == wanted
+
+
+@with_browser
+def test_an_image_that_is_clicked_is_larger_than_its_thumbnail_and_one_that_is_gone_makes_no_noise(opened):
+    opened.run("document.querySelector('[data-gallery=all]').click(); 0")
+    for name in ("klass", "search"):
+        field(opened, name, "")
+    field(opened, "search", "IMG/00")
+    opened.until(f"document.querySelector('.tile[data-number=\"{GONE}\"]')")
+    image = "document.querySelector('#detail .portrait img')"
+    opened.run("document.querySelector('.tile[data-number=\"1\"] .look').click(); 0")
+    opened.until(f"{image} && {image}.naturalWidth === 600")
+    opened.run("document.querySelector('#detail [aria-label=Close]').click(); 0")
+    opened.run(f"document.querySelector('.tile[data-number=\"{GONE}\"] .look').click(); 0")
+    opened.until(f"{image} && {image}.src.includes('/image/{GONE}.jpg') && {image}.naturalWidth === 128")
+    opened.run("document.querySelector('#detail [aria-label=Close]').click(); 0")

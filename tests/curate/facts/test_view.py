@@ -1,5 +1,6 @@
 """``curate view``: pages of rows and thumbnails over HTTP, checked against polars; and what strangers may ask."""
 
+import hashlib
 import http.client
 import io
 import json
@@ -12,6 +13,7 @@ import sys
 import threading
 from contextlib import suppress
 from urllib.parse import quote, urlencode
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
@@ -28,6 +30,7 @@ from curate.facts.served import pictures as pictures_module
 from curate.facts.served.query import Query
 
 N = 300
+SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = [
     "</script><script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -193,15 +196,43 @@ def test_rows_are_given_by_their_numbers(server):
     assert rows(server, row="5,6", sort="width", descending=1)[1] == [6, 5]
 
 
-def test_thumbnails_are_made_on_demand_and_a_missing_image_is_not_found(server):
+def test_thumbnails_are_made_on_demand_and_a_missing_image_is_said_to_be(server):
     answer, content = get(server, "thumb/20.jpg")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "image/webp")
     picture = Image.open(io.BytesIO(content)).convert("RGB")
-    assert max(picture.size) == 128
+    assert max(picture.size) <= 128
     assert np.abs(np.asarray(picture, int).mean((0, 1)) - (20, 50, 100)).max() < 4
     assert get(server, "thumb/20.jpg")[1] == content
-    for row in (21, 9, N, 10**11):
-        assert get(server, f"thumb/{row}.jpg")[0].status == 404
+    for name in ("thumb/21.jpg", "thumb/9.jpg", "image/21.jpg"):
+        answer, content = get(server, name)
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "image/svg+xml")
+        assert [text.text for text in ElementTree.fromstring(content).iter(f"{SVG}text")] == [
+            "no",
+            "picture:",
+            "missing",
+        ]
+        assert answer.headers["Cache-Control"] == "no-store"
+    for row in (N, 10**11):
+        assert get(server, f"thumb/{row}.jpg")[0].status == get(server, f"image/{row}.jpg")[0].status == 404
+
+
+def test_an_image_is_shown_large_and_one_that_changed_since_it_was_scored_is_said_to_have(tmp_path):
+    files = [tmp_path / f"{row}.png" for row in range(3)]
+    for row, file in enumerate(files):
+        Image.new("RGB", (3_000, 1_500), (80 * row, 90, 0)).save(file)
+    scored = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files[:2]] + [None]
+    table = {"key": ["a", "b", "c"], "uri": [str(file) for file in files], "sha256": scored, "unc_x": [0.1, 0.2, 0.3]}
+    pl.DataFrame(table).write_parquet(tmp_path / "scores.parquet")
+    for file in files[1:]:
+        Image.new("RGB", (50, 50), (0, 0, 250)).save(file)
+    server = view(tmp_path / "scores.parquet", points=0)
+    server.server_close()
+    pictures = server.site.pictures
+    assert Image.open(io.BytesIO(pictures.large(0).data)).size == (1_024, 512)
+    assert Image.open(io.BytesIO(pictures(0).data)).size == (128, 64)
+    assert pictures(1).problem == pictures.large(1).problem == "changed since it was scored"
+    assert b"changed" in pictures(1).data
+    assert pictures(2).problem == ""  # nothing says what was scored
 
 
 def test_the_images_of_a_table_without_paths_come_from_its_source(folder, tmp_path):
@@ -212,9 +243,9 @@ def test_the_images_of_a_table_without_paths_come_from_its_source(folder, tmp_pa
     source.write_parquet(tmp_path / "images.parquet")
     server = view(tmp_path / "scores.parquet", source=str(tmp_path / "images.parquet"), points=0)
     try:
-        picture = Image.open(io.BytesIO(server.site.pictures(30) or b"")).convert("RGB")
+        picture = Image.open(io.BytesIO(server.site.pictures(30).data)).convert("RGB")
         assert abs(np.asarray(picture, int)[..., 0].mean() - 30) < 4
-        assert server.site.pictures(31) is None
+        assert server.site.pictures(31).problem == "no picture: missing"
     finally:
         server.server_close()
     without = view(tmp_path / "scores.parquet", points=0)

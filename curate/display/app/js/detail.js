@@ -29,7 +29,7 @@ function makeDetail(report) {
       h("label", { class: "ticker" }, box, " Tick"),
       h("button", { type: "button", class: "icon", "aria-label": "Close", title: "Close (Esc)", onclick: () => dialog.close() }, "×"),
     );
-    dialog.replaceChildren(head, h("div", { class: "detail-body" }, h("div", { class: "portrait" }, picture(row, report)), details(row, report, hists)));
+    dialog.replaceChildren(head, h("div", { class: "detail-body" }, h("div", { class: "portrait" }, portrait(row, report)), details(row, report, hists)));
     dialog.dataset.number = row.number;
     dialog.setAttribute("aria-label", `Image ${row.key}`);
     if (dialog.open) dialog.querySelector("[aria-label='Next image']").focus(); // what had the focus is gone

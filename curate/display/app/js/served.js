@@ -27,6 +27,7 @@ function served(facts, base) {
     n: facts.n_rows,
     whole: null,
     thumb: (row) => `${base}thumb/${row.number}.jpg`,
+    large: (row) => `${base}image/${row.number}.jpg`,
     at,
     gallery: async (gallery) => {
       const groups = groupsOf(gallery);

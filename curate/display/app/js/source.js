@@ -4,6 +4,7 @@
 //   gallery(gallery) -> Promise of lists of Row, one a group
 //   at(ids)          -> Promise of rows by id
 //   thumb(row)       -> address of its thumbnail, or null
+//   large(row)       -> address of its picture at a larger size; only where it is served
 
 /** One row: column-wise arrays and a place in them. */
 class Row {

@@ -26,6 +26,16 @@ function tickBox(row, onrange) {
   return h("label", { class: "tick", title: "Tick (x)" }, box);
 }
 
+/** Return the picture of a row as large as it can be had; the thumbnail stands there until it has come. */
+function portrait(row, report) {
+  const image = picture(row, report);
+  if (image.tagName !== "IMG" || !report.source.large) return image;
+  const large = new Image();
+  large.addEventListener("load", () => (image.src = large.src), { once: true });
+  large.src = report.source.large(row);
+  return image;
+}
+
 /** Return a row as an item of a list of images. */
 function tile(row, report, { mark = "", column = "", onlook, onrange }) {
   const { facts } = report;
