@@ -8,7 +8,7 @@ slow for all of them; images/s are of processor time on one thread, and the last
 way's rate over that of eager bfloat16. Networks of timm's have random weights, which cost the same. A way whose package
 is not installed is left out and named: openvino, nncf (int8 of openvino), onnxruntime and onnx. With --images (any
 source of `curate score`) a model's scores by each way are compared with those of eager float32; int8 is calibrated on
-the first 512 images of --fit-on, which should be others.
+512 images of --fit-on, which should be others.
 """
 
 import argparse
@@ -26,22 +26,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
+from backends_scores import BATCH, Features, read, scores
 from torch import Tensor, nn
 
-from curate.engines.settings import ScoreSettings
-from curate.engines.shard import Decoded, spans
-from curate.manifest import open_manifest
 from scoring.backbones import create_backbone, published_preprocessing
 from scoring.checkpoint import load_model
 from scoring.folded import for_inference, has_bfloat16
-from scoring.model import ModelSpec, Outputs, ScoringModel
-from scoring.openvino_trunk import with_openvino
+from scoring.model import ModelSpec, ScoringModel
+from scoring.openvino_trunk import import_openvino, with_openvino
 from scoring.quick import STEP, QuickTrunks, with_quick
 
 CPU = torch.device("cpu")
-BATCH = 64
-Features = Callable[[Tensor], Tensor]  # pixels (N, 3, S, S), uint8, channels last -> features (N, D)
 
 
 class LackingError(Exception):
@@ -148,8 +143,8 @@ def inputs_of(given: Subject, at: int, group: int) -> list[np.ndarray]:
 
 def openvino_int8(given: Subject, group: int = 16) -> Features:
     need("openvino", "nncf")
+    openvino = import_openvino()
     import nncf
-    import openvino
 
     nncf.set_log_level(logging.ERROR)
     trunks = []
@@ -256,51 +251,6 @@ def speeds(given: Subject, ways: dict[str, Features], rounds: int) -> None:
         print(f"  {name:<28} {statistics.median(values):8,.1f} images/s {spread:<22} {against:5.2f}", flush=True)
 
 
-def read(source: str, model: ScoringModel, limit: int) -> Tensor:
-    """Return decoded images of a source, (N, 3, S, S), uint8, channels last."""
-    manifest, settings = open_manifest(source), ScoreSettings(quality=False)
-    n = min(limit, manifest.n_rows)
-    decoded = Decoded(manifest, spans(n, n), model.spec.preprocessing, settings, workers=2, batch_size=BATCH)
-    with decoded:
-        return torch.from_numpy(np.stack([i.pixels for i in decoded.take(n) if i.pixels is not None])).permute(
-            0, 3, 1, 2
-        )
-
-
-def scored(model: ScoringModel, way: Features, images: Tensor) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    found: list[Outputs] = []
-    with torch.inference_mode():
-        for part in images.split(BATCH):
-            found.append(model.read(way(part).clone(), part))
-    columns = {name: torch.cat([one.columns[name] for one in found]).numpy() for name in found[0].columns}
-    return torch.cat([one.embedding for one in found]).numpy(), columns
-
-
-def scores(given: Subject, ways: dict[str, Features], images: Tensor) -> None:
-    """Print how far embeddings and columns lie from those of eager float32."""
-    exact, columns = scored(given.model, eager(given), images)
-    nearest, worst = nearest_of(exact), max(1, len(images) // 20)
-    print(f"{len(images):,} images, beside eager fp32: cosine of the two embeddings, nearest other image the same,")
-    print("Spearman's rho and what is common to the worst 5 % of each column")
-    for name, way in ways.items():
-        found, others = scored(given.model, way, images)
-        cosine = (exact * found).sum(1)
-        low = f"mean {cosine.mean():.4f}, 1st percentile {np.quantile(cosine, 0.01):.4f}, least {cosine.min():.4f}"
-        same = (nearest_of(found) == nearest).mean()
-        print(f"  {name}: cosine {low}; nearest {same:.3f}")
-        for column, values in columns.items():
-            sign = 1 if column.startswith("unc_") else -1
-            tops = [set(np.argsort(-sign * v, kind="stable")[:worst]) for v in (values, others[column])]
-            rho, common = spearmanr(values, others[column])[0], len(tops[0] & tops[1]) / worst
-            print(f"    {column:<18} rho {rho:.4f}   worst 5 % {common:.2f}", flush=True)
-
-
-def nearest_of(vectors: np.ndarray) -> np.ndarray:
-    alike = vectors @ vectors.T
-    np.fill_diagonal(alike, -2)
-    return alike.argmax(1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["world", "timm:resnet50", "timm:vit_small_patch16_224"])
@@ -315,12 +265,12 @@ def main() -> None:
     for name in arguments.models:
         given = subject(name)
         if arguments.images and arguments.fit_on:
-            given = subject(name, read(arguments.fit_on, given.model, 512))
+            given = subject(name, read(arguments.fit_on, given.model, 512).pixels[:512])
         ways = built(given, arguments.ways)
         if arguments.rounds:
             speeds(given, ways, arguments.rounds)
         if arguments.images:
-            scores(given, ways, read(arguments.images, given.model, arguments.limit))
+            scores(given.model, eager(given), ways, read(arguments.images, given.model, arguments.limit))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How near `curate score` comes to its ceilings: decoding alone, the model alone, and the whole command, in one run.
 
-    python benchmarks/score.py [--images 2000] [--model world] [--backend openvino] [--device cpu] [--source FOLDER]
+    python benchmarks/score.py [--images 2000] [--models world trio] [--backend openvino] [--source FOLDER]
+    python benchmarks/score.py --device cuda --images 20000 --models world random:resnet50 random:vit_base_patch16_224
 
 Without --source it writes JPEGs of about 500 x 375, made from the photographs in examples/. On a GPU decoding and
 model run beside one another, and the ceiling is the slower of the two. On a CPU they share the cores: what can be
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
 from curate.engines.run import ScoreProgress
@@ -27,10 +29,14 @@ from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Decoded, spans
 from curate.manifest import Manifest, open_manifest
+from scoring.backbones import create_backbone, published_preprocessing, size_options
 from scoring.backends import BACKENDS, TORCH
-from scoring.checkpoint import DEFAULT, load_model
+from scoring.checkpoint import DEFAULT, load_model, save_checkpoint
+from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 
+RANDOM = "random:"
+Rates = tuple[float, float]  # images a second: by the clock, and of processor time
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
 
 
@@ -46,7 +52,7 @@ def make_photos(folder: Path, n: int) -> None:
         photo.crop((x, y, x + w, y + h)).resize((500, 375)).save(folder / f"{i:06}.jpg", quality=90)
 
 
-def rate(n: int, work: Callable[[], object]) -> tuple[float, float]:
+def rate(n: int, work: Callable[[], object]) -> Rates:
     """Return images per second by the clock, and per second of processor time."""
     started, busy = time.perf_counter(), time.process_time()
     work()
@@ -67,59 +73,76 @@ def decode_all(manifest: Manifest, runner: Runner, workers: int, batch_size: int
         return [image.pixels for image in decoded.take(manifest.n_rows) if image.pixels is not None]
 
 
+def random_model(name: str, folder: Path) -> Path:
+    """Write a checkpoint of a network of timm's with random weights, which cost what trained ones do."""
+    torch.manual_seed(0)
+    backbone = create_backbone(name)
+    spec = ModelSpec(name, size_options(name, None), {}, published_preprocessing(backbone))
+    card = {"method": "none", "training": {"data": "none"}, "metrics": {}, "data_licence": "none"}
+    save_checkpoint(folder / f"{name}.safetensors", ScoringModel(spec).eval(), card)
+    return folder / f"{name}.safetensors"
+
+
+def measure(model: str | Path, source: str, scratch: Path, asked: argparse.Namespace) -> dict[str, list[Rates]]:
+    """Return the rates of decoding alone, the model alone and the whole command, in turn in each repeat."""
+    settings = ScoreSettings(device=asked.device, precision=asked.precision, backend=asked.backend)
+    device, network = select_device(asked.device), load_model(model)[0]
+    precision = select_precision(asked.precision, device, network.spec.cpu_precision)
+    batch_size = BATCH_SIZE[device.type]
+    runner = Runner(network, device, precision, backend=asked.backend)
+    manifest = open_manifest(source)
+    n = manifest.n_rows
+    pixels = np.stack(decode_all(manifest, runner, asked.workers, batch_size))
+    batches = [pixels[at : at + batch_size] for at in range(0, len(pixels), batch_size)]
+    runner.submit(batches[0]).result()  # warm up
+    print(f"{model}: {n:,} images, {device} in {precision} by {asked.backend}, {asked.workers} decoding threads")
+    found: dict[str, list[Rates]] = {"decoding": [], "model": [], "whole": []}
+
+    def model_alone() -> None:
+        for waiting in [runner.submit(batch) for batch in batches]:
+            waiting.result()
+
+    for repeat in range(asked.repeats):  # in turn, so that a drifting machine drifts for all three
+        found["decoding"].append(rate(n, lambda: decode_all(manifest, runner, asked.workers, batch_size)))
+        found["model"].append(rate(n, model_alone))
+        begun: list[tuple[float, float]] = []  # at each report; the first comes when the model is open
+
+        def saw(_: ScoreProgress, begun: list[tuple[float, float]] = begun) -> None:
+            begun.append((time.perf_counter(), time.process_time()))
+
+        out = scratch / f"{Path(model).stem}-{repeat}.parquet"
+        score(source, out, model=model, settings=settings, workers=asked.workers, report=saw)
+        clock, busy = begun[0]
+        found["whole"].append((n / (time.perf_counter() - clock), n / (time.process_time() - busy)))
+    return found
+
+
 def main() -> None:
-    """Print rates and shares, with the median of the repeats."""
+    """Print rates and shares of each model, with the median of the repeats."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", help="what to score instead")
     parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--model", default=DEFAULT)
+    parser.add_argument("--models", nargs="+", default=[DEFAULT], help="as --model of score, or random:NAME of timm's")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--backend", default=TORCH, choices=list(BACKENDS))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
-    device = select_device(arguments.device)
-    model = load_model(arguments.model)[0]
-    precision = select_precision(arguments.precision, device, model.spec.cpu_precision)
-    batch_size = BATCH_SIZE[device.type]
-    runner = Runner(model, device, precision, backend=arguments.backend)
-    with tempfile.TemporaryDirectory() as scratch:
-        source = arguments.source
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        source = asked.source
         if source is None:
-            source = str(Path(scratch) / "photos")
+            source = str(scratch / "photos")
             Path(source).mkdir()
-            make_photos(Path(source), arguments.images)
-        manifest = open_manifest(source)
-        n = manifest.n_rows
-        pixels = np.stack(decode_all(manifest, runner, arguments.workers, batch_size))
-        batches = [pixels[at : at + batch_size] for at in range(0, len(pixels), batch_size)]
-        runner.submit(batches[0]).result()  # warm up
-        found: dict[str, list[tuple[float, float]]] = {"decoding": [], "model": [], "whole": []}
-        settings = ScoreSettings(device=arguments.device, precision=arguments.precision, backend=arguments.backend)
-        for repeat in range(arguments.repeats):  # in turn, so that a drifting machine drifts for all three
-            found["decoding"].append(rate(n, lambda: decode_all(manifest, runner, arguments.workers, batch_size)))
-
-            def model_alone() -> None:
-                waiting = [runner.submit(batch) for batch in batches]
-                for one in waiting:
-                    one.result()
-
-            found["model"].append(rate(n, model_alone))
-            out = Path(scratch) / f"{repeat}.parquet"
-
-            begun: list[tuple[float, float]] = []  # at each report; the first comes when the model is open
-
-            def saw(_: ScoreProgress, begun: list[tuple[float, float]] = begun) -> None:
-                begun.append((time.perf_counter(), time.process_time()))
-
-            score(source, out, model=arguments.model, settings=settings, workers=arguments.workers, report=saw)
-            found["whole"].append((n / (time.perf_counter() - begun[0][0]), n / (time.process_time() - begun[0][1])))
-    by = f"{device} in {precision} by {arguments.backend}"
-    print(f"{arguments.model}: {n:,} images, {by}, {arguments.workers} decoding threads, {arguments.repeats} repeats")
-    for at, what in enumerate(("by the clock", "of processor time")):
-        print(f"images for each second {what}")
-        report({name: [pair[at] for pair in pairs] for name, pairs in found.items()})
+            make_photos(Path(source), asked.images)
+        for name in asked.models:
+            is_random = name.startswith(RANDOM)
+            model = random_model(name.removeprefix(RANDOM), scratch) if is_random else name
+            found = measure(model, source, scratch, asked)
+            for at, what in enumerate(("by the clock", "of processor time")):
+                print(f"images for each second {what}, medians of {asked.repeats}")
+                report({kind: [pair[at] for pair in pairs] for kind, pairs in found.items()})
 
 
 def report(found: dict[str, list[float]]) -> None:

@@ -21,7 +21,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
         "walkthroughs/find_wrong_labels",
         "walkthroughs/fit_to_my_images",
     ),
-    "Score": ("models", "embeddings", "fit", "evaluate"),
+    "Score": ("models", "performance", "embeddings", "fit", "evaluate"),
     "Curate": ("filter", "quality", "dedup", "labels", "select", "balance", "split", "compare", "pipeline"),
     "Label in rounds": ("rounds", "interchange"),
     "Look and take along": ("report", "plots", "export"),

@@ -4,6 +4,7 @@ Pictures go through in groups of one size, the last filled up with zeros, so tha
 whatever else is in its batch. OpenVINO is imported when a trunk is made, not before.
 """
 
+import sys
 import warnings
 from importlib.util import find_spec
 from typing import Any
@@ -18,6 +19,17 @@ from scoring.quick import QuickTrunks, with_quick
 
 GROUP = 16  # pictures; 8 is as fast for small trunks, 32 slower
 HINTS = {"fp32": "f32", "bf16": "bf16"}
+
+
+def import_openvino() -> Any:
+    """Return the package, without the part of it that reports its use to its maker at every import and conversion.
+
+    Nothing changes in a process that imported it before.
+    """
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # fails to import: OpenVINO has a stub
+    import openvino
+
+    return openvino
 
 
 def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> ScoringModel:
@@ -57,8 +69,7 @@ class OpenvinoTrunk(nn.Module):
 
     def __init__(self, trunk: nn.Module, side: int, precision: str) -> None:
         super().__init__()
-        import openvino
-
+        openvino = import_openvino()
         shape = [GROUP, side, side, 3]
         settings = {
             "INFERENCE_PRECISION_HINT": HINTS[precision],
@@ -69,7 +80,9 @@ class OpenvinoTrunk(nn.Module):
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # tracing is what OpenVINO's converter does, deprecated or not
-                graph = openvino.convert_model(ChannelsLast(trunk), example_input=torch.zeros(1, *shape[1:]))
+                example = torch.zeros(1, *shape[1:])
+                traced = torch.jit.trace(ChannelsLast(trunk), example, check_trace=False)  # checked below, by numbers
+                graph = openvino.convert_model(traced, example_input=example)
             graph.reshape({0: shape})
             self.request: Any = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
         except Exception as error:  # of any kind: what a tracer meets in a stranger's network

@@ -1,6 +1,9 @@
 """A backend gives the scores of torch's plain layers within a stated tolerance, and refuses what it cannot run."""
 
 import copy
+import os
+import subprocess
+import sys
 from functools import cache
 from importlib.util import find_spec
 
@@ -81,6 +84,16 @@ def test_openvino_runs_transformers_too():
     pixels = pictures(3, 32)
     found = Runner(copy.deepcopy(network), CPU, backend="openvino").submit(pixels).result()
     assert relative_error(torch.from_numpy(found.embedding), plainly(network, pixels).embedding) < 1e-4
+
+
+@needs_openvino
+def test_openvino_reports_nothing_to_its_maker(tmp_path):
+    lines = ["import sys, torch", "from scoring.openvino_trunk import OpenvinoTrunk"]
+    lines += ["OpenvinoTrunk(torch.nn.Sequential(torch.nn.Conv2d(3, 2, 4), torch.nn.Flatten()), 4, 'fp32')"]
+    lines += ["assert sys.modules['openvino_telemetry'] is None"]
+    home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], env={**os.environ, **home}, check=True)
+    assert not (tmp_path / "intel").exists()  # where it keeps the number that it knows a user by
 
 
 def test_what_is_not_installed_names_the_pip_line(model, monkeypatch):

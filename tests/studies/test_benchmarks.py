@@ -25,3 +25,28 @@ def test_the_benchmark_of_the_cache_runs_and_times_every_part(tmp_path):
     assert set(found["rates"]) == {"from files", "from images", "from the cache", "making the cache"}
     assert set(found["us"]) == {"decode", "augment", "backbone", "head", "read"}
     assert all(value > 0 for value in found["us"].values())  # rates are differences of two runs: noise, at this size
+
+
+@pytest.mark.parametrize("options", [["--models", "trio"], ["--models", "random:resnet10t", "--backend", "openvino"]])
+def test_the_benchmark_of_scoring_tells_decoding_model_and_the_whole(options):
+    pytest.importorskip("openvino")
+    script = [sys.executable, str(ROOT / "benchmarks" / "score.py"), "--images", "24", "--repeats", "1"]
+    done = subprocess.run([*script, *options], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for what in ("by the clock", "of processor time"):
+        _, _, told = done.stdout.partition(f"images for each second {what}")
+        assert [line.split()[0] for line in told.splitlines()[1:4]] == ["decoding", "model", "whole"]
+
+
+def test_the_benchmark_of_backends_tells_speeds_and_what_becomes_of_scores():
+    ways = ["eager bf16, channels last", "curate fp32"]
+    script = [sys.executable, str(ROOT / "benchmarks" / "backends.py"), "--models", "trio", "--rounds", "1"]
+    script += ["--ways", *ways, "--images", str(ROOT / "examples" / "photos")]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(f"  {way} " in done.stdout for way in ways)
+    rho = [
+        float(line.split()[2]) for line in done.stdout.partition("curate fp32: cosine mean 1.0000")[2].splitlines()[1:]
+    ]
+    assert len(rho) == 5
+    assert min(rho) > 0.999
