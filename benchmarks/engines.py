@@ -3,8 +3,9 @@
     python benchmarks/engines.py [--images 1024] [--pairs 3]
     python benchmarks/engines.py --nodes
 
-The first scores the same photographs by both engines in turn. Rates are taken from the first committed shard to the
-last, so that starts and the finishing pass are left out; starts are printed apart. Beside the rates stand the
+The first scores the same photographs by both engines in turn, with one actor that has all cores. Rates are taken from
+the first committed shard to the last but a few, which leaves out starts, the finishing pass, and shards that were
+begun before the first was done; starts are printed apart. Beside the rates stand the
 processor's milliseconds an image, of all processes, Ray's own included, which other work on the machine changes less.
 
 The second starts a cluster of one node and one of two, with a core each, and scores images that come from a slow server
@@ -33,6 +34,7 @@ from score import make_photos
 from curate.engines.score import score
 
 SECOND = os.sysconf("SC_CLK_TCK")
+BEGUN = 4  # shards at the end, left out: as many may have been begun before the first was done
 WAIT = 0.2  # seconds that the slow server takes for an image
 
 
@@ -85,13 +87,13 @@ def measured(source: Any, out: Path, **asked: Any) -> dict[str, float]:
     moments = {event["event"]: datetime.fromisoformat(event["time"]).timestamp() for event in reversed(events)}
     shards = [event for event in events if event["event"] == "shard"]
     ends = [datetime.fromisoformat(shard["time"]).timestamp() for shard in shards]
-    n = sum(shard["rows"] for shard in shards[1:])
+    n, begun, done = sum(shard["rows"] for shard in shards[1:-BEGUN]), ends[0], ends[-1 - BEGUN]
     log.unlink()
     return {
-        "before": moments["begin"] - moments["start"],
-        "first": ends[0] - moments["begin"] - (ends[-1] - ends[0]) / n * shards[0]["rows"],
-        "rate": n / (ends[-1] - ends[0]),
-        "cpu": (used.at(ends[-1]) - used.at(ends[0])) / n * 1000,
+        "seconds to connect and open": moments["begin"] - moments["start"],
+        "seconds until actors score": begun - moments["begin"] - (done - begun) / n * shards[0]["rows"],
+        "images/s": n / (done - begun),
+        "processor ms": (used.at(done) - used.at(begun)) / n * 1000,
     }
 
 
@@ -107,13 +109,13 @@ def in_turn(images: int, pairs: int, model: str) -> None:
             for engine in ("local", "ray") if pair % 2 == 0 else ("ray", "local"):
                 out = Path(scratch) / "scores.parquet"
                 found[engine].append(
-                    measured(str(photos), out, engine=engine, model=model, shard_rows=128, device="cpu", fit=False)
+                    measured(str(photos), out, engine=engine, model=model, shard_rows=64, device="cpu", fit=False)
                 )
                 whole.add(out.read_bytes())
                 out.unlink()
                 print(engine, {name: round(value, 2) for name, value in found[engine][-1].items()}, flush=True)
     print(f"model {model}, {torch.get_num_threads()} threads; tables the same, byte for byte: {len(whole) == 1}")
-    for name, sign in (("rate", -1), ("cpu", 1)):
+    for name, sign in (("images/s", -1), ("processor ms", 1)):
         ratios = [(b[name] / a[name]) ** sign for a, b in zip(found["local"], found["ray"], strict=True)]
         print(f"{name}: ray costs {statistics.median(ratios):.3f} of local ({min(ratios):.3f} to {max(ratios):.3f})")
 
@@ -154,7 +156,7 @@ def nodes(images: int, pairs: int) -> None:
                 out = Path(scratch) / "scores.parquet"
                 asked = {"engine": "ray", "address": cluster.address, "workers": 4, "model": "trio", "fit": False}
                 rate = measured(str(urls), out, shard_rows=16, allow_private_hosts=True, quality=False, **asked)
-                rates[n].append(rate["rate"])
+                rates[n].append(rate["images/s"])
                 print(n, {name: round(value, 2) for name, value in rate.items()}, flush=True)
                 out.unlink()
                 cluster.shutdown()
