@@ -21,7 +21,12 @@ def run(
             help="Folder, list (.txt), CSV, JSONL, Parquet, WebDataset .tar, or URL (s3://...); several are one."
         ),
     ],
-    out: Annotated[Path, options.shared("--out", ": NAME.parquet for one file; any other name is a folder of parts")],
+    out: Annotated[
+        str,
+        options.shared(
+            "--out", ": NAME.parquet for one file; any other name is a folder of parts; s3:// and gs:// too"
+        ),
+    ],
     model: Annotated[
         str, options.shared("--model", " (see `curate models`), or timm:NAME for embeddings alone", show_default=True)
     ] = "world",

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from curate.columns import OK
 from curate.engines.settings import refuse_difference
+from curate.manifest.store_path import StorePath
 from scoring.atomic import AtomicFile, place_errors, sync_folder
 from scoring.atomic_folder import exchange
 from scoring.errors import InputError
@@ -50,6 +51,13 @@ def decoding_path(folder: Path, shard: int) -> Path:
     return folder / f"{DECODING}{shard:06d}"
 
 
+def here(out: Path | StorePath) -> Path:
+    """Return a path of this machine as it is."""
+    if isinstance(out, StorePath):
+        raise ValueError(f"{out} is not on this machine")
+    return out
+
+
 def append_line(path: Path, value: dict[str, Any]) -> None:
     """Append one line with its checksum to a journal, and flush it to the disk."""
     text = json.dumps(value, sort_keys=True)
@@ -75,8 +83,29 @@ def journal_lines(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def parsed_run(data: bytes) -> dict[str, Any] | None:
+    """Return what `run.json` holds, or None where that is not whole."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return None
+    whole = isinstance(value, dict) and all(isinstance(value.get(k), dict) for k in ("fingerprint", "metadata"))
+    return value if whole else None
+
+
 class WorkFolder(HeldFolder):
-    """The folder of one scoring run; at most one live process holds it."""
+    """The folder of one scoring run; at most one live process holds it.
+
+    What a run needs of it is here, for a folder of this machine; `WorkStore` does the same in an object store.
+
+    Attributes:
+        folder: of this machine, where engines write parts.
+        place: where what is committed is kept; the same folder here.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.place: Path | StorePath = folder
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -121,12 +150,23 @@ class WorkFolder(HeldFolder):
 
     def run(self) -> dict[str, Any] | None:
         """Return what ``begin`` noted of the run in this folder, or None where there is none."""
-        try:
-            value = json.loads((self.folder / RUN).read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
-        whole = isinstance(value, dict) and all(isinstance(value.get(k), dict) for k in ("fingerprint", "metadata"))
-        return value if whole else None
+        path = self.folder / RUN
+        return parsed_run(path.read_bytes()) if path.exists() else None
+
+    def exists(self) -> bool:
+        """Return whether a run has begun, or was cut off, here."""
+        return self.folder.exists()
+
+    def files(self, parts: dict[int, Part]) -> list[Path]:
+        """Return the files of all shards, in order."""
+        return [self.part(shard) for shard in range(len(parts))]
+
+    def target(self, out: Path | StorePath) -> Path:
+        """Return where the table is made: under its own name, which it gets when it is whole."""
+        return here(out)
+
+    def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
+        """Bring the table to its name; it has it already."""
 
     def part(self, shard: int) -> Path:
         """Return the file of a shard."""
@@ -146,12 +186,13 @@ class WorkFolder(HeldFolder):
         sync_folder(self.folder.parent)
         shutil.rmtree(doomed)
 
-    def become(self, out: Path, *, overwrite: bool) -> None:
+    def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
         """Give the finished folder its name; with ``overwrite`` in place of the folder that has it.
 
         Raises:
             InputError: if the name is taken and ``overwrite`` is not set.
         """
+        out = here(out)
         if out.exists():
             if not overwrite:
                 raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
@@ -166,17 +207,18 @@ class WorkFolder(HeldFolder):
         sync_folder(out.parent)
         self.sweep(out)
 
-    def leftovers(self, out: Path) -> list[Path]:
+    def leftovers(self, out: Path | StorePath) -> list[Path]:
         """Return what dead processes left beside ``out``: unfinished tables, and folders on their way out.
 
         A folder that was to be replaced is one only when there is another in its place.
         """
+        out = here(out)
         parent, name = out.parent, glob.escape(out.name)
         found = [*parent.glob(f".{name}.tmp.*"), *parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
         found += [out / LOCK] if out.is_dir() and (out / LOCK).is_file() else []
         return found + ([*parent.glob(f".{name}.*.old")] if out.exists() else [])
 
-    def sweep(self, out: Path) -> None:
+    def sweep(self, out: Path | StorePath) -> None:
         """Remove the leftovers; only whoever holds the lock may."""
         for path in self.leftovers(out):
             if path.is_dir():

@@ -1,14 +1,16 @@
 """Where a run's table goes, and what it must not take the place of."""
 
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from curate.columns import describe_all
-from curate.engines.journal import JOURNAL, RUN, WorkFolder
+from curate.engines.journal import JOURNAL, RUN, Part, WorkFolder
 from curate.engines.whole import Whole, of_whole
+from curate.manifest.store_path import UNFINISHED, StorePath
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic import require_folder
@@ -23,7 +25,7 @@ OTHER_FILES = {
 }
 
 
-def check_out(out: Path, source: Any, *, overwrite: bool) -> None:
+def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
     """Refuse an output that cannot be made, or that would take the place of something of the user's."""
     if not out.name or out.name in (".", ".."):
         raise InputError(f"expected a name for --out, such as scores.parquet, got {str(out)!r}")
@@ -32,29 +34,33 @@ def check_out(out: Path, source: Any, *, overwrite: bool) -> None:
             f"scores are Parquet: expected --out NAME.parquet for one file, or a folder's name, got {out}; take "
             f"{out.with_suffix('.parquet')}"
         )
-    require_folder(out)
+    if isinstance(out, Path):
+        require_folder(out)
     if not out.exists():
         return
     for one in source if isinstance(source, (list, tuple)) else [source]:
-        if (
-            isinstance(one, (str, Path))
-            and Path(one).exists()
-            and out.resolve()
-            in (
-                Path(one).resolve(),
-                *Path(one).resolve().parents,
-            )
-        ):
+        if isinstance(one, (str, Path)) and _holds(out, one):
             raise InputError(f"--out {out} is what is to be scored, or holds it; choose another name")
     if overwrite:
-        ours = {RUN, JOURNAL, LOCK}
-        if out.is_dir() and any(p.name not in ours and not p.match("part-*.parquet") for p in out.iterdir()):
+        names = (
+            [each.name for each in (out.iterdir() if isinstance(out, Path) else out.files())] if out.is_dir() else None
+        )
+        ours = {RUN, JOURNAL, LOCK, UNFINISHED}
+        if names and any(name not in ours and not fnmatch(name, "part-*.parquet") for name in names):
             raise InputError(f"{out} holds more than scores, and is left alone; choose another --out")
-        if not (out.is_dir() and not any(out.iterdir())) and not holds_scores(out):
+        if names != [] and not holds_scores(out):
             raise InputError(f"{out} is not a table of scores, and is left alone; choose another --out")
 
 
-def holds_scores(out: Path) -> bool:
+def _holds(out: Path | StorePath, source: str | Path) -> bool:
+    """Whether an output is a source, or a folder around it."""
+    if isinstance(out, StorePath):
+        return f"{str(source).rstrip('/')}/".startswith(f"{out.url}/")
+    path = Path(source)
+    return path.exists() and out.resolve() in (path.resolve(), *path.resolve().parents)
+
+
+def holds_scores(out: Path | StorePath) -> bool:
     """Return whether what is at ``out`` is a table that `curate score` wrote."""
     try:
         metadata = open_table(out).metadata
@@ -65,8 +71,8 @@ def holds_scores(out: Path) -> bool:
 
 def publish(
     work: WorkFolder,
-    n_shards: int,
-    out: Path,
+    shards: dict[int, Part],
+    out: Path | StorePath,
     *,
     scorers: Mapping[str, Scorer],
     fit: bool,
@@ -77,7 +83,7 @@ def publish(
 
     Args:
         work: the folder of the run.
-        n_shards: how many there are.
+        shards: all of them.
         out: the table.
         scorers: that need all rows; only where the table is one file.
         fit: whether to fit a score to the heap, where the table is one file.
@@ -90,9 +96,11 @@ def publish(
     if out.suffix != ".parquet":
         work.become(out, overwrite=overwrite)
         return [f"a folder of parts gets no unc_fitted by itself; curate fit {out} --apply NAME.parquet"] if fit else []
-    parts = [work.part(shard) for shard in range(n_shards)]
+    parts = work.files(shards)
     whole = of_whole(parts, scorers, fit=fit, announce=announce)
-    _merge(parts, out, whole, overwrite=overwrite)
+    target = work.target(out)
+    _merge(parts, target, whole, overwrite=overwrite or target != out)
+    work.deliver(target, out, overwrite=overwrite)
     work.remove()
     return whole.notes
 

@@ -20,8 +20,10 @@ from curate.engines.output import check_out, holds_scores, publish
 from curate.engines.run import ScoreProgress, ScoreRun
 from curate.engines.settings import ScoreSettings, refuse_difference
 from curate.engines.source import notes_on, other_input
+from curate.engines.store_work import work_of
 from curate.engines.table import ENGINES
 from curate.manifest import Manifest, SourceOptions
+from curate.manifest.store_path import StorePath, path_or_store
 from curate.tables.table import open_table
 from curate.version import __version__
 from scoring.backends import TORCH
@@ -48,7 +50,7 @@ class ScoreResult:
         notes: what the user should know, such as a batch that had to shrink.
     """
 
-    path: Path
+    path: Path | StorePath
     rows: int
     statuses: dict[str, int]
     resumed: int
@@ -117,7 +119,7 @@ class ScoreKeywords(TypedDict, total=False):
 
 def score(
     source: Any,
-    out: str | Path,
+    out: str | Path | StorePath,
     *,
     model: str | Path = DEFAULT,
     options: SourceOptions | None = None,
@@ -138,7 +140,8 @@ def score(
 
     Args:
         source: folder, list, CSV, JSONL, Parquet, tar or URL; see ``open_manifest``.
-        out: ``NAME.parquet`` for one file, any other name for a folder with a file a shard.
+        out: ``NAME.parquet`` for one file, any other name for a folder with a file a shard; also in a store, by a URL
+            such as ``s3://bucket/scores.parquet``.
         model: a shipped model's name, or a checkpoint.
         options: how to read the source.
         settings: how to score.
@@ -159,12 +162,12 @@ def score(
     options, settings, cluster = _with_keywords(
         (options or SourceOptions(), settings or ScoreSettings(), cluster or Cluster()), dict(keywords)
     )
-    out = Path(out)
+    out = path_or_store(out)
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
     ready = lookup(ENGINES, engine, kind="engine")
     check_out(out, source, overwrite=overwrite)
-    if log is not None and Path(log).resolve() == out.resolve():
+    if log is not None and isinstance(out, Path) and Path(log).resolve() == out.resolve():
         raise InputError(f"--log and --out are the same, {out}; name another file for the log")
     with (
         RunLog(log, command="score", out=str(out), engine=engine, curate=__version__) as events,
@@ -177,7 +180,7 @@ def score(
 
 def _score(
     source: Any,
-    out: Path,
+    out: Path | StorePath,
     model: str | Path,
     options: SourceOptions,
     engine: Engine,
@@ -195,7 +198,7 @@ def _score(
         raise InputError(
             f"{next(iter(opened.of_table))} needs all rows at once; expected --out NAME.parquet, got {out}"
         )
-    work = WorkFolder(out.with_name(f".{out.name}.work"))
+    work = work_of(out)
     wanted, metadata = opened.fingerprint(settings), _metadata(opened, settings)
     if out.exists() and not overwrite:
         return _finished(out, wanted, work, opened.manifest, announce)
@@ -219,7 +222,7 @@ def _score(
             run.check_whole()
             notes = publish(
                 work,
-                len(run.parts),
+                run.parts,
                 out,
                 scorers=opened.of_table,
                 fit=opened.fits,
@@ -273,7 +276,7 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
     }
 
 
-def _outside(out: Path, fit: HeapFit | None) -> list[str]:
+def _outside(out: Path | StorePath, fit: HeapFit | None) -> list[str]:
     """Return a warning where many of the rows lie outside of the heap that the model was fitted to."""
     if fit is None:
         return []
@@ -285,7 +288,7 @@ def _outside(out: Path, fit: HeapFit | None) -> list[str]:
     return [note] if note else []
 
 
-def _result(out: Path, opened: Opened, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:
+def _result(out: Path | StorePath, opened: Opened, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:
     statuses = Counter[str]()
     for part in run.parts.values():
         statuses.update(part.statuses)
@@ -318,7 +321,7 @@ def _with_keywords(
 
 
 def _finished(
-    out: Path,
+    out: Path | StorePath,
     wanted: dict[str, Any],
     work: WorkFolder,
     manifest: Manifest,
@@ -327,7 +330,7 @@ def _finished(
     locked: bool = False,
 ) -> ScoreResult:
     """Return the result of a run that is complete already, or refuse to touch another's output."""
-    if out.is_dir() and not any(out.iterdir()):
+    if isinstance(out, Path) and out.is_dir() and not any(out.iterdir()):
         raise InputError(
             f"{out} is an empty folder; remove it, or choose another --out: curate makes the folder itself"
         )
@@ -341,8 +344,8 @@ def _finished(
         work.sweep(out)
         work.remove()
     elif run is not None and run["fingerprint"] != wanted:
-        announce(f"another run towards {out} is unfinished in {work.folder}; repeat its command to go on with it")
-    elif work.folder.exists() or work.leftovers(out):  # cut off when the table had its name already
+        announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to go on with it")
+    elif work.exists() or work.leftovers(out):  # cut off when the table had its name already
         with work:
             work.sweep(out)
             work.remove()

@@ -61,6 +61,7 @@ class Failure:
         text: one sentence, without any URL.
         passes: trying again may help.
         wait: seconds that the server asks for before that.
+        taken: something is there where nothing was to be.
         beyond_end: the server has no byte of what was asked for, for the file ends before it.
     """
 
@@ -69,6 +70,7 @@ class Failure:
     passes: bool = False
     wait: float = 0.0
     beyond_end: bool = False
+    taken: bool = False
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -92,6 +94,8 @@ def failure_of(error: BaseException) -> Failure:
     if status in (401, 403) or code == "AccessDenied" or isinstance(error, PermissionError):
         return Failure("denied", f"the other end denies access{f' (HTTP status {status})' if status else ''}")
     said = f"fetching failed: {_reason(error, causes, code, status)}"
+    if status == 412 or code == "ConditionalRequestConflict":
+        return Failure("io_error", said, taken=True)
     if status == 416:
         return Failure("io_error", said, beyond_end=True)
     lasting = status is not None and 300 <= status < 600 and status not in _PASSING and code not in _PASSING_CODES

@@ -112,7 +112,8 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
 
     Args:
         uri: a plain URL.
-        listing: the driver tries again by itself what failed; else that is for the caller (`remote.ask`).
+        listing: for listing and writing: the driver tries again by itself what failed, and remembers nothing; else
+            trying again is for the caller (`remote.ask`).
         more: options of the driver.
 
     Raises:
@@ -121,7 +122,7 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
     check_scheme(uri)
     scheme = scheme_of(uri) or "file"
     driver = _driver(scheme)
-    own = {} if listing else _options(scheme)
+    own = {"use_listings_cache": False} if listing else _options(scheme)
     options = {**own, **driver._get_kwargs_from_urls(uri), **more}  # what fsspec does itself, but for chains
     key = (os.getpid(), scheme, listing, repr(sorted(options.items())))
     with _SHARING:

@@ -54,7 +54,6 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
         name = path.strip("/").removeprefix(prefix) if path.strip("/").startswith(prefix) else ""
         if name and (hidden or not any(part.startswith(".") for part in name.split("/"))):
             found.append(StoredFile(name, size_of(facts), version_in(facts)))
-    system.invalidate_cache()
     found.sort(key=lambda file: file.name.encode("utf-8", "surrogatepass"))
     return found
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.manifest.store_path import StorePath
 from scoring.errors import InputError
 
 BATCH_BYTES = 64 << 20  # a batch holds at most about this much, unless a single row is larger
@@ -17,7 +18,7 @@ READ_BUFFER = 1 << 20  # column chunks are read piece by piece: a row group may 
 
 
 @contextmanager
-def named_errors(file: Path) -> Iterator[None]:
+def named_errors(file: Path | StorePath) -> Iterator[None]:
     """Turn what pyarrow and the system say about a file into one line that names it."""
     try:
         yield
@@ -30,10 +31,10 @@ def named_errors(file: Path) -> Iterator[None]:
         raise InputError(f"{file} is damaged or cannot be read ({text}); write it again or take a copy") from None
 
 
-def open_parquet(file: Path, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+def open_parquet(file: Path | StorePath, *, dictionary: Sequence[str] = ()) -> pq.ParquetFile:
     """Return the open file, its page checksums verified, some text columns as dictionaries."""
     return pq.ParquetFile(
-        file,
+        file if isinstance(file, Path) else file.open(),
         buffer_size=READ_BUFFER,
         pre_buffer=False,
         page_checksum_verification=True,
@@ -42,7 +43,7 @@ def open_parquet(file: Path, *, dictionary: Sequence[str] = ()) -> pq.ParquetFil
 
 
 def file_batches(
-    file: Path, schema: pa.Schema, rows: int, groups: Sequence[int] | None = None
+    file: Path | StorePath, schema: pa.Schema, rows: int, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one file, with dictionary pages kept compact until it is known how large they unfold.
 

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
 from curate.manifest.names import is_image_name
+from curate.manifest.store_path import UNFINISHED, StorePath, path_or_store
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
 from curate.tables.own import as_embeddings, own_field
 from scoring.errors import InputError
@@ -42,7 +44,7 @@ class Table:
 
     own: str | None = None
 
-    def __init__(self, path: Path, files: Sequence[Path]) -> None:
+    def __init__(self, path: Path | StorePath, files: Sequence[Path | StorePath]) -> None:
         self.path = path
         self.files = list(files)
         self._groups: list[tuple[int, int, int]] = []  # of each row group: file, number there, rows
@@ -178,11 +180,11 @@ class Table:
         return only, rows - starts[group] + before[group]
 
 
-def open_table(path: str | Path, *, require: Sequence[str] = (), embedding: str | None = None) -> Table:
+def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), embedding: str | None = None) -> Table:
     """Open a Parquet file, or a folder of ``part-*.parquet``; only footers are read.
 
     Args:
-        path: file or folder.
+        path: file or folder; of a store too, by its URL.
         require: columns that must exist, such as ``["key"]``.
         embedding: column of the user's own to read as ``embedding``; see ``Table.by``.
 
@@ -192,7 +194,11 @@ def open_table(path: str | Path, *, require: Sequence[str] = (), embedding: str 
     """
     if not str(path):
         raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; name the table")
-    path = Path(path)
+    path = path_or_store(path)
+    if isinstance(path, StorePath):
+        table = Table(path, _stored_files(path))
+        table.require(require)
+        return table.by(embedding)
     if path.is_dir():
         files = sorted(path.glob(PART_FILES))
         if not files:
@@ -212,7 +218,19 @@ def open_table(path: str | Path, *, require: Sequence[str] = (), embedding: str 
     return table.by(embedding)
 
 
-def _curate_metadata(file: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
+def _stored_files(path: StorePath) -> list[StorePath]:
+    """Return the files of a table in a store."""
+    names = [file.name for file in path.files()]
+    if UNFINISHED in names:
+        raise InputError(f"{path} is being written, or that was cut off; repeat the command that makes it")
+    if parts := [path / name for name in names if fnmatch(name, PART_FILES)]:
+        return parts
+    if path.is_file():
+        return [path]
+    raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
+
+
+def _curate_metadata(file: Path | StorePath, metadata: dict[bytes, bytes]) -> dict[str, Any]:
     try:
         value = json.loads(metadata.get(METADATA_KEY, b"{}"))
     except ValueError:

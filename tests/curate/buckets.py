@@ -41,7 +41,7 @@ class Bucket:
     def get(self, key):
         return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
 
-    def keys(self, prefix=""):
+    def names(self, prefix=""):
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         return [each["Key"] for page in pages for each in page.get("Contents", [])]
 

@@ -1,0 +1,232 @@
+"""What a run has committed, in a store: parts, a small object for each that says so, and a lock.
+
+    s3://bucket/run/scores.parquet          the table; or scores/part-000000.parquet ..., run.json
+    s3://bucket/run/.scores.parquet.work/   while it is made: run.json, lock-*, beat-*, part-*.parquet, done-*.json
+
+Parts are written to a folder of this machine and sent whole; `done-000012.json` comes after its part, as nothing can be
+appended to an object. It holds the line of a local journal, and the version that the store gave the part: a part counts
+where the store has that version and size. Its sha256 is compared when the part is needed again.
+"""
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from curate.engines.journal import RUN, Part, WorkFolder, parsed_run, part_path
+from curate.engines.settings import refuse_difference
+from curate.engines.store_lock import StoreLock
+from curate.manifest.store import StoredFile
+from curate.manifest.store_path import UNFINISHED, StorePath
+from scoring.atomic import place_errors
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+
+S = TypeVar("S")
+T = TypeVar("T")
+_AT_ONCE = 16  # requests
+
+
+class WorkStore(WorkFolder):
+    """The folder of one scoring run in a store, and the folder of this machine that its parts pass through.
+
+    Args:
+        place: the folder of the store.
+    """
+
+    def __init__(self, place: StorePath) -> None:
+        super().__init__(_here(place))
+        self.place: StorePath = place
+        self._remote = StoreLock(place, self.folder)
+
+    def __enter__(self) -> Self:
+        _make_own(self.folder.parent)
+        super().__enter__()
+        try:
+            self._remote.__enter__()
+        except BaseException:
+            super().__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._remote.__exit__(*error)
+        finally:
+            super().__exit__(*error)
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+    def exists(self) -> bool:
+        """Return whether a run has begun, or was cut off, here."""
+        return bool(self.place.files())
+
+    def begin(
+        self, fingerprint: dict[str, Any], metadata: dict[str, Any], *, overwrite: bool = False
+    ) -> tuple[dict[int, Part], dict[str, Any]]:
+        """Start or resume a run; see ``WorkFolder.begin``."""
+        there = {file.name: file for file in self.place.files()}
+        before, done = self.run(), self._done(there)
+        if before is not None and done:
+            if before["fingerprint"] == fingerprint:
+                (self.folder / RUN).write_bytes((self.place / RUN).read() or b"")
+                return done, before["metadata"]
+            if not overwrite:
+                refuse_difference(str(self.place), before["fingerprint"], fingerprint)
+        self.place.remove([name for name in there if name.startswith("done-")])
+        self.place.remove([name for name in there if name.startswith("part-") or name == RUN])
+        text = json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode()
+        (self.place / RUN).put(text)
+        (self.folder / RUN).write_bytes(text)  # by which engines see whether other processes have the same folder
+        return {}, metadata
+
+    def run(self) -> dict[str, Any] | None:
+        """Return what ``begin`` noted of the run in this folder, or None where there is none."""
+        return parsed_run((self.place / RUN).read() or b"")
+
+    def commit(self, line: Part) -> None:
+        """Send the file of a shard, then the object that says that it is done.
+
+        Raises:
+            InputError: if the store refuses, or another process has taken the folder over.
+        """
+        self._remote.check()
+        size, version = self._part(line.shard).upload(self.part(line.shard), overwrite=True)
+        text = json.dumps({**asdict(line), "stored": [size, version]}, sort_keys=True)
+        (self.place / _done_name(line.shard)).put(text.encode())
+
+    def files(self, parts: dict[int, Part]) -> list[Path]:
+        """Return the files of all shards, in order; those that an earlier run wrote elsewhere are fetched.
+
+        Raises:
+            InputError: if one is not what was committed; its note is removed, so that it is scored again.
+        """
+        _each(self._fetch, [part for part in parts.values() if not self._is_here(part)])
+        return [self.part(shard) for shard in range(len(parts))]
+
+    def target(self, out: Path | StorePath) -> Path:
+        """Return where the table is made before it is sent."""
+        return self.folder / f"table{out.suffix}"
+
+    def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
+        """Send the table to its name, which it gets by one request."""
+        self._remote.check()
+        _stored(out).upload(table, overwrite=overwrite)
+        table.unlink()
+
+    def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
+        """Copy the parts, inside the store, to the folder that is their place.
+
+        An object `_unfinished` is in it meanwhile, and nothing of curate's reads a folder that has one.
+
+        Raises:
+            InputError: if the name is taken and ``overwrite`` is not set.
+        """
+        place = _stored(out)
+        self._remote.check()
+        if place.is_file() or (place.exists() and not overwrite):
+            raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
+        (place / UNFINISHED).put(b"parts are being put here; where that was cut off, repeat the command")
+        new = [file.name for file in self.place.files() if file.name.startswith("part-") or file.name == RUN]
+        old = [file.name for file in place.files() if file.name not in (*new, UNFINISHED)]
+        place.remove(old)
+        _each(lambda name: (self.place / name).copy_to(place / name), new)
+        place.remove([UNFINISHED])
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove what the run has put into the store, and here; the table is safe elsewhere.
+
+        The notes of what is done go first: without them nothing that is left counts.
+        """
+        self._remote.end()
+        names = [file.name for file in self.place.files()]
+        first = [name for name in names if name.startswith("done-") or name == RUN]
+        for some in (first, [name for name in names if name not in first]):
+            _each(lambda name: self.place.remove([name]), some)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def leftovers(self, out: Path | StorePath) -> list[Path]:
+        """Return nothing: what a dead process left in a store has no name yet."""
+        return []
+
+    def sweep(self, out: Path | StorePath) -> None:
+        """Abort the uploads that dead processes left unfinished; only whoever holds the lock may."""
+        _stored(out).abort_uploads()
+        self.place.abort_uploads()
+
+    def _part(self, shard: int) -> StorePath:
+        return self.place / part_path(Path(), shard).name
+
+    def _done(self, there: dict[str, StoredFile]) -> dict[int, Part]:
+        """Return the shards whose note and part agree."""
+        notes = [name for name in there if name.startswith("done-")]
+        done = {}
+        for data in _each(lambda name: (self.place / name).read(), notes):
+            line = json.loads(data or b"{}")
+            stored = there.get(self._part(line.get("shard", -1)).name)
+            if stored is not None and line.pop("stored", None) == [stored.size, stored.version]:
+                done[line["shard"]] = Part(**line)
+        return done
+
+    def _is_here(self, part: Part) -> bool:
+        path = self.part(part.shard)
+        return path.is_file() and path.stat().st_size == part.n_bytes and file_sha256(path) == part.sha256
+
+    def _fetch(self, part: Part) -> None:
+        data = self._part(part.shard).read(part.n_bytes)
+        if data is None or sha256(data).hexdigest() != part.sha256:
+            self.place.remove([_done_name(part.shard)])
+            raise InputError(
+                f"{self._part(part.shard)} is not what was committed; repeat the command, which scores its rows again"
+            )
+        with place_errors(self.folder):
+            self.part(part.shard).write_bytes(data)
+
+
+def work_of(out: Path | StorePath) -> WorkFolder:
+    """Return where the run towards an output keeps what it has committed: beside it, here or in its store."""
+    beside = out.with_name(f".{out.name}.work")
+    return WorkStore(beside) if isinstance(beside, StorePath) else WorkFolder(beside)
+
+
+def _stored(out: Path | StorePath) -> StorePath:
+    if not isinstance(out, StorePath):
+        raise ValueError(f"a run in a store ends in a store, not at {out}")
+    return out
+
+
+def _done_name(shard: int) -> str:
+    return f"done-{shard:06d}.json"
+
+
+def _each(call: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """Return what a call gives for each of some things, in order, several at a time."""
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="store") as pool:
+        return list(pool.map(call, items))
+
+
+def _here(place: StorePath) -> Path:
+    """Return the folder of this machine for a run in a store: the same one for whoever writes there from here."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"curate-{user}" / sha256(place.url.encode()).hexdigest()[:16]
+
+
+def _make_own(folder: Path) -> None:
+    """Make a folder that nobody else may enter, or see to it that the one that is there is such a one."""
+    with place_errors(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    if not stat.S_ISDIR(found.st_mode) or not own or found.st_mode & 0o077:
+        raise InputError(
+            f"expected {folder} to be a folder of yours alone, got another; set TMPDIR to a folder of yours"
+        )

@@ -1,0 +1,276 @@
+"""The place of an output in an object store: what stands there for a path, and the few calls that writing needs.
+
+A store has no folders, no rename and no append. What is written appears whole, by one PUT or the last request of a
+multipart upload, or not at all; what may be written once only is created on condition that nothing is there.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from curate.manifest.contract import ReadError
+from curate.manifest.failures import CredentialsError, failure_of
+from curate.manifest.places import Place, find_place
+from curate.manifest.reach import Reach
+from curate.manifest.remote import get, size_of, version_in
+from curate.manifest.schemes import file_system, scheme_of, shown
+from curate.manifest.store import StoredFile
+from scoring.errors import InputError
+
+WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers create on condition
+UNFINISHED = "_unfinished"  # an object in a folder of parts while they are being put there
+SMALL = 1 << 20  # bytes of a note
+
+
+@dataclass(frozen=True)
+class StorePath:
+    """A place in a store, with the names that `pathlib.Path` has for the same.
+
+    Args:
+        url: without a slash at its end.
+    """
+
+    url: str
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
+    @property
+    def name(self) -> str:
+        """What stands behind the last slash."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the name, with its dot."""
+        return Path(self.name).suffix
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffix."""
+        return Path(self.name).stem
+
+    def with_name(self, name: str) -> "StorePath":
+        """Return the place beside this one."""
+        return StorePath(f"{self.url.rpartition('/')[0]}/{name}")
+
+    def with_suffix(self, suffix: str) -> "StorePath":
+        """Return the place of the same stem."""
+        return self.with_name(self.stem + suffix)
+
+    def __truediv__(self, name: str) -> "StorePath":
+        return StorePath(f"{self.url}/{name}")
+
+    def is_file(self) -> bool:
+        """Return whether there is an object of this name."""
+        return self.state() is not None
+
+    def is_dir(self) -> bool:
+        """Return whether there are objects below this name."""
+        return bool(self.files())
+
+    def exists(self) -> bool:
+        """Return whether an object, or a folder that was finished, is here."""
+        names = {file.name for file in self.files()}
+        return self.is_file() if not names else UNFINISHED not in names
+
+    def state(self) -> tuple[int, str] | None:
+        """Return the size in bytes and the version of the object, or None where there is none."""
+        system, path = _system(self.url)
+        with store_errors(self, "reach"):
+            try:
+                found = system.info(path)
+            except FileNotFoundError:
+                return None
+        return (size_of(found), version_in(found)) if found.get("type") != "directory" else None
+
+    def modified(self) -> datetime | None:
+        """Return when the object was written, by the clock of the store; None where there is none."""
+        system, path = _system(self.url)
+        with store_errors(self, "reach"):
+            try:
+                found: datetime = system.modified(path)
+            except FileNotFoundError:
+                return None
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+    def files(self) -> list[StoredFile]:
+        """Return the objects directly below, by name."""
+        system, path = _system(self.url)
+        prefix = path.strip("/") + "/"
+        with store_errors(self, "list"):
+            try:
+                listed = system.ls(path + "/" if scheme_of(self.url) != "memory" else path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                self._require_bucket(system, path)
+                return []
+        found = []
+        for facts in listed:
+            name = facts["name"].strip("/").removeprefix(prefix)
+            if facts["type"] == "file" and facts["name"].strip("/").startswith(prefix) and name:
+                found.append(StoredFile(name, size_of(facts), version_in(facts)))
+        return sorted(found, key=lambda file: file.name)
+
+    def _require_bucket(self, system: Any, path: str) -> None:
+        bucket = path.strip("/").partition("/")[0]
+        if scheme_of(self.url) != "memory" and not system.exists(bucket):
+            raise InputError(f"cannot write {self}: there is no bucket {bucket!r}; create it first, or check the name")
+
+    def place(self) -> Place:
+        """Return where the object can be read in parts.
+
+        Raises:
+            MissingPlaceError, InputError: as `find_place`.
+        """
+        return find_place(self.url)
+
+    def open(self) -> BinaryIO:
+        """Open the object for reading; the caller closes."""
+        return self.place().open()
+
+    def read(self, max_bytes: int = SMALL) -> bytes | None:
+        """Return the bytes of an object, or None where there is none.
+
+        Raises:
+            InputError: if it is larger than the bound, or the store refuses.
+        """
+        try:
+            return get(self.url, max_bytes, Reach())
+        except ReadError as error:
+            if error.status == "missing":
+                return None
+            raise InputError(f"cannot read {self}: {error}") from None
+
+    def create(self, data: bytes) -> bool:
+        """Put an object where none is; return whether this did it, and nobody else."""
+        system, path = _system(self.url)
+        try:
+            with store_errors(self, "write"):
+                system.pipe_file(path, data, mode="create")
+        except TakenError:
+            return self.read() == data  # a try of ours whose answer was lost
+        return True
+
+    def put(self, data: bytes) -> None:
+        """Put an object, in place of what is there."""
+        system, path = _system(self.url)
+        with store_errors(self, "write"):
+            system.pipe_file(path, data)
+
+    def upload(self, local: Path, *, overwrite: bool) -> tuple[int, str]:
+        """Put a file: it appears whole or not at all.
+
+        Returns:
+            Its size in bytes and its version there.
+
+        Raises:
+            InputError: if the store refuses, or something is there and ``overwrite`` is not set.
+        """
+        system, path = _system(self.url)
+        try:
+            with store_errors(self, "write"):
+                system.put_file(str(local), path, mode="overwrite" if overwrite else "create")
+        except TakenError:
+            raise InputError(
+                f"{self} appeared while it was being written; repeat the command to see whether it is the same, or "
+                "choose another --out"
+            ) from None
+        state, size = self.state(), local.stat().st_size
+        if state is None or state[0] != size:
+            raise InputError(f"cannot write {self}: {size:,} bytes were sent, and the store does not have them; repeat")
+        return state
+
+    def copy_to(self, other: "StorePath") -> None:
+        """Copy the object inside the store, in place of what is there."""
+        system, path = _system(self.url)
+        with store_errors(other, "write"):
+            system.cp_file(path, _system(other.url)[1])
+
+    def remove(self, names: list[str]) -> None:
+        """Remove objects directly below; those that are gone already are no error."""
+        system, path = _system(self.url)
+        for name in names:
+            with store_errors(self / name, "remove"):
+                try:
+                    system.rm_file(f"{path}/{name}")
+                except FileNotFoundError:
+                    continue
+
+    def abort_uploads(self) -> int:
+        """Abort multipart uploads of this object, and below it, that were left unfinished; return how many.
+
+        Only of S3: elsewhere they are no objects, and end by themselves.
+        """
+        if scheme_of(self.url) not in ("s3", "s3a"):
+            return 0
+        system, path = _system(self.url)
+        bucket, _, key = path.partition("/")
+        with store_errors(self, "list unfinished uploads of"):
+            found = system.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=key).get("Uploads", [])
+            ours = [each for each in found if each["Key"] == key or each["Key"].startswith(key + "/")]
+            for each in ours:
+                system.call_s3("abort_multipart_upload", Bucket=bucket, Key=each["Key"], UploadId=each["UploadId"])
+        return len(ours)
+
+
+class TakenError(InputError):
+    """Something is there where nothing was to be."""
+
+
+def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
+    """Return the place that a user typed: a URL of a store, or a path of this machine.
+
+    Raises:
+        InputError: for a URL that cannot be written to.
+        MissingExtraError: if the driver of a store is not installed.
+    """
+    if isinstance(text, StorePath | Path):
+        return text
+    scheme = scheme_of(text)
+    if scheme is None:
+        return Path(text)
+    if scheme not in WRITABLE:
+        raise InputError(
+            f"expected a path, or a URL of {', '.join(f'{name}://' for name in WRITABLE[:4])}, got {shown(text)!r}; "
+            "write to a folder of this machine and copy it"
+        )
+    place = StorePath(text.rstrip("/"))
+    bucket, _, inner = _system(place.url)[1].strip("/").partition("/")
+    if not bucket or (not inner and scheme != "memory"):
+        raise InputError(f"expected a name below a bucket, such as {scheme}://bucket/scores.parquet, got {text!r}")
+    return place
+
+
+@contextmanager
+def store_errors(place: object, what: str) -> Iterator[None]:
+    """Turn what a driver says of a place into one line; a missing file, and what is there already, pass as they are.
+
+    Raises:
+        FileNotFoundError: as it is.
+        TakenError: where something is there.
+        CredentialsError: if the credentials are missing or no longer valid.
+        InputError: for any other refusal, and where the store cannot be reached.
+    """
+    try:
+        yield
+    except (InputError, FileNotFoundError):
+        raise
+    except FileExistsError:
+        raise TakenError(f"{place} exists already") from None
+    except Exception as error:  # drivers of object stores share no base class for their errors
+        try:
+            failure = failure_of(error)
+        except CredentialsError as problem:
+            raise CredentialsError(f"cannot {what} {place}: {problem}") from None
+        if failure.taken:
+            raise TakenError(f"{place} exists already") from None
+        reason = {"missing": "there is no such bucket or place"}.get(failure.status, failure.text)
+        advice = "check what the credentials may do" if failure.status == "denied" else "repeat the command to go on"
+        raise InputError(f"cannot {what} {place}: {reason}; {advice}") from None
+
+
+def _system(url: str) -> tuple[Any, str]:
+    return file_system(url, listing=True)
