@@ -43,6 +43,7 @@ from curate.commands import run as run_command
 from curate.commands.groups import grouped, plain_app
 from curate.commands.methods import MethodCommand
 from curate.commands.nested import with_subcommand
+from curate.commands.options import refuse_urls
 from curate.commands.order import OrderedCommand
 from curate.commands.printing import say
 from curate.version import __version__
@@ -86,6 +87,7 @@ def user_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
+            refuse_urls(kwargs)
             command(*args, **kwargs)
             sys.stdout.flush()
         except InputError as error:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from curate.columns import STATUS, describe
+from curate.manifest.store_path import StorePath, path_or_store
 from curate.policies.receipts import read_receipt
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
@@ -35,7 +36,7 @@ class Description:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def info(path: str | Path) -> Description:
+def info(path: str | Path | StorePath) -> Description:
     """Say what a file is; only headers and the status column are read.
 
     Args:
@@ -44,14 +45,16 @@ def info(path: str | Path) -> Description:
     Raises:
         InputError: for anything else, or a file that is damaged.
     """
-    path = Path(path)
-    if path.suffix == ".json":
-        return _receipt(path)
-    if path.suffix == ".safetensors":
-        return _checkpoint(path)
-    if path.is_file() and path.suffix != ".parquet" and not _is_parquet(path):
+    place = path_or_store(path)
+    if isinstance(place, StorePath):
+        return _table(open_table(place))
+    if place.suffix == ".json":
+        return _receipt(place)
+    if place.suffix == ".safetensors":
+        return _checkpoint(place)
+    if place.is_file() and place.suffix != ".parquet" and not _is_parquet(place):
         raise InputError(f"expected a table (.parquet), a receipt (.json) or a checkpoint (.safetensors), got {path}")
-    return _table(open_table(path))
+    return _table(open_table(place))
 
 
 def _is_parquet(path: Path) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def run(
     table: options.Table,
-    other: Annotated[Path, typer.Argument(parser=options.given_path, help="The table to compare it with.")],
+    other: Annotated[Path, typer.Argument(parser=options.given_table, help="The table to compare it with.")],
     column: Annotated[
         list[str] | None,
         options.shared("--column", ", or any other, or embedding; again for more. [default: all that both have]"),

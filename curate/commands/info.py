@@ -17,7 +17,7 @@ def run(
     file: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_path,
+            parser=options.given_table,
             help="Table (.parquet or a folder), receipt (.json), model (.safetensors), cache or rounds (folders).",
         ),
     ],
@@ -34,7 +34,9 @@ def run(
     from curate.info import info
     from curate.rounds.files.settings import CONFIG
 
-    if (file / CONFIG).is_file():
+    if not isinstance(file, Path):  # in a store there are tables alone
+        description = info(file)
+    elif (file / CONFIG).is_file():
         description = _rounds(file)
     elif (file / "cache.json").is_file():
         description = _cache(file)

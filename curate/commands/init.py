@@ -44,7 +44,7 @@ Budget = Annotated[int | None, options.shared("--budget", " to label in all; sta
 
 def run(
     folder: NewFolder,
-    table: options.Table,
+    table: options.LocalTable,
     classes: Classes = None,
     batch: Batch = 100,
     strategy: Strategy = "auto",

@@ -1,5 +1,6 @@
 """Options that several commands share: one name, one thing, and one text that says what it is."""
 
+import re
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
@@ -67,6 +68,7 @@ MEANS: dict[str, str] = {
     "--top": "How many of the highest are shown",
     "--workers": "Decoding threads; by default one a core",
 }
+_URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
 SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}
 
 
@@ -96,11 +98,55 @@ def given_path(text: str) -> Path:
     return Path(text)
 
 
+def given_table(text: str) -> Any:
+    """Return a path as typed, or a `StorePath`, which has the same names."""
+    if "://" not in str(text):
+        return given_path(text)
+    from curate.manifest.store_path import path_or_store
+    from scoring.errors import InputError
+
+    try:
+        return path_or_store(text)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def refuse_urls(given: Mapping[str, Any]) -> None:
+    """Refuse a URL where a path of this machine is read or written: it would name a folder here, called `s3:`.
+
+    Args:
+        given: what a command was given, by name.
+
+    Raises:
+        InputError: naming the first one, and what to do.
+    """
+    for name, value in given.items():
+        for path in value if isinstance(value, list | tuple) else [value]:
+            found = _URL_AS_PATH.match(str(path)) if isinstance(path, Path) else None
+            if found is None:
+                continue
+            from curate.manifest.schemes import SCHEMES, shown
+            from scoring.errors import InputError
+
+            if found[1].lower() in SCHEMES:
+                url = shown(f"{found[1]}://{str(path)[found.end() :]}")
+                raise InputError(
+                    f"expected a path of this machine for {name}, got {url}; read and write it here, and copy "
+                    "it from or to the store (aws s3 cp, gcloud storage cp)"
+                )
+
+
 Table = Annotated[
+    Path,
+    typer.Argument(
+        parser=given_table, help="Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3:// or gs://."
+    ),
+]
+
+LocalTable = Annotated[
     Path,
     typer.Argument(parser=given_path, help="Scored table: a Parquet file, or a folder of part-*.parquet."),
 ]
-
 RoundsFolder = Annotated[Path, typer.Argument(help="Folder of the rounds.")]
 
 Backbone = Annotated[

@@ -14,6 +14,7 @@ from curate.display.captions import number
 from curate.display.page import isolated, picture_html
 from curate.display.rank import RANK, Extremes, extremes
 from curate.manifest import ReadError, SourceOptions
+from curate.manifest.store_path import AnyPath
 from curate.tables.images import Images
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -36,7 +37,7 @@ class Heap(Table):
     """
 
     def __init__(
-        self, path: Path, files: Sequence[Path], source: str | None = None, options: SourceOptions | None = None
+        self, path: AnyPath, files: Sequence[AnyPath], source: str | None = None, options: SourceOptions | None = None
     ) -> None:
         super().__init__(path, files)
         self.source = source

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from curate.engines.journal import RUN, Part, WorkFolder, parsed_run, part_path
+from curate.engines.journal import DECODING, RUN, Part, WorkFolder, parsed_run, part_path
 from curate.engines.settings import refuse_difference
 from curate.engines.store_lock import StoreLock
 from curate.manifest.store import StoredFile

@@ -23,13 +23,13 @@ from curate.exchange.survey import Asked, Survey, columns_of, survey
 from curate.exchange.table import FORMATS
 from curate.exchange.work import MANIFEST, WorkFolder, is_untouched, read_manifest
 from curate.manifest import SourceOptions
+from curate.manifest.store_path import sha256_of
 from curate.tables.images import require_images
 from curate.tables.located import Located
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
-from scoring.file_digest import file_sha256
 from scoring.lookup import closest, lookup
 
 MOST_RANKED = 1_000_000  # rows that are put into the order of their rank: no round is larger
@@ -189,7 +189,7 @@ def _told(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Ca
 
 def digest_of(table: Table) -> str:
     """Return a digest of a table's bytes."""
-    return " ".join(file_sha256(file)[:32] for file in table.files)
+    return " ".join(sha256_of(file)[:32] for file in table.files)
 
 
 def _check_options(

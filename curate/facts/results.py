@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.facts.texts import shortened
+from curate.manifest.store_path import AnyPath, path_or_store
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.receipts import (
     PIPELINE_RECEIPT,
@@ -90,11 +91,11 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
             raise InputError(f"expected the results of at most {MOST} policies, got more; name fewer of them")
         found[receipt] = one = _applied(receipt)
         before = _input_of(one)
-        if before is not None and not _is_table(before, table):
+        if isinstance(before, Path) and not _is_table(before, table):
             earlier = receipt_beside(before)
             waiting += [earlier] if before.suffix == ".parquet" and earlier.is_file() else []
     order = list(found.values())
-    made = {one.subset.resolve(): one for one in order}
+    made: dict[AnyPath, Applied] = {one.subset.resolve(): one for one in order}
     return sorted(order, key=lambda one: _depth(one, made))
 
 
@@ -142,9 +143,9 @@ def _beside(path: Path, receipt: Mapping[str, Any], name: str) -> Table | None:
     )
 
 
-def _input_of(applied: Applied) -> Path | None:
+def _input_of(applied: Applied) -> AnyPath | None:
     """The table that a policy read, where it is, or beside what it wrote; None where it is gone."""
-    named = Path(applied.receipt["input"]["path"])
+    named = path_or_store(str(applied.receipt["input"]["path"]))
     return next((path for path in (named, applied.path.with_name(named.name)) if path.exists()), None)
 
 
@@ -152,7 +153,7 @@ def _is_table(path: Path, table: Table) -> bool:
     return path.resolve() == table.path.resolve()
 
 
-def _depth(applied: Applied, made: Mapping[Path, Applied]) -> int:
+def _depth(applied: Applied, made: Mapping[AnyPath, Applied]) -> int:
     """How many of the policies came before one."""
     depth, at = 0, applied
     while depth <= len(made):

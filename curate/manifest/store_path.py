@@ -4,6 +4,7 @@ A store has no folders, no rename and no append. What is written appears whole, 
 multipart upload, or not at all; what may be written once only is created on condition that nothing is there.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +20,20 @@ from curate.manifest.remote import get, size_of, version_in
 from curate.manifest.schemes import file_system, scheme_of, shown
 from curate.manifest.store import StoredFile
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers create on condition
 UNFINISHED = "_unfinished"  # an object in a folder of parts while they are being put there
+_PIECE = 8 << 20
 SMALL = 1 << 20  # bytes of a note
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Size in bytes and time of change in nanoseconds, by the names of `os.stat_result`."""
+
+    st_size: int
+    st_mtime_ns: int
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,11 @@ class StorePath:
         """The name without its suffix."""
         return Path(self.name).stem
 
+    @property
+    def parent(self) -> "StorePath":
+        """The place of the folder."""
+        return StorePath(self.url.rpartition("/")[0])
+
     def with_name(self, name: str) -> "StorePath":
         """Return the place beside this one."""
         return StorePath(f"{self.url.rpartition('/')[0]}/{name}")
@@ -63,6 +79,21 @@ class StorePath:
 
     def __truediv__(self, name: str) -> "StorePath":
         return StorePath(f"{self.url}/{name}")
+
+    def resolve(self) -> "StorePath":
+        """Return the place itself: a store has no links."""
+        return self
+
+    def stat(self) -> "Stored":
+        """Return the size and the time of change of the object.
+
+        Raises:
+            FileNotFoundError: if there is none.
+        """
+        state, modified = self.state(), self.modified()
+        if state is None or modified is None:
+            raise FileNotFoundError(str(self))
+        return Stored(state[0], int(modified.timestamp() * 1e9))
 
     def is_file(self) -> bool:
         """Return whether there is an object of this name."""
@@ -216,6 +247,9 @@ class StorePath:
         return len(ours)
 
 
+AnyPath = Path | StorePath
+
+
 class TakenError(InputError):
     """Something is there where nothing was to be."""
 
@@ -242,6 +276,19 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
     if not bucket or (not inner and scheme != "memory"):
         raise InputError(f"expected a name below a bucket, such as {scheme}://bucket/scores.parquet, got {text!r}")
     return place
+
+
+def sha256_of(path: AnyPath) -> str:
+    """Return the hex SHA-256 of a file's bytes, here or in a store; an empty text where there is no such file."""
+    if isinstance(path, Path):
+        return file_sha256(path)
+    if not path.is_file():
+        return ""
+    digest = hashlib.sha256()
+    with path.open() as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from curate.manifest.store_path import AnyPath
 from curate.tables.table import Table, open_table
 
 
@@ -15,7 +16,7 @@ from curate.tables.table import Table, open_table
 class Asked:
     """What was asked, as `curate plot` says it."""
 
-    path: Path
+    path: AnyPath
     column: tuple[str, ...] = ()
     per: str | None = None
     x: str | None = None

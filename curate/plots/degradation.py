@@ -24,6 +24,7 @@ from curate.display.style import (
     write_percent,
 )
 from curate.evaluation.degraded import CENTER_CROP, share_shape
+from curate.manifest.store_path import AnyPath
 from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band
 from scoring.errors import InputError
@@ -80,9 +81,9 @@ def measure(asked: Asked) -> Degradation:
     return Degradation(images, list(KINDS), {name: share[name] for name in chosen[:MOST_COLUMNS]}, notes=notes)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: AnyPath) -> dict[str, Any]:
     """Return the measures of an evaluation by name."""
-    if path.suffix.lower() != ".json":
+    if not isinstance(path, Path) or path.suffix.lower() != ".json":
         raise InputError(
             f"degradation is drawn from the JSON of `curate evaluate TABLE --degrade 500 -o REPORT.json`, got {path}"
         )
@@ -100,7 +101,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise _not_ours(path) from None
 
 
-def _not_ours(path: Path) -> InputError:
+def _not_ours(path: AnyPath) -> InputError:
     return InputError(f"{path} is not what curate evaluate writes; expected its JSON; take the file that it wrote")
 
 

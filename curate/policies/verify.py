@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
+from curate.manifest.store_path import AnyPath, path_or_store, sha256_of
 from curate.policies.contract import Policy, policy_of
 from curate.policies.differences import Verification, compare_outputs
 from curate.policies.findings import FILE_CHANGED, FILE_GONE, Finding
@@ -12,7 +13,6 @@ from curate.policies.receipts import read_receipt
 from curate.policies.result import Result
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.file_digest import file_sha256
 
 
 def verify(receipt: str | Path, table: str | Path | None = None) -> Verification:
@@ -55,7 +55,7 @@ def _policy(receipt: Path, noted: dict[str, Any]) -> Policy[Result]:
     try:
         return policy_of(rules).from_receipt(rules)
     except InputError as error:
-        files = [Path(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
+        files = [path_or_store(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
         lost = any(_there_or_beside(path, receipt.parent) is None for path in files)
         more = "; what has moved is looked for beside the receipt" if lost else ""
         raise InputError(f"{receipt}: {error}{more}") from None
@@ -68,7 +68,7 @@ def _is_file(value: object) -> bool:
 
 def _located(rule: Any, folder: Path) -> Any:
     """A rule with the paths of its files where they are now: where they were, or else beside the receipt."""
-    files = {name: Path(str(file["path"])) for name, file in _files(rule).items()}
+    files = {name: path_or_store(str(file["path"])) for name, file in _files(rule).items()}
     if not files:
         return rule
     return {**rule, **{name: str(_there_or_beside(path, folder) or path) for name, path in files.items()}}
@@ -79,16 +79,16 @@ def _files(rule: Any) -> dict[str, Any]:
     return {name: value for name, value in rule.items() if _is_file(value)} if isinstance(rule, Mapping) else {}
 
 
-def _moved(receipt: Path, noted: dict[str, Any]) -> Path:
+def _moved(receipt: Path, noted: dict[str, Any]) -> AnyPath:
     """Where the input is: where it was, or a file of that name beside the receipt."""
-    path = Path(noted["input"]["path"])
+    path = path_or_store(str(noted["input"]["path"]))
     found = _there_or_beside(path, receipt.parent)
     if found is None:
         raise InputError(f"the input {path} of {receipt} is no longer there; name where it is now with --table")
     return found
 
 
-def _there_or_beside(path: Path, folder: Path) -> Path | None:
+def _there_or_beside(path: AnyPath, folder: Path) -> AnyPath | None:
     beside = folder / path.name
     return path if path.exists() else beside if beside.exists() else None
 
@@ -100,9 +100,9 @@ def _output(folder: Path, noted: dict[str, Any], name: str, result: Verification
     return table
 
 
-def _check_bytes(path: Path, expected: str, result: Verification) -> None:
+def _check_bytes(path: AnyPath, expected: str, result: Verification) -> None:
     """Record a file that is gone, or not as it was written."""
     if not path.is_file():
         result.problem(Finding(FILE_GONE, str(path)))
-    elif file_sha256(path) != expected:
+    elif sha256_of(path) != expected:
         result.problem(Finding(FILE_CHANGED, str(path)))

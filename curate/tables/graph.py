@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.counted import counted
+from curate.manifest.store_path import sha256_of
 from curate.tables.graph_file import (
     AGAIN,
     BLOCK,
@@ -22,7 +23,6 @@ from curate.tables.table import Table, open_table
 from curate.tables.vectors import rows_of, vector_hashes
 from scoring.atomic import require_folder
 from scoring.errors import InputError
-from scoring.file_digest import file_sha256
 from scoring.search.graph import MOST_NEIGHBOURS, Graph, knn_graph
 
 ANOTHER = "name another file with --graph"
@@ -96,7 +96,7 @@ def stored_graph(
             if path.is_file():  # another process made one in the meantime, and it is as good if it is of these rows
                 return _read(open_table(path), hashes, vectors, model, otherwise)
             raise
-        digest, notes = file_sha256(path), (f"{path}: the graph of {counted(len(hashes), 'row')}, to be used again",)
+        digest, notes = sha256_of(path), (f"{path}: the graph of {counted(len(hashes), 'row')}, to be used again",)
     return _in_order(order, found, path, digest, notes)
 
 
@@ -186,4 +186,4 @@ def _read(table: Table, hashes: NDArray[np.uint64], vectors: NDArray, model: str
     if n > len(hashes):
         lost = 1 - int((index >= 0).sum()) / max(1, named)
         note += f", for {len(hashes):,} of them: {lost:.2%} of the neighbours that it names are other rows"
-    return Stored(Graph(index, cosine, recall), reach, str(table.path), file_sha256(table.path), (note,))
+    return Stored(Graph(index, cosine, recall), reach, str(table.path), sha256_of(table.path), (note,))

@@ -1,11 +1,10 @@
 """What made a table's embeddings and signatures: numbers of two makers cannot be compared."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
+from curate.manifest.store_path import AnyPath
+from curate.tables.batches import open_parquet
 from curate.tables.table import METADATA_KEY, Table
 from scoring.errors import InputError
 
@@ -22,7 +21,7 @@ def model_of(table: Table) -> str:
     """
     if table.own is not None:
         return f"column {table.own}"
-    seen: dict[str, tuple[str, Path]] = {}
+    seen: dict[str, tuple[str, AnyPath]] = {}
     for file in table.files:
         model = _part(_metadata(file), "model")
         seen.setdefault(str(model.get("digest", "")), (str(model.get("method", "a model without a name")), file))
@@ -41,7 +40,7 @@ def signature_of(table: Table) -> str:
     Raises:
         InputError: if parts of the table hold two kinds; the text names both.
     """
-    seen: dict[str, Path] = {}
+    seen: dict[str, AnyPath] = {}
     for file in table.files:
         seen.setdefault(str(_part(_metadata(file), "settings").get("signature", "")), file)
     if len(seen) > 1:
@@ -89,8 +88,9 @@ def same_signature(first: Table, second: Table) -> None:
         )
 
 
-def _metadata(file: Path) -> dict[str, Any]:
-    found = json.loads((pq.read_metadata(file).metadata or {}).get(METADATA_KEY, b"{}"))
+def _metadata(file: AnyPath) -> dict[str, Any]:
+    with open_parquet(file) as parquet:
+        found = json.loads((parquet.metadata.metadata or {}).get(METADATA_KEY, b"{}"))
     return found if isinstance(found, dict) else {}
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS
+from curate.manifest.store_path import AnyPath
 from curate.tables.arrays import TRUE, coded, exact_numbers, has_value, is_ok, nan_as_null, texts, truth
 from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
@@ -154,7 +154,7 @@ def collect(
     needs: Needs,
     names: Sequence[str],
     *,
-    path: Path,
+    path: AnyPath,
     hashes: NDArray[np.uint64] | None = None,
 ) -> Rows:
     """Return what ``needs`` asks for of n rows that come in batches with at least the columns ``names``.
@@ -183,7 +183,7 @@ class _Reading:
         n: int,
         needs: Needs,
         names: Sequence[str],
-        path: Path,
+        path: AnyPath,
         hashes: NDArray[np.uint64] | None,
     ) -> None:
         self.n, self.needs, self.path, self.start = n, needs, path, 0

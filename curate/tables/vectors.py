@@ -2,12 +2,12 @@
 
 import os
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.manifest.store_path import AnyPath
 from curate.tables.table import embedding_matrix
 from scoring.errors import InputError
 
@@ -69,7 +69,7 @@ class Embeddings:
         path: of the table, for messages.
     """
 
-    def __init__(self, n: int, path: Path) -> None:
+    def __init__(self, n: int, path: AnyPath) -> None:
         self.n, self.path = n, path
         self.matrix: NDArray[np.floating] | None = None
         self.embedding_problem = np.full(n, MISSING, np.uint8)
