@@ -81,8 +81,12 @@ class WorkStore(WorkFolder):
                 return done, before["metadata"]
             if not overwrite:
                 refuse_difference(str(self.place), before["fingerprint"], fingerprint)
-        self.place.remove([name for name in there if name.startswith("done-")])
-        self.place.remove([name for name in there if name.startswith("part-") or name == RUN])
+        # notes go first: a part without one counts for nothing, whenever we are stopped
+        self._remove([name for name in there if name.startswith("done-")])
+        self._remove([name for name in there if name.startswith("part-") or name == RUN])
+        is_another = before is None or before["fingerprint"] != fingerprint
+        for path in [*self.folder.glob("part-*.parquet"), *(self.folder.glob(f"{DECODING}*") if is_another else ())]:
+            path.unlink()
         text = json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode()
         (self.place / RUN).put(text)
         (self.folder / RUN).write_bytes(text)  # by which engines see whether other processes have the same folder
@@ -150,8 +154,8 @@ class WorkStore(WorkFolder):
         self._remote.end()
         names = [file.name for file in self.place.files()]
         first = [name for name in names if name.startswith("done-") or name == RUN]
-        for some in (first, [name for name in names if name not in first]):
-            _each(lambda name: self.place.remove([name]), some)
+        self._remove(first)
+        self._remove([name for name in names if name not in first])
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def leftovers(self, out: Path | StorePath) -> list[Path]:
@@ -162,6 +166,9 @@ class WorkStore(WorkFolder):
         """Abort the uploads that dead processes left unfinished; only whoever holds the lock may."""
         _stored(out).abort_uploads()
         self.place.abort_uploads()
+
+    def _remove(self, names: list[str]) -> None:
+        _each(lambda name: self.place.remove([name]), names)
 
     def _part(self, shard: int) -> StorePath:
         return self.place / part_path(Path(), shard).name

@@ -37,7 +37,9 @@ def test_a_table_of_a_store_is_read_as_one_of_this_machine(command, whole, s3, t
     arguments, written = COMMANDS[command]
     here = said(command, "s.parquet", *arguments)
     rows = pq.read_table(written) if written else None
-    there = said(command, f"{s3}/run/s.parquet", *arguments, *(["--overwrite"] if "-o" in arguments else []))
+    there = said(
+        command, f"{s3}/run/s.parquet", *arguments, *(["--overwrite"] if {"-o", "--apply"} & set(arguments) else [])
+    )
     if rows is not None:
         assert pq.read_table(written).equals(rows)
         assert command == "fit" or said("verify", "k.receipt.json").startswith("identical")
