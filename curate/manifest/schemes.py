@@ -130,10 +130,11 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
         if system is None:
             import fsspec
 
-            system = fsspec.filesystem(scheme, **options)
+            shared = bool(getattr(driver, "async_impl", False))
+            system = fsspec.filesystem(scheme, skip_instance_cache=shared, **options)
             if not listing and scheme in ("s3", "s3a"):
                 system.retries = 1
-            if getattr(system, "async_impl", False):
+            if shared:
                 _connect(system, scheme)
                 _SHARED[key] = system
     return system, driver._strip_protocol(uri)
