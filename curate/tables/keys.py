@@ -12,7 +12,7 @@ from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-SORTED_AT_ONCE = 1 << 24  # hashes, of 8 bytes each
+SORTED_AT_ONCE = 1 << 22  # hashes, of 8 bytes each
 
 
 def key_hashes(table: Table) -> NDArray[np.uint64]:
@@ -51,11 +51,11 @@ def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
 
 def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the hashes that are there more than once, looking at some of their first bits at a time."""
-    bits = max(0, (len(hashes) // SORTED_AT_ONCE).bit_length())
+    bits = min(8, (len(hashes) // SORTED_AT_ONCE).bit_length())
+    first_bytes = hashes.astype("<u8", copy=False).view(np.uint8)[7::8] >> np.uint8(8 - bits)
     found = []
     for first in range(1 << bits):
-        here = hashes[hashes >> np.uint64(64 - bits) == first] if bits else hashes
-        ordered = np.sort(here)
+        ordered = np.sort(hashes[first_bytes == first]) if bits else np.sort(hashes)
         found.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
     return np.concatenate(found)
 

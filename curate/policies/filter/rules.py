@@ -256,10 +256,11 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
             inside = outcome[rows] == KEEP
             ruling = rule.judge(table_rows, rows, inside)
             n_inside += int(inside.sum())
-            lost = inside & ~ruling.keep
+            lost = inside > ruling.keep  # in, and not kept
             outcome[rows][lost] = DROP
-            outcome[rows][inside & ~ruling.judged] = UNDECIDED
             decided_by[rows][lost] = index
+            lost = inside > ruling.judged
+            outcome[rows][lost] = UNDECIDED
         cuts.append(ruling.cuts)
         left.append(n_inside)
     return Verdict(outcome, decided_by, cuts, left)
