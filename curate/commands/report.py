@@ -8,6 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.printing import say
+from curate.counted import counted
 
 Results = Annotated[
     list[Path] | None,
@@ -77,5 +78,5 @@ def run(
         say(note)
     if made.path is not None:
         shown = sum(each >= 0 for each in made.document["thumbs"]["of"])
-        say(f"report: {made.path}: {made.document['rows']['n']:,} rows listed, {shown:,} thumbnails, "
+        say(f"report: {made.path}: {counted(made.document['rows']['n'], 'row')} listed, {shown:,} thumbnails, "
             f"{made.n_bytes / 1e6:,.1f} MB")  # fmt: skip

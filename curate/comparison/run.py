@@ -11,6 +11,7 @@ from curate.comparison.clusters import cluster_shares, told
 from curate.comparison.columns import OF_ONE_ROW, shifts
 from curate.comparison.results import SIGNIFICANT, Comparison, EmbeddingShift
 from curate.comparison.sample import Items, Sample, contents, items, key_notes, sampled
+from curate.counted import counted
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
 from curate.tables.table import Table, open_table
@@ -115,7 +116,7 @@ def compare(
     first, second = (sampled(each, one, sample, seed=seed) for each, one in zip(tables, names, strict=True))
     samples = first, second
     content = contents(samples)
-    announce(f"{len(common)} columns of {len(first):,} and {len(second):,} rows, {repeats:,} deals each")
+    announce(f"{counted(len(common), 'column')} of {len(first):,} and {len(second):,} rows, {repeats:,} deals each")
     columns, left_out = shifts(samples, common, content, label or LABEL, repeats=repeats, seed=seed)
     found = Comparison(
         tables=(str(tables[0].path), str(tables[1].path)),

@@ -54,7 +54,7 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
     Args:
         table: any table.
         column: of numbers; None for the model's own score, or for the rank in a table that has no score.
-        top: rows at the high end, >= 0; fewer where the table has fewer.
+        top: rows at the high end, >= 0; of a table with fewer rows than both, each row is at one end.
         bottom: rows at the low end, >= 0.
 
     Raises:
@@ -67,6 +67,8 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
     order = rows[np.argsort(values[rows], kind="stable")]
     descending = rows[np.argsort(-values[rows], kind="stable")]
     top = 0 if name == RANK and column is None else top
+    top = min(top, max(len(rows) - bottom, (len(rows) + 1) // 2))  # each row once, and neither end crowds out the other
+    bottom = min(bottom, len(rows) - top)
     return Extremes(name, descending[:top].tolist(), order[:bottom].tolist(), len(rows))
 
 

@@ -22,10 +22,11 @@ from curate.facts.measured import read_measured
 from curate.facts.numbers import ByClass, columns_in_turn, distribution, finite
 from curate.facts.places import Places, place_rows
 from curate.facts.ranks import rank_correlations
-from curate.facts.results import Results, find_results
+from curate.facts.results import Applied, Results, find_results
 from curate.facts.texts import shortened
 from curate.facts.thumbs import Thumbs, thumbnails
 from curate.facts.values import row_values
+from curate.policies.outcomes import KEEP
 from curate.tables.images import ImageSource
 from curate.tables.rows import Codes
 from curate.tables.table import Table
@@ -195,6 +196,7 @@ def gather(table: Table, asked: Asked) -> Facts:
                 "classes": classes.to_json(),
                 "sizes": found.sizes,
                 "notes": notes,
+                "kept": _kept(decided, results),
             },
             "funnel": [each.funnel() for each in results],
             "distributions": found.distributions,
@@ -202,6 +204,13 @@ def gather(table: Table, asked: Asked) -> Facts:
             "measured": measured,
         },
     )
+
+
+def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
+    """Return the rows that stay after all policies; None without one, or where decisions of one are gone."""
+    if not results or any(one.decisions is None for one in results):
+        return None
+    return int((decided.outcome == KEEP).sum())
 
 
 def document(table: Table, asked: Asked, images: ImageSource, *, thumbs: int = THUMBS) -> dict[str, Any]:

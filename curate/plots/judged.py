@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from curate.counted import counted
 from curate.evaluation.correctness import KNN, LINEAR, NEAREST, WHAT
 from curate.evaluation.joined import named_column, open_labelled
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
@@ -141,7 +142,7 @@ def accuracy_bands(found: Outcomes, coverage: Floats, asked: Asked) -> dict[str,
             [order.accuracy_at(counts, targets[name], coverage)[:, 0] for name, order in orders.items()]
         )
 
-    asked.announce(f"bands of {len(orders)} columns from {asked.repeats:,} resamples")
+    asked.announce(f"bands of {counted(len(orders), 'column')} from {asked.repeats:,} resamples")
     values = statistic(np.ones(n, np.int64))
     low, high = percentiles(resample(statistic, n, repeats=asked.repeats, seed=asked.seed))
     return {

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import describe
+from curate.counted import counted
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
 from curate.plots.asked import Asked, Numbers
@@ -62,7 +63,7 @@ def measure(asked: Asked) -> Reliability:
         )
     if len(found.right) < 2 * BINS:
         raise InputError(f"expected at least {2 * BINS} rows, got {len(found.right)}; score more images")
-    asked.announce(f"bands of {len(columns)} columns from {asked.repeats:,} resamples")
+    asked.announce(f"bands of {counted(len(columns), 'column')} from {asked.repeats:,} resamples")
     result = Reliability(found.what, len(found.right), {}, {}, {}, notes=notes)
     for name, certainty in columns.items():
         _measure_column(result, name, certainty, found, asked, promised=name in promised)

@@ -177,6 +177,7 @@ def test_a_row_that_one_of_several_policies_on_one_table_drops_is_dropped_in_wha
         if decision == "drop"
     }
     assert {key for key, decision in zip(rows["key"], rows["decision"], strict=True) if decision == "drop"} == dropped
+    assert found["overview"]["kept"] == rows["decision"].count("keep")
     gallery = next(each for each in found["galleries"] if each["id"] == "dropped")
     assert sum(int(group["words"].rsplit(": ")[-1].split()[0]) for group in gallery["groups"]) == len(dropped)
 

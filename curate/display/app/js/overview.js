@@ -33,7 +33,8 @@ function drawOverview(facts, section) {
   if (total > readable) figures.push(fact(count(total - readable), "failed", percent(total - readable, total)));
   if (classes && classes.n_classes) figures.push(fact(count(classes.n_classes), "classes"));
   const last = funnel.at(-1);
-  if (last) figures.push(fact(count(last.kept), "kept at the end", `${percent(last.kept, funnel[0].rows_in)} of what went in`));
+  const kept = overview.kept ?? last?.kept;
+  if (last) figures.push(fact(count(kept), "kept at the end", `${percent(kept, funnel[0].rows_in)} of what went in`));
   section.append(h("div", { class: "facts" }, figures));
   for (const note of [facts.sampled?.words, facts.thumbs?.missing ? facts.thumbs.words : "", ...(overview.notes ?? [])]) {
     if (note) section.append(h("p", { class: "note" }, own(note)));
