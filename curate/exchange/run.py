@@ -89,7 +89,8 @@ def write_out(job: Job, pictures: Pictures) -> Written:
     except BaseException as error:
         is_short = not job.kind.folder and isinstance(error, InputError)  # text, soon written again
         if began and (not work.done or job.fingerprint is None or is_short):
-            work.remove()
+            with suppress(InputError):  # what went wrong first is what is said
+                work.remove()
         raise
     finally:
         pictures.close()

@@ -7,7 +7,6 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,11 +116,15 @@ class WorkFolder(HeldFolder):
         self.done[part.number] = line
 
     def remove(self) -> None:
-        """Remove the folder, renamed first, so that nobody meets one that is half gone; a later run sweeps the rest."""
+        """Remove the folder, renamed first, so that nobody meets one that is half gone; a later run sweeps the rest.
+
+        Raises:
+            InputError: if the place refuses; in the folder of a round no rest may stay.
+        """
         doomed = self.final.with_name(f"{temporary_stem(self.final)}{os.getpid()}.{secrets.token_hex(4)}")
-        with suppress(OSError):
+        with place_errors(self.folder):
             self.folder.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            shutil.rmtree(doomed)
 
     def tidy(self) -> None:
         """Remove what a run left that was killed when its result had its name."""
@@ -177,9 +180,9 @@ class WorkFolder(HeldFolder):
             commit_together(whole.files)
             paths = tuple(file.path for file in whole.files)
         else:
-            if manifest is not None:
-                (self.out / MANIFEST).write_bytes(to_json(manifest))
             with place_errors(self.final):
+                if manifest is not None:
+                    (self.out / MANIFEST).write_bytes(to_json(manifest))
                 os.sync()  # all files at once: one by one, each would wait for the disk
                 if overwrite and self.final.exists():
                     replace_folder(self.final, self.out)

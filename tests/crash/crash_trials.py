@@ -13,7 +13,7 @@ UNSTEADY = {
     "lock": rb"(?s).*",
     "pipeline.state.json": rb"(?<= bytes, )\d+|(?<= files, )[0-9a-f]+",
     "report.html": rb'(?<="made":")[^"]*',
-    "state.json": rb'(?<="wall_s": )[\d.]+|(?<="digest": ")\w+(?="\n}\n$)',
+    "state.json": rb'(?<="wall_s": )[\d.]+|(?<="peak_mb": )\d+|(?<="digest": ")\w+(?="\n}\n$)',
 }
 ERRORS = {  # what the system may say to each call
     "write": (errno.ENOSPC, errno.EIO),
@@ -43,7 +43,12 @@ def is_work(name: str) -> bool:
     """Whether a file is no result, by its name: of a folder that is filled, or what is noted meanwhile."""
     parts = name.rstrip("/").split("/")
     hidden = any(part.startswith(".") and part != ".curate-export.json" for part in parts)
-    return hidden or name.endswith("/") or parts[0].endswith(".part") or parts[-1] in ("lock", "pipeline.state.json")
+    return (
+        hidden
+        or name.endswith("/")
+        or any(part.endswith(".part") for part in parts)
+        or parts[-1] in ("lock", "pipeline.state.json")
+    )
 
 
 @dataclass
@@ -92,7 +97,8 @@ class Bench:
         if ended.code and not (ended.code == 1 and was_whole):
             wrong.append(f"the repeat ends with {ended.code}: {ended.said.strip().splitlines()[-1:]}")
         wrong += [f"{n} is missing" for n in self.whole if n not in now]
-        wrong += [f"{n} is left" for n in now if n not in self.whole]
+        left = [n for n in now if n not in self.whole]
+        wrong += [f"{n} is left" for n in left if not (was_whole and n.endswith(".state"))]  # of a model that is done
         return wrong + [f"{n} differs" for n in now if n in self.whole and now[n] != self.whole[n]]
 
 
@@ -130,10 +136,13 @@ def place(trial: Bench, n: int) -> str:
 
 
 def plain(ended: Ended) -> list[str]:
-    """Return what is wrong with how a command ended on an error: more than a line, a traceback, another code."""
+    """Return what is wrong with how a command ended on an error: no line of it, a traceback, another code.
+
+    After the line, `curate run` says at which step it stopped.
+    """
     wrong = [] if ended.code in (0, 1) else [f"exit {ended.code}"]
     if "Traceback" in ended.said:
         wrong.append("a traceback: " + ended.said.strip().splitlines()[-1])
-    elif ended.code == 1 and not ended.said.strip().splitlines()[-1].startswith("error: "):
+    elif ended.code == 1 and not any(line.startswith("error: ") for line in ended.said.splitlines()[-2:]):
         wrong.append(f"no line of an error at the end: {ended.said[-300:]!r}")
     return wrong

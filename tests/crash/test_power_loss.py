@@ -38,7 +38,7 @@ def test_no_power_cut_leaves_half_a_file_under_its_name(lab, name):
 def test_after_any_power_cut_a_repeat_ends_as_if_there_had_been_none(lab, name):
     trial = bench(lab, name, data=True)
     cut = states(lab, trial, mixes=1)
-    step = max(1, len(cut) // 60)
+    step = max(1, len(cut) // 20)
     wrong = []
     for number, state in cut[::step]:
         lab.begin(name)

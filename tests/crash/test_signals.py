@@ -3,8 +3,8 @@
 import signal
 
 import pytest
-from crash_lab import INTERRUPT, TERMINATE
-from crash_trials import bench
+from crash_lab import COUNT, INTERRUPT, TERMINATE
+from crash_trials import bench, steady
 
 SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal is gone"}
 
@@ -37,3 +37,12 @@ def test_a_command_put_to_sleep_and_woken_ends_as_usual(lab):
         ended = trial.disturbed(signals=[(at, signal.SIGSTOP), (at + 0.05, signal.SIGCONT)])
         assert ended.code == 0
         assert trial.half_written() == trial.repeat() == []
+
+
+@pytest.mark.parametrize("years", [-10, 10])
+def test_a_clock_that_jumps_changes_nothing(lab, years):
+    trial = bench(lab, "filter")
+    middle = len(trial.calls) // 2
+    ended = trial.disturbed(fault={"action": COUNT, "n": middle, "jump": years * 365 * 86_400})
+    assert ended.code == 0
+    assert steady(lab.snapshot()) == trial.whole
