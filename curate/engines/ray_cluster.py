@@ -82,7 +82,7 @@ def _connect(ray: Any, address: str, logs: str) -> None:
     try:
         with warnings.catch_warnings(action="ignore"):
             ray.init(address=address, **quiet, **(own if address == "local" else {}))
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+    except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:  # such as one without its token
         said = " ".join(str(error).split())
         raise InputError(f"expected a Ray cluster at {address} that this process can join, got: {said[:300]}") from None
     if address == "local" and not ray.util.get_node_ip_address().startswith(("127.", "::1")):

@@ -175,6 +175,26 @@ def test_without_ray_the_pip_line_is_named(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("Could not find\nany running Ray instance."),
+        RuntimeError("Version mismatch: The cluster was started with:\n  Ray: 2.52.0\n  Python: 3.12.1"),
+        ray.exceptions.AuthenticationError("Token authentication is enabled but\n no token was found"),
+    ],
+)
+def test_a_cluster_that_does_not_take_this_process_is_one_line(error, folder, tmp_path, monkeypatch):
+    def refuse(**asked):
+        raise error
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(
+        InputError, match=r"expected a Ray cluster at auto that this process can join, got: \w"
+    ) as caught:
+        score(folder, tmp_path / "s.parquet", engine="ray", address="auto")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("nodes", "asked", "threads", "share"),
     [
         ([{"CPU": 16}, {"CPU": 16}], Cluster(), 4, Share(4, 0, 8, 2)),
