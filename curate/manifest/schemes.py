@@ -122,7 +122,8 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
     check_scheme(uri)
     scheme = scheme_of(uri) or "file"
     driver = _driver(scheme)
-    own = {"use_listings_cache": False} if listing else _options(scheme)
+    shared = bool(getattr(driver, "async_impl", False))
+    own = _options(scheme) if not listing else {"use_listings_cache": False} if shared else {}
     options = {**own, **driver._get_kwargs_from_urls(uri), **more}  # what fsspec does itself, but for chains
     key = (os.getpid(), scheme, listing, repr(sorted(options.items())))
     with _SHARING:
@@ -130,7 +131,6 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
         if system is None:
             import fsspec
 
-            shared = bool(getattr(driver, "async_impl", False))
             system = fsspec.filesystem(scheme, skip_instance_cache=shared, **options)
             if not listing and scheme in ("s3", "s3a"):
                 system.retries = 1
