@@ -42,14 +42,17 @@ def check_out(out: Path | StorePath, source: Any, *, overwrite: bool) -> None:
         if isinstance(one, (str, Path)) and _holds(out, one):
             raise InputError(f"--out {out} is what is to be scored, or holds it; choose another name")
     if overwrite:
-        names = (
-            [each.name for each in (out.iterdir() if isinstance(out, Path) else out.files())] if out.is_dir() else None
-        )
+        names = _names(out) if out.is_dir() else None
         ours = {RUN, JOURNAL, LOCK, UNFINISHED}
         if names and any(name not in ours and not fnmatch(name, "part-*.parquet") for name in names):
             raise InputError(f"{out} holds more than scores, and is left alone; choose another --out")
         if names != [] and not holds_scores(out):
             raise InputError(f"{out} is not a table of scores, and is left alone; choose another --out")
+
+
+def _names(out: Path | StorePath) -> list[str]:
+    """Return the names directly in a folder."""
+    return [each.name for each in out.iterdir()] if isinstance(out, Path) else out.names()
 
 
 def _holds(out: Path | StorePath, source: str | Path) -> bool:

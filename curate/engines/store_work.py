@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -140,8 +141,8 @@ class WorkStore(WorkFolder):
             raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
         (place / UNFINISHED).put(b"parts are being put here; where that was cut off, repeat the command")
         new = [file.name for file in self.place.files() if file.name.startswith("part-") or file.name == RUN]
-        old = [file.name for file in place.files() if file.name not in (*new, UNFINISHED)]
-        place.remove(old)
+        # only what a table of before was made of, whatever else is there
+        place.remove([name for name in place.names() if fnmatch(name, "part-*.parquet") and name not in new])
         _each(lambda name: (self.place / name).copy_to(place / name), new)
         place.remove([UNFINISHED])
         self.remove()

@@ -1,6 +1,7 @@
 """URLs: which schemes are opened, by which package, and how."""
 
 import importlib
+import logging
 import os
 import re
 import threading
@@ -144,6 +145,8 @@ def _connect(system: Any, scheme: str) -> None:
     """Make the client now: many requests at once would each make one."""
     from fsspec.asyn import sync
 
+    for name in ("fsspec", "s3fs", "gcsfs", "aiobotocore", "botocore"):  # what they log of failures is said by us
+        logging.getLogger(name).addHandler(logging.NullHandler())
     if hasattr(system, "set_session"):
         try:
             sync(system.loop, system.set_session)

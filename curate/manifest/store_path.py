@@ -100,12 +100,12 @@ class StorePath:
         return self.state() is not None
 
     def is_dir(self) -> bool:
-        """Return whether there are objects below this name."""
-        return bool(self.files())
+        """Return whether there are objects below this name, at any depth."""
+        return bool(self.names())
 
     def exists(self) -> bool:
         """Return whether an object, or a folder that was finished, is here."""
-        names = {file.name for file in self.files()}
+        names = self.names()
         return self.is_file() if not names else UNFINISHED not in names
 
     def state(self) -> tuple[int, str] | None:
@@ -130,6 +130,14 @@ class StorePath:
 
     def files(self) -> list[StoredFile]:
         """Return the objects directly below, by name."""
+        return [file for file, is_file in self._listed() if is_file]
+
+    def names(self) -> list[str]:
+        """Return the names directly below: of objects, and of what further objects are below."""
+        return [file.name for file, _ in self._listed()]
+
+    def _listed(self) -> list[tuple[StoredFile, bool]]:
+        """Return what is directly below, by name, and whether it is an object."""
         system, path = _system(self.url)
         prefix = path.strip("/") + "/"
         with store_errors(self, "list"):
@@ -141,9 +149,9 @@ class StorePath:
         found = []
         for facts in listed:
             name = facts["name"].strip("/").removeprefix(prefix)
-            if facts["type"] == "file" and facts["name"].strip("/").startswith(prefix) and name:
-                found.append(StoredFile(name, size_of(facts), version_in(facts)))
-        return sorted(found, key=lambda file: file.name)
+            if facts["name"].strip("/").startswith(prefix) and name:
+                found.append((StoredFile(name, size_of(facts), version_in(facts)), facts["type"] == "file"))
+        return sorted(found, key=lambda one: one[0].name)
 
     def _require_bucket(self, system: Any, path: str) -> None:
         bucket = path.strip("/").partition("/")[0]

@@ -289,8 +289,18 @@ def test_throttling_passes_and_a_source_is_not_overwritten(folder, whole, tiny_c
     assert s3.get("run/s.parquet") == whole.read_bytes()
     for path in list(folder.iterdir())[:3]:
         s3.put(f"heap/{path.name}", path.read_bytes())
-    with pytest.raises(InputError, match="is what is to be scored, or holds it"):
-        run_again(f"{s3}/heap", f"{s3}/heap", tiny_checkpoint, overwrite=True)
+        s3.put(f"deep/er/{path.name}", path.read_bytes())
+    before = s3.names()
+    for source in ("heap", "deep"):
+        for target in (source, ""):
+            with pytest.raises(InputError, match=r"is what is to be scored, or holds it|a name below a bucket"):
+                run_again(f"{s3}/{source}", f"{s3}/{target}", tiny_checkpoint, overwrite=True)
+    s3.put("other/notes.txt", b"mine")
+    s3.put("other/deep/notes.txt", b"mine")
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match=r"holds more than scores|is not a table of scores"):
+            run_again(folder, f"{s3}/other", tiny_checkpoint, overwrite=overwrite)
+    assert s3.names() == sorted([*before, "other/deep/notes.txt", "other/notes.txt"])
 
 
 def test_a_large_table_is_sent_in_parts_and_read_in_ranges(s3, out, tmp_path, monkeypatch):
