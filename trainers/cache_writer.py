@@ -19,6 +19,7 @@ from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.lock import LOCK, HeldFolder
 from scoring.model import ScoringModel
+from scoring.temporaries import sweep
 from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
 from trainers.data import decode_all
 from trainers.extract import CacheRecipe, Images, Pixels, features
@@ -71,6 +72,8 @@ class CacheFolder(HeldFolder):
         else:
             _refuse_difference(self.folder, fingerprint(before), fingerprint(about))
             about = {**about, "epochs": max(before["epochs"], about["epochs"])}
+        for leftover in self.folder.glob(".epoch-*.parquet.tmp.*"):
+            sweep(self.folder, leftover.name)  # of epochs that are there; of others, whoever makes them does
         if before is None or before["epochs"] != about["epochs"]:
             with AtomicFile(self.folder / ABOUT, overwrite=True) as file:
                 file.write(json.dumps(about, indent=1, sort_keys=True).encode())
