@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -315,6 +316,7 @@ def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(folder
         listens = set()
         while run.poll() is None:
             listens |= addresses(processes(run.pid))
+            time.sleep(0.2)
     assert run.returncode == 0
     assert listens == {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as itself and as IPv6
     assert processes(run.pid) == []
