@@ -4,6 +4,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from PIL import Image
 
 from curate.doctor.contract import NOTE, PROBLEM, Finding
 from curate.doctor.machine import usable_cores
+from scoring.backends import BACKENDS, TORCH
 from scoring.checkpoint import DEFAULT, load_model
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
@@ -21,6 +23,9 @@ WIDTH, HEIGHT = 500, 375
 N_PICTURES = 32
 WORTH_SAYING = 1.15  # times as fast
 MILLION = 1_000_000
+OF_A_CPU = (
+    "a GPU; pip install 'kappa-curate[openvino]' and --backend openvino; or --model trio, of small pictures alone"
+)
 
 
 def speed(seconds: float) -> Iterator[Finding]:
@@ -42,13 +47,15 @@ def speed(seconds: float) -> Iterator[Finding]:
 
     device = select_device()
     usual = select_precision("auto", device, model.spec.cpu_precision)
-    names = [name for name in PRECISIONS if name != "auto" and _is_worth_trying(name, usual)]
+    ways = _ways(usual, device)
     rates: dict[str, float] = {}
-    for name in names:
-        rates[name] = model_rate(model, device, name, seconds * 2 / 3 / len(names))
-        said = f"{rates[name]:,.0f} images/s on {device} in {name}{', as curate score takes it' * (name == usual)}"
-        yield Finding("speed", f"model {DEFAULT}", said)
-    yield together(decoding, rates, usual, on_gpu=device.type == "cuda")
+    for option, (precision, backend) in ways.items():
+        rates[option] = model_rate(model, device, precision, backend, seconds * 2 / 3 / len(ways))
+        by = "" if backend == TORCH else f" by {backend}"
+        said = f"{rates[option]:,.0f} images/s on {device} in {precision}{by}"
+        is_usual = (precision, backend) == (usual, TORCH)
+        yield Finding("speed", f"model {DEFAULT}", f"{said}, as curate score takes it" if is_usual else said)
+    yield together(decoding, rates, f"--precision {usual}", on_gpu=device.type == "cuda")
 
 
 def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bool) -> Finding:
@@ -56,8 +63,8 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
 
     Args:
         decoding: images a second of decoding alone, on all cores.
-        rates: of the model alone, by precision.
-        usual: the precision that `curate score` takes by itself.
+        rates: of the model alone, by the option that asks for it.
+        usual: what `curate score` does by itself, as an option.
         on_gpu: the model runs beside the decoder; else both share the cores, and their times add up.
     """
     model = rates[usual]
@@ -66,13 +73,11 @@ def together(decoding: float, rates: dict[str, float], usual: str, *, on_gpu: bo
     value = f"about {whole:,.0f} images/s, a million in {_duration(MILLION / whole)}; {limit} is the limit"
     best = max(rates, key=lambda name: rates[name])
     if rates[best] > WORTH_SAYING * model:
-        return Finding(
-            "speed", "curate score", value, NOTE, f"--precision {best}: {rates[best] / model:.1f} x the model"
-        )
+        return Finding("speed", "curate score", value, NOTE, f"{best}: {rates[best] / model:.1f} x the model")
     if limit == "decoding":
         advice = "more cores, for the model waits for pictures" if on_gpu else "more cores, or smaller pictures"
     else:
-        advice = "a larger or second GPU" if on_gpu else "a GPU; or --model trio, smaller and of small pictures alone"
+        advice = "a larger or second GPU" if on_gpu else OF_A_CPU
     return Finding("speed", "curate score", value, advice=f"to go faster: {advice}")
 
 
@@ -93,9 +98,9 @@ def decode_rate(pictures: list[bytes], preprocessing: Preprocessing, threads: in
         return _rate(once, seconds)
 
 
-def model_rate(model: ScoringModel, device: torch.device, precision: str, seconds: float) -> float:
+def model_rate(model: ScoringModel, device: torch.device, precision: str, backend: str, seconds: float) -> float:
     """Return the images a second that the model takes, with nothing before or behind it."""
-    runner = Runner(model, device, precision)
+    runner = Runner(model, device, precision, backend=backend)
     side = model.spec.preprocessing.size
     pixels = np.random.default_rng(0).integers(0, 256, (BATCH_SIZE[device.type], side, side, 3), dtype=np.uint8)
 
@@ -116,8 +121,11 @@ def _rate(once: Callable[[], int], seconds: float) -> float:
     return done / passed
 
 
-def _is_worth_trying(precision: str, usual: str) -> bool:
-    return precision in (usual, "fp32", "bf16")
+def _ways(usual: str, device: torch.device) -> dict[str, tuple[str, str]]:
+    """Return precision and backend of what can be asked for here, by the option that asks for it."""
+    ways = {f"--precision {name}": (name, TORCH) for name in PRECISIONS if name in (usual, "fp32")}
+    others = [name for name in BACKENDS if name != TORCH and find_spec(name) is not None]
+    return ways | {f"--backend {name}": (usual, name) for name in others if device.type == "cpu"}
 
 
 def _photograph(generator: np.random.Generator) -> bytes:
