@@ -268,7 +268,7 @@ def test_an_image_that_cannot_be_decoded_is_named_where_it_is_to_be_encoded(here
     Path("i/002.png").write_bytes(b"\x89PNG\r\n\x1a\n junk")
     table(here / "t.parquet", N, sha256=[None] * N)
     curate.export("t.parquet", "as-it-is", to="folder")
-    with pytest.raises(InputError, match=r"image of '002.png': no image that can be read"):
+    with pytest.raises(InputError, match=r"image of '002.png': png: broken"):
         curate.export("t.parquet", "out", to="folder", resize=4)
     assert curate.export("t.parquet", "out", to="folder", resize=4, skip_missing=True).missing == 1
 
