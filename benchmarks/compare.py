@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import torch
 
 import curate
-from curate.comparison.results import SIGNIFICANT, Comparison
+from curate.comparison.differences import SIGNIFICANT
+from curate.comparison.results import Comparison
 from scoring import metrics
 from scoring.metrics.two_sample import Counts, classifier_test, mmd_test
 

@@ -1,6 +1,8 @@
 """Text for people: a number and its noun as one says it (1 image, 2 images), columns, lines that stay lines."""
 
-from collections.abc import Iterable, Sequence
+import html
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 
 
 def counted(n: int, one: str, many: str | None = None) -> str:
@@ -22,11 +24,12 @@ def one_line(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in str(text))
 
 
-def aligned(rows: Iterable[Sequence[object]]) -> str:
+def aligned(rows: Iterable[Sequence[object]], *, right: Container[int] | None = None) -> str:
     """Return rows as lines of columns for people: counts to the right with thousands separators, words to the left.
 
     Args:
         rows: each of as many values; control characters are spelled out.
+        right: numbers of the columns that are set to the right; None for those that hold nothing but counts.
 
     >>> print(aligned([("kept", 1200, ""), ("dropped", 3, "--max 0.5")]))
     kept     1,200
@@ -34,12 +37,53 @@ def aligned(rows: Iterable[Sequence[object]]) -> str:
     """
     rows = list(rows)
     lines = [[f"{value:,}" if isinstance(value, int) else one_line(value) for value in row] for row in rows]
-    right = [all(isinstance(value, int) for value in column) for column in zip(*rows, strict=True)]
+    if right is None:
+        right = {
+            number
+            for number, column in enumerate(zip(*rows, strict=True))
+            if all(isinstance(value, int) for value in column)
+        }
     wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(line, wide, right, strict=True)
+            text.rjust(width) if number in right else text.ljust(width)
+            for number, (text, width) in enumerate(zip(line, wide, strict=True))
         ).rstrip()
         for line in lines
     )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows that are printed as columns.
+
+    Attributes:
+        rows: each of as many values.
+        header: a title for each column, or none.
+        right: the column that is set to the right, the title too.
+    """
+
+    rows: Sequence[Sequence[object]]
+    header: Sequence[str] = ()
+    right: int | None = None
+
+    def __str__(self) -> str:
+        """Return one line a row, of any width."""
+        lines = [self.header, *self.rows] if self.header else self.rows
+        return aligned(lines, right=() if self.right is None else (self.right,))
+
+
+class Printed:
+    """A result that prints what its command prints, in Python and in a notebook."""
+
+    def lines(self) -> list[str | Grid]:
+        """Return what is printed, from the top."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Return the lines as text that holds no control character but the ends of lines."""
+        return "\n".join(str(line) if isinstance(line, Grid) else one_line(line) for line in self.lines())
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"

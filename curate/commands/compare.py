@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.compare_words import report
-from curate.commands.printing import EXIT_FOUND, emit, say, write_json
+from curate.commands.printing import EXIT_FOUND, emit, print_lines, say, show, show_table, write_json
 
 if TYPE_CHECKING:
     from curate.comparison.results import Comparison
@@ -93,7 +92,7 @@ def run(
     if json_:
         emit(found.to_json())
     else:
-        report(found)
+        print_lines(found.lines(), show, show_table)
     if not quiet:
         for name, path in (("report", out), ("sheet", sheet)):
             if path is not None:

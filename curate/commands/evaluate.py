@@ -2,17 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from curate.commands import options
-from curate.commands.evaluate_words import evaluation_notes, evaluation_verdict
-from curate.commands.printing import columns_that_fit, emit, say, show, show_table, write_json
-
-if TYPE_CHECKING:
-    from curate.evaluation.results import Evaluation, Measure
-    from scoring.metrics import Interval
+from curate.commands.printing import emit, print_lines, say, show, show_in_parts, write_json
 
 
 def run(
@@ -84,95 +79,12 @@ def run(
     if unread and not degrade:
         raise InputError(f"--{unread[0]} is for --degrade, which is not there; give --degrade N, or leave it out")
     found = evaluate(**options.given_to(evaluate, given), announce=(lambda text: None) if quiet else say)
+    facts = {**found.to_json(), "notes": found.notes(), "verdict": found.verdict()}
     if out is not None:
-        write_json(_json(found), out, overwrite=overwrite)
+        write_json(facts, out, overwrite=overwrite)
     if json_:
-        emit(_json(found))
+        emit(facts)
     else:
-        _report(found)
+        print_lines(found.lines(), show, show_in_parts)
     if out is not None and not quiet:
         say(f"report: {out}")
-
-
-def _json(found: "Evaluation") -> dict[str, Any]:
-    """Everything as plain JSON, facts and what is said of them."""
-    return {**found.to_json(), "notes": evaluation_notes(found), "verdict": evaluation_verdict(found)}
-
-
-def _report(found: "Evaluation") -> None:
-    show(f"{found.used:,} of {found.rows:,} rows measured: {found.table}")
-    for reason, n in found.left_out.items():
-        show(f"  left out: {n:,} {reason}")
-    shared = [measure for measure in found.measures if measure.values and set(measure.values) == {"embedding"}]
-    if shared:
-        show_table([[_title(one), _cell(one.values["embedding"])] for one in shared], header=("measure", "embedding"))
-        show("")
-    for section in _sections([measure for measure in found.measures if measure.values and measure not in shared]):
-        _show_section(section, [name for name in found.columns if any(name in one.values for one in section)])
-    said: set[str] = set()
-    for measure in found.measures:
-        if measure.missing or measure.meaning not in said:
-            said.add(measure.meaning)
-            for line in _sentences(measure):
-                show(line)
-    for note in evaluation_notes(found):
-        show(f"note: {note}")
-    for line in evaluation_verdict(found):
-        show(f"verdict: {line}")
-
-
-def _show_section(section: "list[Measure]", columns: list[str]) -> None:
-    """Print measures that share columns: one table, or several of some columns each where the terminal is narrow."""
-    titles = ["measure", *map(_title, section)]
-    cells = [[name, *(_cell(one.values.get(name)) for one in section)] for name in columns]
-    for chosen in columns_that_fit(titles, cells):
-        lines = zip(titles, *(cells[number] for number in chosen), strict=True)
-        header, *rows = (list(line) for line in lines)
-        show_table(rows, header=header)
-        show("")
-
-
-def _sections(measures: "list[Measure]") -> "list[list[Measure]]":
-    """Return runs of measures that share columns: one table each."""
-    sections: list[list[Measure]] = []
-    for measure in measures:
-        if sections and set(measure.values) <= set(sections[-1][0].values):
-            sections[-1].append(measure)
-        else:
-            sections.append([measure])
-    return sections
-
-
-def _title(measure: "Measure") -> str:
-    return measure.name + {"higher": " ↑", "lower": " ↓"}.get(measure.better, "")
-
-
-def _cell(interval: "Interval | None") -> str:
-    if interval is None or interval.value != interval.value:
-        return "-"
-    return f"{_number(interval.value)} [{_number(interval.low)}, {_number(interval.high)}]"
-
-
-def _number(value: float) -> str:
-    value = 0.0 if abs(value) < 0.0005 else value  # never -0
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
-
-
-def _sentences(measure: "Measure") -> list[str]:
-    """Return what a measure means, which way is better, and which column is ahead of which."""
-    if measure.missing:
-        return [f"{measure.name}: not measured, for {measure.missing}"]
-    better = f"; {measure.better} is better" if measure.better else ""
-    lines = [f"{_title(measure)}: {measure.meaning}{better} (n = {measure.n:,})"]
-    gaps = measure.differences
-    if gaps:
-        clear = [gap.second for gap in gaps if gap.interval.low > 0 or gap.interval.high < 0]
-        level = [gap.second for gap in gaps if gap.second not in clear]
-        words = [f"ahead of {', '.join(clear)}"] if clear else []
-        words += [f"not clearly ahead of {', '.join(level)}"] if level else []
-        lines.append(f"  {gaps[0].first} is {' and '.join(words)}")
-    worst = max(measure.p.values(), default=0.0)
-    if measure.p and worst > 0.01:
-        shown = ", ".join(f"{column} {p:.3f}" for column, p in measure.p.items() if p > 0.01)
-        lines.append(f"  could be luck (permutation test, p): {shown}")
-    return lines

@@ -8,7 +8,6 @@ import typer
 from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.printing import emit, printers, say_files
-from curate.commands.uneven import uneven_words
 from curate.counted import counted
 
 if TYPE_CHECKING:
@@ -138,6 +137,8 @@ def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
 
 def _uneven(result: "Result") -> list[str]:
     """Return which classes lose more than twice the share that all lose, the worst first."""
+    from curate.policies.uneven import uneven_words
+
     rows = sum(rows for rows, _ in result.classes.values())
     lost = {name: (rows, rows - kept) for name, (rows, kept) in result.classes.items()}
     return uneven_words("class", lost, sum(gone for _, gone in lost.values()) / max(rows, 1))

@@ -1,21 +1,12 @@
 """``curate fit``: a score that is fitted to the heap."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, say, say_table
-from curate.commands.uneven import uneven_words
-from curate.counted import counted
-
-if TYPE_CHECKING:
-    from curate.fitting.result import FitResult
-    from scoring.metrics import Interval
-
-MOST_TOLD = 12  # classes or clusters in the report
-LUCK = 0.5
+from curate.commands.printing import emit, print_lines, say, say_table
 
 
 def run(
@@ -92,74 +83,4 @@ def run(
     if json_:
         emit(result.to_json())
     elif not quiet:
-        _report(result, applied=fitted is not None)
-
-
-def _report(result: "FitResult", *, applied: bool) -> None:
-    for text in _notes(result, applied=applied):
-        say(text)
-    _shares(result)
-    keeps = f"{counted(result.references, 'row')} to compare with, {result.n_bytes / 1e6:,.1f} MB"
-    if result.path is not None:
-        say(f"model: {result.path} ({keeps})")
-    if result.applied is not None:
-        say(f"table: {result.applied}")
-
-
-def _shares(result: "FitResult") -> None:
-    from curate.fitting.shares import KEPT
-
-    if not result.shares:
-        return
-    say(f"what keeping the surest {KEPT:.0%} by unc_local, as filter does, takes of each {result.kind}:")
-    rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in result.shares[:MOST_TOLD]]
-    say_table(rows, header=(result.kind, "rows", "taken", "share"), right=1)
-    if len(result.shares) > MOST_TOLD:
-        say(f"and {len(result.shares) - MOST_TOLD:,} more")
-    for text in uneven_words(result.kind, {each.name: (each.rows, each.taken) for each in result.shares}, 1 - KEPT):
-        say(text)
-
-
-def _notes(result: "FitResult", *, applied: bool) -> list[str]:
-    """Return what somebody should know before going by the columns, one sentence each."""
-    from scoring.heap.fit import FEW_ROWS
-    from scoring.heap.model import far_from
-
-    notes = [f"left out: {counted(count, 'image')} with {what}" for what, count in result.without.items()]
-    if applied:
-        far = far_from(round(result.outside * result.rows), result.rows)
-        return [*notes, far] if far else notes
-    if result.rows < FEW_ROWS:
-        notes.append(f"fitted to {counted(result.rows, 'image')}: fewer than {FEW_ROWS} tell too little to go by")
-    if result.references < result.rows:
-        kept = f"{result.references:,} of {counted(result.rows, 'row')}"
-        notes.append(f"the model keeps a draw of {kept} to compare new images with")
-    if result.recall < 1:
-        notes.append(f"the search found {result.recall:.1%} of the neighbours, as measured on rows drawn")
-    return notes + _of_labels(result.labels)
-
-
-def _of_labels(known: dict[str, Any]) -> list[str]:
-    """Return what labels say of the score."""
-    if not known:
-        return []
-    of = f"{counted(known['rows'], 'label')} of {counted(known['classes'], 'class', 'classes')}"
-    what = "telling labelled rows whose nearest labelled row is of another class"
-    notes = []
-    if "better" in known:
-        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])} where labels were held out")
-        inside = f"on the labels that it learned from {known['inside'].value:.3f}"
-        notes.append(f"without labels {_shown(known['without'])}; {inside}")
-        if not known["better"]:
-            notes.append("learning from the labels is no better: the fit goes without them")
-    else:
-        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])}")
-    used = known["auroc"] if known.get("better", True) else known["without"]
-    if used.low <= LUCK:
-        more = "more labels may help" if "better" in known else "learn from the labels, by --label"
-        notes.append(f"that is no better than luck: on these classes, unc_ambiguous says nothing; {more}")
-    return notes
-
-
-def _shown(found: "Interval") -> str:
-    return f"{found.value:.3f} (95 %: {found.low:.3f} to {found.high:.3f})"
+        print_lines(result.lines(), say, say_table)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from curate.counted import one_line
+from curate.counted import Grid, one_line
 
 if TYPE_CHECKING:
     from curate.policies.result import Result
@@ -68,6 +68,37 @@ def show_table(rows: Iterable[Sequence[object]], *, header: Sequence[str] = (), 
     _print_table(sys.stdout, rows, header, right)
 
 
+def show_in_parts(rows: Iterable[Sequence[str]], *, header: Sequence[str], right: int | None = None) -> None:
+    """Print a table as several of some columns each where the terminal is narrow, so that no name or cell is broken.
+
+    Args:
+        rows: text; the first column stands in every part.
+        header: titles of the columns.
+        right: the column that is set to the right, of each part.
+    """
+    titles, *columns = ([one_line(text) for text in column] for column in zip(header, *rows, strict=True))
+    for number, chosen in enumerate(columns_that_fit(titles, columns)):
+        if number:
+            show("")
+        lines = list(zip(titles, *(columns[place] for place in chosen), strict=True))
+        show_table(lines[1:], header=lines[0], right=right)
+
+
+def print_lines(lines: Iterable[str | Grid], line: Callable[[str], None], table: Callable[..., None]) -> None:
+    """Print what a result says, as ``curate.counted.Printed`` gives it.
+
+    Args:
+        lines: from the top.
+        line: prints one, as ``show``.
+        table: prints one, as ``show_table``.
+    """
+    for each in lines:
+        if isinstance(each, Grid):
+            table(each.rows, header=each.header, right=each.right)
+        else:
+            line(each)
+
+
 def printers(*, asked: bool) -> tuple[Callable[[str], None], Callable[..., None]]:
     """Return what prints a line and a table: on stdout where they are what was asked for, as of a dry run."""
     return (show, show_table) if asked else (say, say_table)
@@ -81,7 +112,7 @@ def _print_table(stream: TextIO, rows: Iterable[Sequence[object]], header: Seque
     table = Table(box=None, show_header=bool(header), pad_edge=False, header_style="bold")
     lines = [[Text(_value(value)) for value in row] for row in rows]
     for index in range(max((len(line) for line in lines), default=len(header))):
-        title = header[index] if index < len(header) else ""
+        title = Text(one_line(header[index]) if index < len(header) else "")
         table.add_column(title, justify="right" if index == right else "left", overflow="fold")
     for line in lines:
         table.add_row(*line)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.comparison.results import SIGNIFICANT, ClusterShare, Told
+from curate.comparison.differences import SIGNIFICANT, ClusterShare, Told
 from curate.comparison.sample import Items, Sample
 from curate.tables.keys import named
 from scoring.metrics.proportions import wilson

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, ERROR, KEY, SIGNATURE, URI
-from curate.comparison.results import NUMBERS, VALUES, ColumnShift, Share
+from curate.comparison.differences import NUMBERS, VALUES, ColumnShift, Share
 from curate.comparison.sample import Sample
 from curate.tables.digests import plain
 from curate.tables.needs import PHASH, SHA256, is_number, is_plain

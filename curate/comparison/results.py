@@ -1,114 +1,19 @@
-"""What a comparison of two tables found, as plain values and as JSON."""
+"""What a comparison of two tables found, as a value, as JSON, and in words."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from curate.comparison import words
+from curate.comparison.differences import ClusterShare, ColumnShift, EmbeddingShift, Told
+from curate.counted import Grid, Printed
 from scoring.metrics import Interval
-
-SIGNIFICANT = 0.05  # p values, adjusted for how many were asked, up to which a difference is called one
-NUMBERS, VALUES = "numbers", "values"
-
-
-@dataclass(frozen=True)
-class Share:
-    """One value of a column and its share of the rows of both tables."""
-
-    value: str
-    first: float
-    second: float
-
-
-@dataclass(frozen=True)
-class ColumnShift:
-    """How one column differs.
-
-    Attributes:
-        name: of the column.
-        kind: ``numbers``, compared by their distribution functions, or ``values``, compared by their shares.
-        distance: Kolmogorov-Smirnov's of numbers, total variation of values; in [0, 1].
-        p: of a permutation test of the distance, and of missing values where there are any.
-        adjusted_p: by Holm over all columns.
-        missing: share of rows without a value in either table.
-        means: of numbers, in either table.
-        standardised: second mean less first in standard deviations, of numbers.
-        moved: of values, those whose shares differ most.
-    """
-
-    name: str
-    kind: str
-    distance: float
-    p: float
-    adjusted_p: float
-    missing: tuple[float, float]
-    means: tuple[float, float] | None = None
-    standardised: float | None = None
-    moved: tuple[Share, ...] = ()
-
-
-@dataclass(frozen=True)
-class EmbeddingShift:
-    """How the embeddings differ.
-
-    Attributes:
-        rows: of either table that are compared.
-        shared: distinct images that both samples hold.
-        auroc: chance that a row of the second table looks more like the second than one of the first does.
-        p: of its permutation test.
-        mmd: squared maximum mean discrepancy, less what chance gives.
-        mmd_p: likewise.
-    """
-
-    rows: tuple[int, int]
-    shared: int
-    auroc: Interval
-    p: float
-    mmd: float
-    mmd_p: float
-
-
-@dataclass(frozen=True)
-class Told:
-    """A row that tells its table from the other.
-
-    Attributes:
-        row: its number in its table.
-        key: of the row.
-        score: how much it looks like its own table and not the other, in standard deviations.
-    """
-
-    row: int
-    key: str
-    score: float
-
-
-@dataclass(frozen=True)
-class ClusterShare:
-    """One cluster of the rows of both tables.
-
-    Attributes:
-        number: of the cluster.
-        rows: of either sample in it.
-        first: share of the first table's rows, with a 95 % interval.
-        second: likewise.
-        adjusted_p: of a permutation test that the shares differ, adjusted for all clusters.
-        lacking: ``first`` or ``second`` where that has a tenth of the other's share or less; else empty.
-        examples: rows nearest to its middle, of either table.
-    """
-
-    number: int
-    rows: tuple[int, int]
-    first: Interval
-    second: Interval
-    adjusted_p: float
-    lacking: str
-    examples: tuple[tuple[Told, ...], tuple[Told, ...]]
 
 
 @dataclass
-class Comparison:
-    """What ``curate compare`` found.
+class Comparison(Printed):
+    """What ``curate compare`` found, and prints.
 
     Attributes:
         tables: the two files.
@@ -144,6 +49,29 @@ class Comparison:
         """Return plain JSON values; a number that does not exist is null."""
         record: dict[str, Any] = _plain(asdict(self))
         return record
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints: the verdict last, where a person looks."""
+        names = words.short_names(self.tables)
+        return [
+            *words.of_tables(self.tables, self.rows, self.sampled),
+            *(f"note: {note}" for note in self.notes),
+            *words.of_columns(self.columns, names),
+            *words.not_compared(self.only_in, self.left_out, names),
+            *words.of_clusters(self.clusters, names),
+            *words.of_rows(self.tell, names),
+            "",
+            *self.verdict(),
+        ]
+
+    def verdict(self) -> list[str]:
+        """Return what the comparison comes to: columns, embeddings, and the gate."""
+        lines = words.verdict_on_columns(self.columns)
+        if self.embedding is None:
+            return [*lines, f"embeddings were not compared: {self.without_embedding}"]
+        lines += words.verdict_on_embeddings(self.embedding)
+        limit = self.settings.get("fail_above")
+        return lines if limit is None else [*lines, words.gate(self.embedding.auroc.value, limit, failed=self.failed)]
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,8 @@ import numpy as np
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.clusters import cluster_shares, told
 from curate.comparison.columns import OF_ONE_ROW, shifts
-from curate.comparison.results import SIGNIFICANT, Comparison, EmbeddingShift
+from curate.comparison.differences import SIGNIFICANT, EmbeddingShift
+from curate.comparison.results import Comparison
 from curate.comparison.sample import Items, Sample, contents, items, key_notes, sampled
 from curate.counted import counted
 from curate.tables.needs import SHA256

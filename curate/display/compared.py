@@ -7,7 +7,8 @@ from pathlib import Path
 from PIL import Image
 
 from curate.columns import KEY
-from curate.comparison.results import SIGNIFICANT, Comparison, Told
+from curate.comparison.differences import SIGNIFICANT, Told
+from curate.comparison.results import Comparison
 from curate.display.sheet import Tile, contact_sheet, refuse_too_many
 from curate.display.tiles import tiles
 from curate.manifest import SourceOptions

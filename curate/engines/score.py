@@ -1,6 +1,5 @@
 """`curate score`: what is opened and checked, an engine at work on what is to do, and the table in its place."""
 
-import html
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 import torch
 
 from curate.columns import OK
-from curate.counted import aligned, counted, one_line
+from curate.counted import Grid, Printed, counted
 from curate.engines.contract import Cluster, Engine
 from curate.engines.job import Job, Opened, model_threads, open_all, threads_here
 from curate.engines.journal import Part, WorkFolder
@@ -35,7 +34,7 @@ from scoring.lookup import lookup
 
 
 @dataclass(frozen=True)
-class ScoreResult:
+class ScoreResult(Printed):
     """What a run wrote.
 
     Attributes:
@@ -76,13 +75,9 @@ class ScoreResult:
         """Return the rows of each status: ``ok``, then the failures, the most frequent first."""
         return sorted(self.statuses.items(), key=lambda item: (item[0] != OK, -item[1], item[0]))
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str | Grid]:
         """Return what the command prints."""
-        return "\n".join([self.summary(), aligned(self.by_status()), *self.notes, one_line(f"scores: {self.path}")])
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return [self.summary(), Grid(self.by_status(), right=1), *self.notes, f"scores: {self.path}"]
 
 
 class ScoreKeywords(TypedDict, total=False):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.evaluation.results import Floats, Measure, Shape, measured
+from curate.evaluation.measures import Floats, Measure, Shape, measured
 from scoring.metrics import RankOrder, entropy, permutation_test_linear, ranks, weighted_spearman
 
 VOTES = Shape(

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.evaluation.results import EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
+from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
 from scoring.metrics import (
     Interval,
     RankOrder,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curate.columns import is_less_certain
-from curate.evaluation.results import Floats, Measure, Shape, measured
+from curate.evaluation.measures import Floats, Measure, Shape, measured
 from scoring.metrics import RankOrder, weighted_spearman
 from scoring.metrics.degradations import AUGMENTATIONS, WORSE, Change, center_crops, laplacian_variance, resize
 from scoring.runner import Runner

@@ -13,7 +13,8 @@ from curate.evaluation import correctness
 from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
-from curate.evaluation.results import Caveats, Evaluation, Floats
+from curate.evaluation.measures import Caveats, Floats
+from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import (
     FEWEST_ROWS,
     MeasuredRows,

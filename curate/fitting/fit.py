@@ -14,8 +14,8 @@ from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.base import base_of, check_same
 from curate.fitting.entropy import class_entropy
 from curate.fitting.labels import Given, classes_in, given_labels, labels_in
-from curate.fitting.result import FitResult, Share
-from curate.fitting.shares import of_classes, of_clusters, tells
+from curate.fitting.result import FitResult
+from curate.fitting.shares import Share, of_classes, of_clusters, tells
 from curate.tables.heap import Heap, read_heap
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
@@ -114,6 +114,7 @@ def fit(
         recall=done.said.recall.estimate,
         path=places[0],
         applied=places[1],
+        fitted_before=fitted is not None,
     )
 
 

@@ -4,24 +4,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Share:
-    """What a cut would take of one class or cluster.
-
-    Attributes:
-        name: of the class, or the number of the cluster.
-        rows: of it.
-        taken: rows that the cut would take.
-    """
-
-    name: str
-    rows: int
-    taken: int
+from curate.counted import Grid, Printed, counted
+from curate.fitting import words
+from curate.fitting.shares import Share
 
 
 @dataclass(frozen=True)
-class FitResult:
+class FitResult(Printed):
     """What a fit did; what its command prints.
 
     Attributes:
@@ -38,6 +27,7 @@ class FitResult:
         recall: share of the true neighbours that the search found.
         path: the model written, or None.
         applied: the table written, or None.
+        fitted_before: whether a model that was fitted before was applied, and nothing fitted.
     """
 
     rows: int
@@ -52,6 +42,7 @@ class FitResult:
     recall: float = 1.0
     path: Path | None = None
     applied: Path | None = None
+    fitted_before: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
@@ -60,3 +51,18 @@ class FitResult:
     def paths(self) -> dict[str, Path | None]:
         """Return the files written, by what they are called."""
         return {"path": self.path, "applied": self.applied}
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints: what to know before going by the columns, shares, and where the files lie."""
+        if self.fitted_before:
+            notes = words.of_rows_outside(self.outside, self.rows)
+        else:
+            notes = [*words.of_size(self.rows, self.references, self.recall), *words.of_labels(self.labels)]
+        kept = f"{counted(self.references, 'row')} to compare with, {self.n_bytes / 1e6:,.1f} MB"
+        return [
+            *words.of_rows_left_out(self.without),
+            *notes,
+            *words.of_shares(self.kind, self.shares),
+            *([] if self.path is None else [f"model: {self.path} ({kept})"]),
+            *([] if self.applied is None else [f"table: {self.applied}"]),
+        ]

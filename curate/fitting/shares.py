@@ -1,14 +1,30 @@
 """What a cut by a score would take of each class or cluster: rare is not bad."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.fitting.result import Share
 from curate.tables.rows import Codes
 
 KEPT = 0.7  # of the rows: the cut that is told of
 MOST_SHARES = 100  # classes that are told of, the largest first
 LEAST_ROWS = 10  # of a group: a share of fewer says nothing
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a cut would take of one class or cluster.
+
+    Attributes:
+        name: of the class, or the number of the cluster.
+        rows: of it.
+        taken: rows that the cut would take.
+    """
+
+    name: str
+    rows: int
+    taken: int
 
 
 def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> list[Share]:

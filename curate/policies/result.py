@@ -1,15 +1,14 @@
 """What a policy did, as a value."""
 
-import html
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.counted import aligned, one_line
+from curate.counted import Grid, Printed
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Printed):
     """What a policy did; what its command prints.
 
     Attributes:
@@ -58,14 +57,10 @@ class Result:
         rows += [("undecided", n, undecided.format(why)) for why, n in self.undecided_by.items()]
         return [*rows, *(("failed", n, status) for status, n in self.failed_by.items())]
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str | Grid]:
         """Return the account of all rows, and where the files lie, as the command prints them."""
         files = [f"{name}: {path}" for name, path in self.paths().items() if path is not None]
-        return "\n".join([aligned(self.account()), *map(one_line, files)])
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return [Grid(self.account(), right=1), *files]
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says beside the counts, as plain JSON."""

@@ -1,12 +1,12 @@
-"""Every fact that the library returns has its words in the commands."""
+"""Every fact that the library returns has its words."""
 
 import pytest
 
 from curate.commands.dedup_words import note_words
-from curate.commands.evaluate_words import NO_SLOPE
 from curate.commands.round_words import SEEN, advice_words, lift_words
 from curate.commands.verify_words import DIFFERENCES, FINDINGS, difference_words, finding_words
-from curate.evaluation import results
+from curate.evaluation import measures
+from curate.evaluation.words import NO_SLOPE
 from curate.policies import findings
 from curate.policies.dedup.finders.facts import FewFinders, ManyLinks, NotCompared, PixelsRead
 from curate.policies.findings import Difference, Finding
@@ -25,7 +25,7 @@ def test_every_kind_of_difference_and_finding_has_words_and_no_other():
 
 def test_every_criterion_and_every_lack_of_a_slope_has_words():
     assert constants(stopping) == set(SEEN)
-    assert {results.INFINITE, results.SEPARATED} == set(NO_SLOPE)
+    assert {measures.INFINITE, measures.SEPARATED} == set(NO_SLOPE)
 
 
 @pytest.mark.parametrize(

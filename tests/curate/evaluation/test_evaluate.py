@@ -12,7 +12,6 @@ import sklearn.neighbors
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.commands.evaluate_words import evaluation_notes
 from curate.evaluation.run import evaluate
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
@@ -155,7 +154,7 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
     votes = evaluate(table, labelled=tmp_path / "v.parquet", votes="votes", **QUICK)
     assert measure(votes, "Spearman, votes").n == 100
     assert votes.caveats.without_votes == 20
-    assert any("20 of 120 rows have no votes" in note for note in evaluation_notes(votes))
+    assert any("20 of 120 rows have no votes" in note for note in votes.notes())
 
 
 def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp_path):
@@ -182,7 +181,7 @@ def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
     assert np.isfinite(measure(found, "R-AUROC").values["unc_b"].value)
     assert "unc_b" not in measure(found, "logistic slope").values
     assert found.caveats.without_slope["unc_b"] == "infinite"
-    assert any("infinite" in note for note in evaluation_notes(found))
+    assert any("infinite" in note for note in found.notes())
 
 
 def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_and_say_so(tmp_path):
@@ -311,7 +310,7 @@ def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, ti
     note = "worse images were scored by trio, and the table by another model"
     same, other = (evaluate(whole, model=model, **settings) for model in (tiny_checkpoint, "trio"))
     assert same.caveats.other_model is None
-    assert any(note in text for text in evaluation_notes(other))
+    assert any(note in text for text in other.notes())
 
 
 def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, table):

@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.commands.evaluate_words import evaluation_notes, evaluation_verdict
 from curate.commands.printing import columns_that_fit
 from curate.engines.score import score
 from curate.evaluation.run import evaluate
@@ -62,7 +61,7 @@ def test_rows_with_an_exact_twin_are_counted_beside_the_neighbours(tmp_path):
     rows[10:14] = rows[0:4]  # four pairs
     rows[20] = rows[0]  # and a third of the first
     found = evaluate(make(tmp_path / "s.parquet", rows, kappa_a=numbers(60)), label="label", **QUICK)
-    notes = [note for note in evaluation_notes(found) if "twin" in note]
+    notes = [note for note in found.notes() if "twin" in note]
     assert len(notes) == 1
     assert notes[0].startswith("9 of 60 rows have an exact twin")
     assert "Recall@1 and R-AUROC" in notes[0]
@@ -114,7 +113,7 @@ def noise(hard, generator):
 
 
 def test_the_verdict_names_the_column_to_use_and_those_no_better_than_chance(tmp_path):
-    lines = evaluation_verdict(judged(tmp_path, kappa_good=sure, kappa_noise=noise, unc_wrong=sure))
+    lines = judged(tmp_path, kappa_good=sure, kappa_noise=noise, unc_wrong=sure).verdict()
     assert "no better than chance on your labels: kappa_noise (" in lines[0]
     assert lines[1].startswith("worse than chance on your labels")
     assert lines[1].endswith(": unc_wrong")
@@ -126,11 +125,11 @@ def test_the_verdict_names_the_column_to_use_and_those_no_better_than_chance(tmp
 
 
 def test_where_no_score_is_better_than_chance_the_verdict_says_what_to_do(tmp_path):
-    lines = evaluation_verdict(judged(tmp_path, kappa_noise=noise))
+    lines = judged(tmp_path, kappa_noise=noise).verdict()
     assert "no better than chance on your labels: kappa_noise" in lines[0]
     assert "curate fit --label" in lines[1]
 
 
 def test_without_labels_there_is_no_verdict(tmp_path):
     path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40), votes=[[1, 2]] * 40)
-    assert evaluation_verdict(evaluate(path, votes="votes", **QUICK)) == []
+    assert evaluate(path, votes="votes", **QUICK).verdict() == []

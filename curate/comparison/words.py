@@ -1,0 +1,131 @@
+"""A comparison of two tables in words."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from curate.comparison.differences import SIGNIFICANT, ClusterShare, ColumnShift, EmbeddingShift, Told
+from curate.counted import Grid, counted
+from scoring.metrics import Interval
+
+N_TOLD = 3
+N_CLUSTERS = 8
+N_NAMED = 8  # columns
+
+
+def short_names(tables: tuple[str, str]) -> list[str]:
+    """Return a short name for each table: its own, or first and second where these are alike."""
+    names = [Path(name).stem for name in tables]
+    return names if names[0] != names[1] else ["first", "second"]
+
+
+def of_tables(tables: tuple[str, str], rows: tuple[int, int], sampled: tuple[int, int]) -> list[str]:
+    """Return how many rows each table has, and how many of them are compared."""
+    return [
+        f"{name}: {counted(n, 'row')}"
+        + ("" if taken == n else f", {taken:,} of them compared (by a hash of their keys)")
+        for name, n, taken in zip(tables, rows, sampled, strict=True)
+    ]
+
+
+def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str | Grid]:
+    """Return a table of how the columns differ."""
+    header = ["column", "distance", *names, "std. difference", "p"]
+    return ["", Grid([_line(each) for each in columns], header=header)] if columns else []
+
+
+def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    """Return which columns one table alone has, and which were left out."""
+    alone = [f"only in {name}: {', '.join(only)}" for name, only in zip(names, only_in, strict=True) if only]
+    return alone + [f"not compared: {column} {why}" for column, why in left_out.items()]
+
+
+def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[str | Grid]:
+    """Return the clusters whose shares differ by more than chance."""
+    if not clusters:
+        return []
+    differing = [each for each in clusters if each.adjusted_p <= SIGNIFICANT]
+    n = counted(len(clusters), "cluster")
+    if not differing:
+        return ["", f"{n} of both: no share differs by more than chance"]
+    header = ["cluster", f"share of {names[0]}", f"share of {names[1]}", "", "such as"]
+    rows = []
+    for each in differing[:N_CLUSTERS]:
+        lacking = f"{names[('first', 'second').index(each.lacking)]} lacks it" if each.lacking else ""
+        larger = each.examples[int(each.second.value > each.first.value)]
+        shares = [_interval(one, percent=True) for one in (each.first, each.second)]
+        rows.append([str(each.number), *shares, lacking, _keys(larger)])
+    return [
+        "",
+        Grid(rows, header=header),
+        f"the shares of {len(differing):,} of {n} of both differ by more than chance",
+    ]
+
+
+def of_rows(tell: Sequence[Sequence[Told]], names: Sequence[str]) -> list[str]:
+    """Return the rows of each table that are most unlike the other."""
+    return [f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}" for side, rows in enumerate(tell) if rows]
+
+
+def verdict_on_columns(columns: Sequence[ColumnShift]) -> list[str]:
+    """Return which columns differ by more than chance; nothing where none was compared."""
+    if not columns:
+        return []
+    shifted = [each.name for each in columns if each.adjusted_p <= SIGNIFICANT]
+    n = counted(len(columns), "column")
+    if not shifted:
+        return [f"none of {n} differs by more than chance (p adjusted for all of them)"]
+    more = f" and {len(shifted) - N_NAMED:,} more" if len(shifted) > N_NAMED else ""
+    return [f"{len(shifted):,} of {n} differ by more than chance: {', '.join(shifted[:N_NAMED])}{more}"]
+
+
+def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:
+    """Return whether a classifier tells the embeddings apart."""
+    auroc = _interval(shift.auroc)
+    lines = [
+        f"a classifier tells the embeddings apart with AUROC {auroc}, p {shift.p:.3f}"
+        + ("" if shift.p <= SIGNIFICANT else ": no more than chance"),
+        f"MMD^2 {shift.mmd:.5f} above chance, p {shift.mmd_p:.3f}",
+    ]
+    if shift.shared:
+        lines.append(
+            f"{counted(shift.shared, 'image is', 'images are')} in both; an image in both counts on both sides"
+        )
+    return lines
+
+
+def gate(auroc: float, limit: float, *, failed: bool) -> str:
+    """Return whether the gate at a limit lets the embeddings pass, and why."""
+    above = auroc > limit
+    why = f"the AUROC is {'above' if above else 'not above'} it{' but can be chance' if above and not failed else ''}"
+    return f"--fail-above {limit:g}: {'failed' if failed else 'passed'}, {why}"
+
+
+def _line(each: ColumnShift) -> list[str]:
+    first = second = ""
+    if each.means is not None:
+        first, second = (f"{value:.4g}" for value in each.means)
+    elif each.moved:
+        first, second = (", ".join(f"{one.value[:24]} {share(one):.1%}" for one in each.moved) for share in _SHARES)
+    if max(each.missing) > 0:
+        first, second = (
+            f"{text} ({missing:.1%} missing)" if missing else text
+            for text, missing in zip((first, second), each.missing, strict=True)
+        )
+    known = each.standardised is not None and each.standardised == each.standardised
+    return [each.name, f"{each.distance:.3f}", first, second, f"{each.standardised:+.2f}" if known else "", _p(each)]
+
+
+_SHARES = (lambda one: one.first, lambda one: one.second)
+
+
+def _p(each: ColumnShift) -> str:
+    return f"{each.adjusted_p:.3f}"
+
+
+def _keys(rows: Sequence[Told]) -> str:
+    return ", ".join(each.key for each in rows[:N_TOLD])
+
+
+def _interval(value: Interval, *, percent: bool = False) -> str:
+    shape = "{:.1%} [{:.1%}, {:.1%}]" if percent else "{:.3f} [{:.3f}, {:.3f}]"
+    return shape.format(*value)

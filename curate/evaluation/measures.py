@@ -1,0 +1,161 @@
+"""Numbers with their intervals: what every measure gives, how it is written as JSON, and what to know besides."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics import Interval, percentiles, resample
+
+Floats = NDArray[np.float64]
+EMBEDDING = "embedding"  # the column of measures that are of the embedding and not of a score
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one column is than another on the same resamples; an interval without 0 tells them apart."""
+
+    first: str
+    second: str
+    interval: Interval
+
+
+@dataclass
+class Measure:
+    """One measure of every column.
+
+    Attributes:
+        name: short, for a table.
+        better: ``higher``, ``lower``, or empty where neither is.
+        meaning: one sentence.
+        n: rows (or images) that it is of; 0 where it could not be had.
+        values: column -> value and bounds.
+        p: column -> one-sided p value of a permutation test, where there is one.
+        differences: of the best column against every other one.
+        missing: why there are no values; empty where there are.
+    """
+
+    name: str
+    better: str
+    meaning: str
+    n: int = 0
+    values: dict[str, Interval] = field(default_factory=dict)
+    p: dict[str, float] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    missing: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a number that does not exist is null."""
+        record: dict[str, Any] = {"name": self.name, "better": self.better, "meaning": self.meaning, "n": self.n}
+        if self.missing:
+            return {**record, "missing": self.missing}
+        record["values"] = {column: _numbers(interval) for column, interval in self.values.items()}
+        if self.p:
+            record["permutation_p"] = {column: _number(p) for column, p in self.p.items()}
+        if self.differences:
+            record["differences"] = [
+                {"column": one.first, "minus": one.second, **_numbers(one.interval)} for one in self.differences
+            ]
+        return record
+
+
+INFINITE, SEPARATED = "infinite", "separated"  # why a column has no logistic slope
+
+
+@dataclass
+class Caveats:
+    """What a reader of the measures must know besides them.
+
+    Attributes:
+        same_ranks: ``unc_X`` that were left out, for ``kappa_X`` gives the same ranks.
+        other_model: name of the model that scored worse images, where another one scored the table; and the digest of
+            that one.
+        without_embeddings: why there are no measures against labels; empty where there are.
+        n_twins: rows with an embedding that another row has too, bit for bit.
+        without_slope: column -> INFINITE, or SEPARATED where it is constant but for a few rows or a threshold on it
+            is never wrong.
+        norm_unknown: whether the norm of embeddings would be a baseline; it is not stored.
+        without_votes: rows that have none.
+        unread: images that could not be read again.
+    """
+
+    same_ranks: list[str] = field(default_factory=list)
+    other_model: tuple[str, str] | None = None
+    without_embeddings: str = ""
+    n_twins: int = 0
+    without_slope: dict[str, str] = field(default_factory=dict)
+    norm_unknown: bool = False
+    without_votes: int = 0
+    unread: int = 0
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _numbers(interval: Interval) -> dict[str, float | None]:
+    return {name: _number(value) for name, value in zip(Interval._fields, interval, strict=True)}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A measure before its values are known: name, better, meaning; see ``Measure``."""
+
+    name: str
+    better: str
+    meaning: str
+
+    def without(self, why: str) -> Measure:
+        """Return the measure with the reason that it has no values."""
+        return Measure(self.name, self.better, self.meaning, missing=why)
+
+
+def measured(
+    shapes: Sequence[Shape],
+    columns: Sequence[str],
+    statistic: Callable[[NDArray[np.int64]], Floats],
+    n: int,
+    *,
+    repeats: int,
+    seed: int,
+) -> list[Measure]:
+    """Return measures with intervals, and with the paired differences of the best column to the others.
+
+    Args:
+        shapes: K measures.
+        columns: C columns.
+        statistic: counts of n rows -> values, shape (C, K); all ones is the sample itself.
+        n: rows.
+        repeats: resamples.
+        seed: of the resampling: the same for every column, which pairs them.
+    """
+    shape = (len(columns), len(shapes))
+    values = np.asarray(statistic(np.ones(n, np.int64)), np.float64).reshape(shape)
+    samples = resample(lambda counts: statistic(counts).reshape(-1), n, repeats=repeats, seed=seed)
+    low, high = (bound.reshape(shape) for bound in percentiles(samples))
+    samples = samples.reshape(-1, *shape)
+    measures = []
+    for k, about in enumerate(shapes):
+        intervals = {
+            column: Interval(float(values[c, k]), float(low[c, k]), float(high[c, k]))
+            for c, column in enumerate(columns)
+        }
+        differences = _differences(columns, values[:, k], samples[:, :, k], about.better)
+        measures.append(Measure(about.name, about.better, about.meaning, n, intervals, differences=differences))
+    return measures
+
+
+def _differences(columns: Sequence[str], values: Floats, samples: Floats, better: str) -> list[Difference]:
+    known = np.flatnonzero(~np.isnan(values))
+    if not better or len(known) < 2:
+        return []
+    best = int(known[np.argmax(values[known] if better == "higher" else -values[known])])
+    found = []
+    for other in known.tolist():
+        if other != best:
+            low, high = percentiles((samples[:, best] - samples[:, other])[:, None])
+            gap = Interval(float(values[best] - values[other]), float(low[0]), float(high[0]))
+            found.append(Difference(columns[best], columns[other], gap))
+    return found

@@ -1,0 +1,164 @@
+"""What is said of an evaluation: its tables, what each measure means, notes, and the verdict."""
+
+from collections.abc import Sequence
+
+from curate.counted import Grid
+from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Caveats, Measure
+from scoring.metrics import Interval
+
+LUCK = 0.5
+WORTH = ("AUROC, linear right", "AUROC, kNN right", "R-AUROC")  # measures that tell what a score is worth, best first
+NO_SCORES = ("rank average", "class entropy", "Laplacian")  # what stands beside the scores of the table
+NO_NORM = "the norm of embeddings, another common baseline, cannot be had: embeddings are stored at unit length"
+NO_SLOPE = {  # why a column has no logistic slope
+    INFINITE: "it holds infinite values",
+    SEPARATED: "it is constant but for a few rows, or a threshold on it is never wrong",
+}
+
+
+def tables(measures: Sequence[Measure], columns: Sequence[str]) -> list[str | Grid]:
+    """Return a table of each run of measures that share columns, those of the embedding first, and a line after each.
+
+    Args:
+        measures: in the order shown; those without values are left out.
+        columns: in the order shown.
+    """
+    known = [measure for measure in measures if measure.values]
+    shared = [measure for measure in known if set(measure.values) == {EMBEDDING}]
+    lines: list[str | Grid] = []
+    if shared:
+        lines += [_grid(shared, [EMBEDDING]), ""]
+    for section in _sections([measure for measure in known if measure not in shared]):
+        names = [name for name in columns if any(name in one.values for one in section)]
+        lines += [_grid(section, names), ""]
+    return lines
+
+
+def _grid(section: Sequence[Measure], columns: Sequence[str]) -> Grid:
+    rows = [(_title(one), *(_cell(one.values.get(name)) for name in columns)) for one in section]
+    return Grid(rows, header=("measure", *columns))
+
+
+def meanings(measures: Sequence[Measure]) -> list[str]:
+    """Return what each measure means, once where several mean the same, and which column is ahead."""
+    lines: list[str] = []
+    said: set[str] = set()
+    for measure in measures:
+        if measure.missing or measure.meaning not in said:
+            said.add(measure.meaning)
+            lines += _sentences(measure)
+    return lines
+
+
+def notes(known: Caveats, used: int) -> list[str]:
+    """Return what a reader must know besides measures of so many rows, one sentence each."""
+    lines = [
+        f"{name} is 1/kappa_{name[4:]}, with the same ranks; ask for it with --column" for name in known.same_ranks
+    ]
+    if known.other_model is not None:
+        model, digest = known.other_model
+        lines.append(f"worse images were scored by {model}, and the table by another model ({digest[:12]})")
+    if known.without_embeddings:
+        lines.append(f"measures against labels need embeddings: {known.without_embeddings}")
+    if known.n_twins:
+        lines.append(
+            f"{known.n_twins:,} of {used:,} rows have an exact twin, an embedding equal in every bit; the "
+            "nearest neighbour in Recall@1 and R-AUROC, and votes in kNN, are such copies: measure the table without "
+            "them, too"
+        )
+    lines += [f"no logistic slope of {column}: {NO_SLOPE[why]}" for column, why in known.without_slope.items()]
+    if known.norm_unknown:
+        lines.append(NO_NORM)
+    if known.without_votes:
+        lines.append(f"{known.without_votes:,} of {used:,} rows have no votes, and no part in that measure")
+    if known.unread:
+        lines.append(f"{known.unread:,} images could not be read again")
+    return lines
+
+
+def verdict(measures: Sequence[Measure]) -> list[str]:
+    """Return what to do with the scores on these labels, in plain words; nothing without labels.
+
+    A score is better than chance where the 95 % interval of its AUROC lies above 0.5.
+    """
+    known = {measure.name: measure for measure in measures if measure.values}
+    measure = next((known[name] for name in WORTH if name in known), None)
+    if measure is None:
+        return []
+    scores = {name: one for name, one in measure.values.items() if name not in NO_SCORES and one.value == one.value}
+    good = sorted((name for name, one in scores.items() if one.low > LUCK), key=lambda name: -scores[name].value)
+    wrong = [name for name, one in scores.items() if one.high < LUCK]
+    luck = [name for name in scores if name not in good and name not in wrong]
+    lines = []
+    if luck:
+        lines.append(f"no better than chance on your labels: {', '.join(luck)} ({measure.name} around {LUCK:g})")
+    if wrong:
+        lines.append(f"worse than chance on your labels, surest where it is wrong: {', '.join(wrong)}")
+    if good:
+        ties = [each.second for each in measure.differences if each.first == good[0] and each.interval.low <= 0]
+        level = [name for name in good[1:] if name in ties]
+        lines.append(
+            f"use {good[0]}: {measure.name} {_shown(scores[good[0]])}"
+            + (f"; not clearly behind it: {', '.join(level)}" if level else "")
+        )
+    elif scores:
+        lines.append(
+            "no score of this table tells what is hard on your labels: learn it from them, by curate fit --label "
+            "COLUMN --apply FILE, whose unc_class knows them"
+        )
+    entropy = measure.values.get("class entropy")
+    if good and entropy is not None and entropy.low > scores[good[0]].high:
+        lines.append(
+            f"class entropy, which saw labels, is better still, {_shown(entropy)}: unc_class of curate fit --label"
+        )
+    return lines
+
+
+def _shown(value: Interval) -> str:
+    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def _sections(measures: Sequence[Measure]) -> list[list[Measure]]:
+    """Return runs of measures that share columns: one table each."""
+    sections: list[list[Measure]] = []
+    for measure in measures:
+        if sections and set(measure.values) <= set(sections[-1][0].values):
+            sections[-1].append(measure)
+        else:
+            sections.append([measure])
+    return sections
+
+
+def _title(measure: Measure) -> str:
+    return measure.name + {"higher": " ↑", "lower": " ↓"}.get(measure.better, "")
+
+
+def _cell(interval: Interval | None) -> str:
+    if interval is None or interval.value != interval.value:
+        return "-"
+    return f"{_number(interval.value)} [{_number(interval.low)}, {_number(interval.high)}]"
+
+
+def _number(value: float) -> str:
+    value = 0.0 if abs(value) < 0.0005 else value  # never -0
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def _sentences(measure: Measure) -> list[str]:
+    """Return what a measure means, which way is better, and which column is ahead of which."""
+    if measure.missing:
+        return [f"{measure.name}: not measured, for {measure.missing}"]
+    better = f"; {measure.better} is better" if measure.better else ""
+    lines = [f"{_title(measure)}: {measure.meaning}{better} (n = {measure.n:,})"]
+    gaps = measure.differences
+    if gaps:
+        clear = [gap.second for gap in gaps if gap.interval.low > 0 or gap.interval.high < 0]
+        level = [gap.second for gap in gaps if gap.second not in clear]
+        words = [f"ahead of {', '.join(clear)}"] if clear else []
+        words += [f"not clearly ahead of {', '.join(level)}"] if level else []
+        lines.append(f"  {gaps[0].first} is {' and '.join(words)}")
+    worst = max(measure.p.values(), default=0.0)
+    if measure.p and worst > 0.01:
+        shown = ", ".join(f"{column} {p:.3f}" for column, p in measure.p.items() if p > 0.01)
+        lines.append(f"  could be luck (permutation test, p): {shown}")
+    return lines

@@ -1,0 +1,77 @@
+"""What is said of a fit: what to know before going by the columns, and what a cut would take."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from curate.counted import Grid, counted
+from curate.fitting.shares import KEPT, Share
+from curate.policies.uneven import uneven_words
+from scoring.heap.fit import FEW_ROWS
+from scoring.heap.model import far_from
+from scoring.metrics import Interval
+
+MOST_TOLD = 12  # classes or clusters
+LUCK = 0.5
+
+
+def of_rows_left_out(without: Mapping[str, int]) -> list[str]:
+    """Return how many images were left out, and why."""
+    return [f"left out: {counted(count, 'image')} with {what}" for what, count in without.items()]
+
+
+def of_rows_outside(outside: float, rows: int) -> list[str]:
+    """Return a warning where a large share of the rows lies outside of the heap that a model was fitted to."""
+    far = far_from(round(outside * rows), rows)
+    return [far] if far else []
+
+
+def of_size(rows: int, references: int, recall: float) -> list[str]:
+    """Return what the number of rows costs: few tell little, and of many a part is kept or found."""
+    lines = []
+    if rows < FEW_ROWS:
+        lines.append(f"fitted to {counted(rows, 'image')}: fewer than {FEW_ROWS} tell too little to go by")
+    if references < rows:
+        kept = f"{references:,} of {counted(rows, 'row')}"
+        lines.append(f"the model keeps a draw of {kept} to compare new images with")
+    if recall < 1:
+        lines.append(f"the search found {recall:.1%} of the neighbours, as measured on rows drawn")
+    return lines
+
+
+def of_shares(kind: str, shares: Sequence[Share]) -> list[str | Grid]:
+    """Return what a cut would take of each class or cluster."""
+    if not shares:
+        return []
+    rows = [(each.name, each.rows, each.taken, f"{each.taken / each.rows:.0%}") for each in shares[:MOST_TOLD]]
+    return [
+        f"what keeping the surest {KEPT:.0%} by unc_local, as filter does, takes of each {kind}:",
+        Grid(rows, header=(kind, "rows", "taken", "share"), right=1),
+        *([f"and {len(shares) - MOST_TOLD:,} more"] if len(shares) > MOST_TOLD else []),
+        *uneven_words(kind, {each.name: (each.rows, each.taken) for each in shares}, 1 - KEPT),
+    ]
+
+
+def of_labels(known: Mapping[str, Any]) -> list[str]:
+    """Return what labels say of the score."""
+    if not known:
+        return []
+    of = f"{counted(known['rows'], 'label')} of {counted(known['classes'], 'class', 'classes')}"
+    what = "telling labelled rows whose nearest labelled row is of another class"
+    notes = []
+    if "better" in known:
+        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])} where labels were held out")
+        inside = f"on the labels that it learned from {known['inside'].value:.3f}"
+        notes.append(f"without labels {_shown(known['without'])}; {inside}")
+        if not known["better"]:
+            notes.append("learning from the labels is no better: the fit goes without them")
+    else:
+        notes.append(f"{of}, {what}: AUROC {_shown(known['auroc'])}")
+    used = known["auroc"] if known.get("better", True) else known["without"]
+    if used.low <= LUCK:
+        more = "more labels may help" if "better" in known else "learn from the labels, by --label"
+        notes.append(f"that is no better than luck: on these classes, unc_ambiguous says nothing; {more}")
+    return notes
+
+
+def _shown(found: Interval) -> str:
+    return f"{found.value:.3f} (95 %: {found.low:.3f} to {found.high:.3f})"
