@@ -124,7 +124,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path} is not a checkpoint: {_why_unreadable(path, error)}") from None
     try:
         header = json.loads(metadata["curate"])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise InputError(
             f"{path} is a safetensors file, but not one of curate's: its header has no model card; "
             "expected a file that `curate train` wrote"

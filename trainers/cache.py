@@ -174,7 +174,7 @@ def read_about(folder: Path) -> dict[str, Any] | None:
         raise damaged(path, f"more than {ABOUT_BYTES >> 20} MB")
     try:
         about = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged(path, "no JSON") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         got = about.get("format") if isinstance(about, dict) else type(about).__name__
@@ -207,7 +207,7 @@ def read_footer(folder: Path, number: int, about: dict[str, Any]) -> dict[str, A
         counts = footer["failures"].values()
         digests = isinstance(footer["keys"], str) and isinstance(footer["targets"], str | None)
         whole = digests and all(type(count) is int for count in counts)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged(path, "no note of what it is") from None
     if not same:
         raise InputError(f"{path} belongs to another cache or epoch; expected epoch {number} of {folder}: remove it")

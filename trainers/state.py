@@ -122,7 +122,7 @@ def _read(path: Path) -> tuple[dict[str, Any], RunState, dict[str, Tensor]]:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
         return json.loads(header["identity"]), RunState(**json.loads(header["done"])), tensors
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not the state of a training run ({error}); remove it to start anew") from None
 
 

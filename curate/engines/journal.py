@@ -203,6 +203,8 @@ class WorkFolder(HeldFolder):
                 self.folder.rename(out)
         else:
             self.folder.rename(out)
+        for mark in out.glob(f"{DECODING}*"):  # of a process that was lost, whose shard another scored
+            mark.unlink()
         (out / LOCK).unlink(missing_ok=True)  # or whoever found it here, finished, has removed it
         sync_folder(out.parent)
         self.sweep(out)

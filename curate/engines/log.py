@@ -111,7 +111,7 @@ def _check(path: Path) -> bool:
         return False
     try:
         value = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not {"time", "event", "run"} <= value.keys():
         raise InputError(f"--log {path} holds something else, and is left alone; name another file")

@@ -198,7 +198,7 @@ class WorkFolder(HeldFolder):
     def _before(self) -> dict[str, Any] | None:
         try:
             value = json.loads((self.folder / RUN).read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 

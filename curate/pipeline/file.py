@@ -66,8 +66,8 @@ def read_pipeline(path: str | Path) -> Pipeline:
     text = _text(path)
     try:
         content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
+        raise InputError(f"{path} is not TOML: {str(error)[:200]}") from None
     found = Pipeline(path, text, str(content.get(FOLDER, DEFAULT_FOLDER)), ())
     steps = tuple(_step(found, name, value) for name, value in content.items() if name != FOLDER)
     if not isinstance(content.get(FOLDER, ""), str) or not found.folder:

@@ -34,6 +34,7 @@ LOST = (
     ("undecided_by", "undecided"),
     ("failed_by", "failed"),
 )  # in a receipt, and in decisions
+COUNTED = ("n_rows", "kept", "dropped", "undecided", "failed")
 REST = {"drop": "not chosen", "undecided": "undecided", "failed": "failed"}  # rows of which a receipt does not say why
 
 FileState = tuple[str, int, int]  # name, size and time of change
@@ -129,6 +130,8 @@ def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
         and all(isinstance(source.get(name), str) for name in ("path", "digest"))
         and isinstance(source.get("embedding"), str | None)
         and isinstance(receipt.get("policy"), list)
+        and _are_counts(receipt.get("counts"), *COUNTED)
+        and all(_are_counts(receipt.get(group, {})) for group, _ in LOST)
         and isinstance(outputs, dict)
         and {"subset", "decisions"} <= set(outputs)
         and all(
@@ -141,6 +144,11 @@ def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
     for output in outputs.values() if isinstance(outputs, dict) else ():
         if Path(output["file"]).name != output["file"] or output["file"] in ("", ".", ".."):
             raise InputError(f"{path} names a file outside its own folder ({output['file']}); it is not used")
+
+
+def _are_counts(value: Any, *names: str) -> bool:
+    """Whether a value is an object of whole numbers, with these names among others."""
+    return isinstance(value, dict) and set(names) <= set(value) and all(type(n) is int for n in value.values())
 
 
 def receipt_beside(path: str | Path) -> Path:

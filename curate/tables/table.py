@@ -233,7 +233,7 @@ def _stored_files(path: StorePath) -> list[StorePath]:
 def _curate_metadata(file: Path | StorePath, metadata: dict[bytes, bytes]) -> dict[str, Any]:
     try:
         value = json.loads(metadata.get(METADATA_KEY, b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{file} has metadata under 'curate' that is not JSON; write the table again") from None
     return value if isinstance(value, dict) else {}
 
