@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -20,6 +21,9 @@ from scoring.lookup import told
 
 MAX_TABLE_BYTES = 4 << 30  # these formats are read whole; larger tables belong in Parquet
 _MAX_LINE = 64 << 20
+_MAX_DEPTH = 200  # levels; Arrow's reader takes some thousands
+_DEPTH_BLOCK = 16 << 20
+_NEITHER = bytes(set(range(256)) - set(b'"[]{}'))  # neither quote nor bracket
 _FIRST = 1 << 20  # bytes that are read for the names of the columns
 # Text is read from memory and without threads, which leaves out open_csv: a process that ends when Arrow has only just
 # begun a thread is aborted (status 134, after the message), and the end is near where a file is empty or broken.
@@ -92,6 +96,7 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
     """
     if data.lstrip()[:1] == b"[":
         raise InputError(f"expected one JSON object a line in {where}, got one array; write it as JSON lines")
+    _check_depth(data, where)
     options = pa.json.ReadOptions(block_size=_MAX_LINE, use_threads=False)
     try:
         table = pa.json.read_json(pa.BufferReader(data), read_options=options)
@@ -103,6 +108,25 @@ def read_jsonl(data: bytes, where: str) -> pa.Table:
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise InputError(f"expected one JSON object a line in {where}, got {one_line(error)}; mend the file") from None
     return table
+
+
+def _check_depth(data: bytes, where: str) -> None:
+    """Refuse values nested so deeply that Arrow's reader, which calls itself for each level, ends the process."""
+    start = depth = inside = 0
+    while start < len(data):
+        stop = data.find(b"\n", start + _DEPTH_BLOCK) + 1 or len(data)
+        text = data[start:stop].replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NEITHER)
+        block = np.frombuffer(text, np.uint8)
+        is_quote = block == ord('"')
+        outside = ~is_quote & ((np.cumsum(is_quote) + inside) % 2 == 0)
+        opens = (block == ord("[")) | (block == ord("{"))
+        depths = depth + np.cumsum(np.where(opens, 1, -1)[outside])
+        if len(depths) and depths.max() > _MAX_DEPTH:
+            raise InputError(
+                f"expected values nested at most {_MAX_DEPTH} deep in {where}, got more; keep as text what is nested more"
+            )
+        start, inside = stop, (inside + int(is_quote.sum())) % 2
+        depth = int(depths[-1]) if len(depths) else depth
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

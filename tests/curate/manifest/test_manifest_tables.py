@@ -1,5 +1,6 @@
 """Lists, CSV and JSON lines as sources."""
 
+import json
 import os
 import subprocess
 import sys
@@ -312,3 +313,26 @@ def test_names_are_found_where_a_quoted_cell_goes_beyond_what_is_read_for_them()
     assert table["a\nlabel"].to_pylist() == [long, "y"]
     table = read_csv(("key,code\n" + "7,007\n" * (1 << 18)).encode(), "f")
     assert (table.num_rows, table["code"][5].as_py(), table["key"].type) == (1 << 18, "007", pa.int64())
+
+
+def nested(depth, line_end=b""):
+    return b'{"path": "a.jpg", "more": ' + (b"[" + line_end) * depth + b"]" * depth + b"}\n"
+
+
+@pytest.mark.parametrize("line_end", [b"", b"\n"])
+def test_json_lines_nested_without_end_are_refused_before_arrow_meets_them(line_end, monkeypatch):
+    """Arrow's reader calls itself for each level, and a hundred thousand of them end the process by SIGSEGV."""
+    for block in (16 << 20, 10):
+        monkeypatch.setattr("curate.manifest.text_tables._DEPTH_BLOCK", block)
+        for depth in (250, 100_000):
+            with pytest.raises(InputError, match="nested at most 200 deep in x.jsonl, got more"):
+                read_jsonl(b'{"path": "b.jpg"}\n' + nested(depth, line_end), "x.jsonl")
+
+
+def test_brackets_in_the_text_of_json_lines_are_no_nesting(monkeypatch):
+    texts = ["[" * 500, '"' + "[" * 500, "\\" + "{" * 500, '\\"' + "{" * 500, "plain"]
+    data = b"".join(json.dumps({"path": text, "box": [[1, 2]] * 300}).encode() + b"\n" for text in texts)
+    for block in (16 << 20, 10):
+        monkeypatch.setattr("curate.manifest.text_tables._DEPTH_BLOCK", block)
+        assert read_jsonl(data, "x.jsonl").column("path").to_pylist() == texts
+    assert read_jsonl(nested(150), "x.jsonl").num_rows == 1
