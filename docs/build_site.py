@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with the pages below them
-    "Begin": ("install", "commands", "table", "sources", "storage", "decoding", "scale", "limits"),
+    "Begin": ("install", "commands", "table", "sources", "storage", "decoding", "scale", "security", "limits"),
     "Walk through": (
         "walkthroughs/clean_a_crawl",
         "walkthroughs/remove_leaks",

@@ -123,7 +123,7 @@ def _check_depth(data: bytes, where: str) -> None:
         depths = depth + np.cumsum(np.where(opens, 1, -1)[outside])
         if len(depths) and depths.max() > _MAX_DEPTH:
             raise InputError(
-                f"expected values nested at most {_MAX_DEPTH} deep in {where}, got more; keep as text what is nested more"
+                f"expected values nested at most {_MAX_DEPTH} deep in {where}, got more; keep what is deeper as text"
             )
         start, inside = stop, (inside + int(is_quote.sum())) % 2
         depth = int(depths[-1]) if len(depths) else depth

@@ -81,6 +81,11 @@ class Child:
             raise InputError(f"expected {sys.executable} to start a decoder's process, got: {lost}") from None
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    @property
     def is_alive(self) -> bool:
         """Whether it can be asked."""
         return self._process.poll() is None
@@ -167,6 +172,11 @@ class Children:
         """Keep a decoder that has answered for the next image."""
         with self._lock:
             self._idle.append(child)
+
+    def pids(self) -> list[int]:
+        """Return the processes that are idle."""
+        with self._lock:
+            return [child.pid for child in self._idle]
 
     def end(self) -> None:
         """End all that are idle."""

@@ -325,7 +325,7 @@ def test_json_lines_nested_without_end_are_refused_before_arrow_meets_them(line_
     for block in (16 << 20, 10):
         monkeypatch.setattr("curate.manifest.text_tables._DEPTH_BLOCK", block)
         for depth in (250, 100_000):
-            with pytest.raises(InputError, match="nested at most 200 deep in x.jsonl, got more"):
+            with pytest.raises(InputError, match=r"nested at most 200 deep in x\.jsonl, got more"):
                 read_jsonl(b'{"path": "b.jpg"}\n' + nested(depth, line_end), "x.jsonl")
 
 
