@@ -117,6 +117,8 @@ def read_header(path: str | Path) -> dict[str, Any]:
             safetensors file, or written by another version.
     """
     path = Path(path)
+    if Path(path).exists() and not Path(path).is_file():  # a FIFO would be waited for
+        raise InputError(f"{path} is not a checkpoint: expected a .safetensors file, got a folder, a device or a pipe")
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
@@ -192,6 +194,9 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     if expected != found:
         wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
         raise InputError(f"{path}: the weights do not fit {spec.backbone!r} ({len(wrong)} differ, first {wrong[0]!r})")
+    for key, value in tensors.items():
+        if value.is_floating_point() and not value.float().isfinite().all():
+            raise InputError(f"{path}: the weights {key!r} are not all finite, so no score would be; train it again")
     tensors |= packaged_tensors(spec, empty)
     model = ScoringModel(spec)
     model.load_state_dict(

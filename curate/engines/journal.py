@@ -87,7 +87,7 @@ def parsed_run(data: bytes) -> dict[str, Any] | None:
     """Return what `run.json` holds, or None where that is not whole."""
     try:
         value = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     whole = isinstance(value, dict) and all(isinstance(value.get(k), dict) for k in ("fingerprint", "metadata"))
     return value if whole else None

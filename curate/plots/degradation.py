@@ -87,6 +87,8 @@ def _read(path: AnyPath) -> dict[str, Any]:
         raise InputError(
             f"degradation is drawn from the JSON of `curate evaluate TABLE --degrade 500 -o REPORT.json`, got {path}"
         )
+    if path.exists() and not path.is_file():  # a FIFO would be waited for
+        raise InputError(f"expected a file at {path}, got a folder, a device or a pipe; give the path of a file")
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)

@@ -84,6 +84,8 @@ def read_replay(path: Path) -> ReplayCurves:
     Raises:
         InputError: if the file is missing, too large, or something else.
     """
+    if path.exists() and not path.is_file():  # a FIFO would be waited for
+        raise InputError(f"expected a file at {path}, got a folder, a device or a pipe; give the path of a file")
     try:
         with path.open("rb") as file:
             replay = json.loads(file.read(MOST_BYTES))

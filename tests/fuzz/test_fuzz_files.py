@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import struct
 import tarfile
 from dataclasses import dataclass
@@ -287,3 +288,15 @@ def test_a_line_of_a_gigabyte_is_refused_by_its_bound(tmp_path, monkeypatch):
             file.truncate(1 << 30)
         assert survives(read, path) is None
     assert Path(path).stat().st_size == 1 << 30
+
+
+def test_no_reader_waits_for_a_pipe(tmp_path):
+    pipes = [tmp_path / name for name in ("a.csv", "a.json", "a.jsonl", "a.toml", "a.safetensors", "a.tar")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    for read in (read_answers, read_verdicts, read_known, read_votes, read_receipt, read_measured, read_replay):
+        for pipe in pipes:
+            assert survives(read, pipe) is None
+    assert survives(read_pipeline, pipes[3]) is None
+    assert survives(read_header, pipes[4]) is None
+    assert survives(open_manifest, str(pipes[5])) is None

@@ -153,3 +153,13 @@ def test_a_folder_named_like_a_model_does_not_hide_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "visimsiam").mkdir()
     assert find_checkpoint("visimsiam") == shipped / "visimsiam.safetensors"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(saved, tmp_path, value):
+    header, tensors = checkpoint.read_checkpoint(saved)
+    tensors["heads.visimsiam.out.bias"][0] = value
+    header["digest"] = checkpoint._digest(tensors, header)
+    save_file(tensors, tmp_path / "bad.safetensors", {"curate": json.dumps(header)})
+    with pytest.raises(InputError, match=r"the weights 'heads\.visimsiam\.out\.bias' are not all finite"):
+        load_model(tmp_path / "bad.safetensors")

@@ -89,6 +89,8 @@ def read_answers(path: str | Path) -> Answers:
 
 
 def _rows(path: Path) -> list[tuple[int, Mapping[str, str]]]:
+    if path.exists() and not path.is_file():  # a FIFO would be waited for
+        raise InputError(f"expected a file at {path}, got a folder, a device or a pipe; give the path of a file")
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
