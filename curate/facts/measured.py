@@ -30,7 +30,7 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
         measures = [_measure(one) for one in found["measures"]][:MOST]
         columns = [str(name) for name in found["columns"]][:MOST]
         rows, used = int(found["rows"]), int(found["used"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise InputError(
             f"--measured: {path} is not what curate evaluate wrote; run: curate evaluate ... -o {path}"
         ) from None
