@@ -109,7 +109,8 @@ def filter(
 ) -> Result:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
-    Memory stays bounded: some 60 bytes a row at the peak and 64 MB a batch, whatever the table holds.
+    Memory stays bounded: some 20 bytes a row at the peak and 64 MB a batch, whatever the table holds; more where
+    rows are ranked within groups, which sorts them.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.

@@ -256,11 +256,12 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
             inside = outcome[rows] == KEEP
             ruling = rule.judge(table_rows, rows, inside)
             n_inside += int(inside.sum())
-            lost = inside > ruling.keep  # in, and not kept
-            outcome[rows][lost] = DROP
-            decided_by[rows][lost] = index
-            lost = inside > ruling.judged
-            outcome[rows][lost] = UNDECIDED
+            for first in range(0, len(inside), BLOCK):
+                some = slice(first, first + BLOCK)
+                lost = inside[some] & ~ruling.keep[some]
+                outcome[rows][some][lost] = DROP
+                decided_by[rows][some][lost] = index
+                outcome[rows][some][inside[some] & ~ruling.judged[some]] = UNDECIDED
         cuts.append(ruling.cuts)
         left.append(n_inside)
     return Verdict(outcome, decided_by, cuts, left)
@@ -278,7 +279,8 @@ def _judge_rank(
     values, valid, ties = column.values[rows], column.valid[rows], table_rows.hashes[rows]
     low_is_best = is_less_certain(rule.column)
     if rule.per is None:
-        keep, cut = best(values, inside & valid, n_kept, ties, low_is_best=low_is_best)
+        competing = inside if valid.all() else inside & valid
+        keep, cut = best(values, competing, n_kept, ties, low_is_best=low_is_best)
         return Ruling(keep, valid, np.array([cut]))
     groups = table_rows.groups[rule.per]
     judged = np.flatnonzero(inside & valid)
