@@ -61,6 +61,9 @@ def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENC
     Yields whether it is held: not where folders cannot be locked, nor where another holds it for longer than
     ``patience``, in seconds. Whatever is done under it is right without it but for a race with another process.
     """
+    if f".tmp.{os.getpid()}." in folder.name:  # a temporary of ours, which we hold already as a whole
+        yield True
+        return
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0))
     except OSError:  # whoever makes a file there is told why it cannot be

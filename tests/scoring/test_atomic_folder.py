@@ -87,3 +87,13 @@ def test_two_folders_take_one_anothers_names_in_one_step(tmp_path):
     assert atomic_folder.exchange(tmp_path / "one", tmp_path / "other")
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == ["one/other", "other/one"]
     assert not atomic_folder.exchange(tmp_path / "one", tmp_path / "none")
+
+
+def test_a_file_inside_a_folder_of_our_own_waits_for_nobody(tmp_path, monkeypatch):
+    def never(seconds):
+        raise AssertionError("it waits for a lock that its own process holds")
+
+    monkeypatch.setattr("scoring.temporaries.time.sleep", never)
+    with AtomicFolder(tmp_path / "out") as folder, AtomicFile(folder.temporary / "a") as file:
+        file.write(b"1")
+    assert (tmp_path / "out/a").read_bytes() == b"1"
