@@ -7,6 +7,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,8 @@ class WorkFolder(HeldFolder):
         doomed = self.final.with_name(f"{temporary_stem(self.final)}{os.getpid()}.{secrets.token_hex(4)}")
         with place_errors(self.folder):
             self.folder.rename(doomed)
-            shutil.rmtree(doomed)
+            with suppress(FileNotFoundError):  # another process that starts just now sweeps it, too
+                shutil.rmtree(doomed)
 
     def tidy(self) -> None:
         """Remove what a run left that was killed when its result had its name."""

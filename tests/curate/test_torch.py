@@ -2,7 +2,10 @@
 
 import io
 import pickle
+import subprocess
+import sys
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -69,13 +72,24 @@ def test_items_come_in_the_order_of_the_table_with_their_classes(table):
         data[len(data)]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_read_what_one_process_reads(table, method):
+def read_by_workers(table, method):
+    """Read all rows by two other processes, and compare them."""
     data = SubsetDataset(table, transform=red)
     loader = DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context=method)
     batches = list(loader)
     assert torch.cat([batch["row"] for batch in batches]).tolist() == ROWS
     assert torch.cat([batch["image"] for batch in batches]).tolist() == [[row * 20, 4 + row] for row in ROWS]
+
+
+def test_workers_read_what_one_process_reads(table):
+    read_by_workers(table, "spawn")
+
+
+def test_forked_workers_read_what_one_process_reads(table):
+    """In an interpreter of its own, for a process in which OpenVINO ran dies when it forks."""
+    line = "import sys; sys.path.insert(0, sys.argv[1]); from test_torch import *; read_by_workers(sys.argv[2], 'fork')"
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", line, here, str(table)], check=True)
 
 
 def test_images_inside_a_table_are_found_by_key_and_the_data_set_pickles(table, tmp_path):

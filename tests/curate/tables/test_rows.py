@@ -72,7 +72,7 @@ def test_every_kind_of_column_holds_the_values_of_its_rows(path, by_hash, monkey
     python = pa.table(columns()).to_pylist()
     hashes = [int.from_bytes(hashlib.blake2b(f"k{i}".encode(), digest_size=8).digest(), "big") for i in range(N)]
     order = sorted(range(N), key=hashes.__getitem__) if by_hash else list(range(N))
-    assert rows.place.tolist() == order
+    assert rows.place.tolist() == (order if by_hash else [])
     assert rows.hashes.tolist() == [hashes[i] for i in order]
     assert rows.ok.tolist() == [python[i]["status"] == "ok" for i in order]
     for at, value in enumerate(python[i] for i in order):
