@@ -24,7 +24,10 @@ from scoring.trunks import PartSpec
 CPU = torch.device("cpu")
 MIDDLE = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 FAR = {"fp32": 1e-4, "bf16": 0.03}  # relative error of embeddings
-needs_openvino = pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
+needs_openvino = pytest.mark.skipif(
+    find_spec("openvino") is None or "CURATE_TEST_OPENVINO" not in os.environ,
+    reason="openvino runs in a process of its own: tests/test_openvino.py",
+)
 needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this CPU does not multiply in bfloat16")
 PRECISIONS = ["fp32", pytest.param("bf16", marks=needs_bfloat16)]
 

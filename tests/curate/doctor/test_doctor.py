@@ -135,7 +135,8 @@ def test_the_pictures_of_the_speed_test_are_the_same_each_time_and_as_large_as_p
     assert Image.open(io.BytesIO(pictures[0])).size == (500, 375)
 
 
-def test_the_speed_test_measures_what_it_says():
+def test_the_speed_test_measures_what_it_says(monkeypatch):
+    monkeypatch.setattr(speed, "find_spec", lambda name: None)  # a process in which OpenVINO ran dies when it forks
     found = list(speed.speed(0.01))
     assert {one.name for one in found} == {"decoding", "model world", "curate score"}
     assert all(one.section == "speed" for one in found)

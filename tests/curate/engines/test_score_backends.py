@@ -1,5 +1,6 @@
 """A run by a backend: its bytes after a kill, what its table says of it, and another backend on the same output."""
 
+import os
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -13,7 +14,10 @@ from curate.engines.score import score
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
-pytestmark = pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
+pytestmark = pytest.mark.skipif(
+    find_spec("openvino") is None or "CURATE_TEST_OPENVINO" not in os.environ,
+    reason="openvino runs in a process of its own: tests/test_openvino.py",
+)
 SETTINGS = replace(SMALL, backend="openvino")
 
 
