@@ -32,6 +32,7 @@ from scoring import metrics
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from trainers.config import TrainConfig
+from trainers.methods.concentration import mu_and_kappa
 from trainers.methods.method import Task
 from trainers.methods.table import METHODS
 
@@ -142,7 +143,7 @@ def read(method: Any, head: nn.Module | None, features: Tensor) -> tuple[Tensor,
     if head is None:
         projected = method.projector(features)
         return F.normalize(projected, dim=1), projected.norm(dim=1).double().numpy()
-    mu, kappa = method.embed(features, head)
+    mu, kappa = mu_and_kappa(features, head, method.projector)
     return mu, kappa.double().numpy()
 
 

@@ -74,6 +74,18 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
     "vae": ("each view decoded from a posterior near N(0, I)", "the baseline of `simvae`"),
     "betavae": ("the same, beta times as near", "to compare with `simvae`"),
     "crvae": ("the same of an image and its views, whose posteriors are held together", "to compare with `simvae`"),
+    "proxynca": (
+        "the classes as points on a sphere, a softmax of cosines to them",
+        "labels, and new classes to tell apart: the baseline of `nivmf`",
+    ),
+    "proxyanchor": (
+        "the same points, each pulling the hardest images of its class and pushing the hardest others",
+        "the same, with large batches",
+    ),
+    "nivmf": (
+        "each class a non-isotropic von Mises-Fisher distribution, each image an isotropic one",
+        "labels: an embedding for new classes whose norm is a kappa",
+    ),
     "losspred": ("the order of a classifier's losses", "labels, and a backbone that you trust: the best single score"),
     "junk": ("the chance that an image is no whole picture", "to find damaged images, on any backbone"),
     "supervised": ("the classes", "labels, for a trunk to start the others from on a CPU"),

@@ -9,6 +9,7 @@ from torch import nn
 
 from scoring.backbones import create_backbone, size_options
 from scoring.errors import InputError
+from scoring.heads import EMBEDS
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import is_out_of_memory
@@ -108,7 +109,9 @@ def embedding_head(config: TrainConfig, init: ScoringModel | None) -> str:
         InputError: if the method would train the very head that gives the embedding of a frozen start.
     """
     if config.freeze != "trunk":
-        return config.method if METHODS[config.method].embeds else ""
+        kind = METHODS[config.method]
+        is_own = kind.embeds and isinstance(kind.head(config.settings, config.size), EMBEDS)
+        return config.method if is_own else ""
     own = "" if init is None else init.spec.embedding
     if own and own == config.method:
         raise InputError(
@@ -170,8 +173,10 @@ def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]
     trunk = [p for p in model.backbone.parameters() if p.requires_grad]
     heads = dict(model.heads.items())
     own = list(heads[config.method].parameters()) if config.method in heads else []
-    rest = [p for p in (*own, *method.parameters()) if p.requires_grad]
-    if not trunk and not rest:
+    rates = method.rates()
+    others = [p for name, p in method.named_parameters() if name not in rates]
+    rest = [p for p in (*own, *others) if p.requires_grad]
+    if not trunk and not rest and not rates:
         raise InputError(f"{config.method} on a frozen backbone has nothing to train; leave out --freeze")
     groups: list[dict[str, Any]] = []
     for parameters, share in ((trunk, config.trunk_lr), (rest, 1.0)):
@@ -183,6 +188,8 @@ def make_optimizer(config: TrainConfig, model: ScoringModel, method: Method[Any]
             if chosen:
                 weight_decay = config.weight_decay if decay else 0.0
                 groups.append({"params": chosen, "weight_decay": weight_decay, "share": share})
+    for name, share in rates.items():
+        groups.append({"params": [method.get_parameter(name)], "weight_decay": 0.0, "share": share})
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas)
     return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum)

@@ -21,6 +21,7 @@ __all__ = [
     "credible_cosine",
     "entropy",
     "kl",
+    "kl_at_cosine",
     "kl_to_uniform",
     "log_expected_likelihood",
     "log_normalizer",
@@ -198,24 +199,51 @@ def kl(mu1: Tensor, kappa1: Tensor, mu2: Tensor, kappa2: Tensor) -> Tensor:
     """
     dim = _shared_dim(mu1, mu2)
     _check_shapes(mu1=mu1.shape[:-1], kappa1=kappa1.shape, mu2=mu2.shape[:-1], kappa2=kappa2.shape)
+    return _kl((mu1.double() - mu2.double()).square().sum(-1) / 2, kappa1, kappa2, dim)
+
+
+def kl_at_cosine(cosine: Tensor, kappa1: Tensor, kappa2: Tensor, dim: int) -> Tensor:
+    """Return KL(vMF(mu1, kappa1) || vMF(mu2, kappa2)) in nats, >= 0, from the cosine mu1.mu2.
+
+    For all pairs at once, whose cosines are a matrix product; between equals it is 0 up to the rounding of the cosine.
+
+    Args:
+        cosine: shape (...), in [-1, 1].
+        kappa1: concentrations, broadcastable with ``cosine``, finite, >= 0.
+        kappa2: as ``kappa1``.
+        dim: M >= 2.
+
+    Returns:
+        The broadcast shape, float64, differentiable in all three.
+
+    Raises:
+        ValueError: if ``dim`` < 2, a kappa is negative or the shapes do not broadcast.
+    """
+    _check_shapes(cosine=cosine.shape, kappa1=kappa1.shape, kappa2=kappa2.shape)
+    return _kl((1 - cosine.double()).clamp(min=0), kappa1, kappa2, dim)
+
+
+def _kl(apart: Tensor, kappa1: Tensor, kappa2: Tensor, dim: int) -> Tensor:
+    """Return the divergence of two directions with 1 - mu1.mu2 = ``apart``."""
     kappa1, kappa2 = _checked(kappa1, dim), _checked(kappa2, dim)
     cosine1 = mean_cosine(kappa1, dim)
     between_kappas = log_normalizer(kappa1, dim) - log_normalizer(kappa2, dim) + cosine1 * (kappa1 - kappa2)
-    apart = (mu1.double() - mu2.double()).square().sum(-1) / 2  # 1 - mu1.mu2
     return between_kappas.clamp(min=0) + cosine1 * kappa2 * apart
 
 
-def log_expected_likelihood(mu1: Tensor, kappa1: Tensor, mu2: Tensor, kappa2: Tensor) -> Tensor:
-    """Return the log of the expected likelihood kernel, the integral of p1 p2; higher for directions that agree.
+def log_expected_likelihood(mu1: Tensor, kappa1: Tensor, mu2: Tensor, kappa2: Tensor, *, power: float = 1.0) -> Tensor:
+    """Return the log of a probability product kernel, the integral of (p1 p2)^power; higher where directions agree.
 
-    log C(kappa1) + log C(kappa2) - log C(|kappa1 mu1 + kappa2 mu2|). Shapes (N, 1, M) and (1, N, M) give all pairs
-    through a matrix product.
+    power (log C(kappa1) + log C(kappa2)) - log C(power |kappa1 mu1 + kappa2 mu2|): at a power of 1 the expected
+    likelihood kernel, at 1/2 the Bhattacharyya coefficient, whose logarithm is <= 0, and 0 between equals. Shapes
+    (N, 1, M) and (1, N, M) give all pairs through a matrix product.
 
     Args:
         mu1: mean directions, unit vectors, shape (..., M).
         kappa1: concentrations, broadcastable with the shape (...), finite, >= 0.
         mu2: as ``mu1``, broadcastable with it.
         kappa2: as ``kappa1``.
+        power: of the densities, > 0.
 
     Returns:
         Nats, shape (...), float64, differentiable in all four; finite with finite gradients also where the resultant
@@ -224,11 +252,12 @@ def log_expected_likelihood(mu1: Tensor, kappa1: Tensor, mu2: Tensor, kappa2: Te
     Raises:
         ValueError: if M < 2 or differs, a kappa is negative or the shapes do not broadcast.
 
-    Source: Kirchhof et al. 2023 (MCInfoNCE), eq. 55; Kirchhof et al. 2022, arXiv:2207.03784, sec. 3.
+    Source: Kirchhof et al. 2023 (MCInfoNCE), eq. 55; Kirchhof et al. 2022, arXiv:2207.03784, supplement C and D.
     """
     dim = _shared_dim(mu1, mu2)
     _check_shapes(mu1=mu1.shape[:-1], kappa1=kappa1.shape, mu2=mu2.shape[:-1], kappa2=kappa2.shape)
     kappa1, kappa2 = _checked(kappa1, dim), _checked(kappa2, dim)
     squared = (kappa1 - kappa2).square() + 2 * kappa1 * kappa2 * (1 + _dot(mu1, mu2))
-    resultant = log_series(squared.clamp(min=0), dim)
-    return _log_uniform(dim) - log_series(kappa1.square(), dim) - log_series(kappa2.square(), dim) + resultant
+    resultant = log_series(power**2 * squared.clamp(min=0), dim)
+    apart = log_series(kappa1.square(), dim) + log_series(kappa2.square(), dim)
+    return (2 * power - 1) * _log_uniform(dim) - power * apart + resultant

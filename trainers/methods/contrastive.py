@@ -4,26 +4,22 @@ Each image has mu, the direction of a projection of its features, and kappa, fro
 projection. Positives are views of one image, images of one class, or images whose votes agree.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.errors import InputError
-from scoring.head_modules import NormHead
-from scoring.heads import HeadSpec, KappaHeadSpec, NormHeadSpec
+from scoring.heads import HeadSpec, NormHeadSpec
 from trainers.methods import contrast, contrastive_losses
+from trainers.methods.concentration import MOST_KAPPA, SOURCES, kappa_head, mu_and_kappa, spread
 from trainers.methods.contrast import Contrast
 from trainers.methods.method import Batch, Method, Step, Task
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 from trainers.methods.siamese import projector
 
-HEAD_HIDDEN = 512
 DENOMINATORS = ("eq7", "authors", "negatives")
-MOST_KAPPA = 1e6  # up to which the densities are tested
 
 
 def _latent_dim(default: int) -> int:
@@ -60,7 +56,7 @@ class KappaSettings(ContrastiveSettings):
     """What the three methods with kappa share."""
 
     kappa: str = setting(
-        "head", "from the features by a head of its own, or the norm of the projection", choices=("head", "norm")
+        "head", "from the features by a head of its own, or the norm of the projection", choices=SOURCES
     )
     kappa_init: float = setting(16.0, "about where kappa starts", above=0, most=MOST_KAPPA)
     phases: float = setting(0.0, "share of the steps for mu alone, then kappa alone; 0: jointly", least=0, below=1)
@@ -136,27 +132,16 @@ class Contrastive(Method[C]):
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss of a batch; ``labels`` may also be votes, shape (N, C), float."""
         n_views, n = features.shape[:2]
-        mu, kappa = self.embed(features.flatten(0, 1), head)
+        mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
         pairs = self.pairs(n_views, n, labels, features.device)
         if pairs is None:  # a batch of one class, by chance: nothing to learn from
             return Step(0.0 * features.sum() + 0.0 * mu.sum(), {})
         with torch.no_grad():
             positive = (mu[pairs.anchors] * mu[pairs.positives]).sum(1).mean()
-            spread = mu.std(0).mean() * mu.shape[1] ** 0.5  # 1 where mu fills the sphere, 0 where it is one point
-        measures = {"cosine": positive, "spread": spread}
+        measures = {"cosine": positive, "spread": spread(mu.detach())}
         if kappa is not None:
             measures["kappa"] = kappa.detach().mean()
         return Step(self.loss(*self.in_phase(mu, kappa), pairs), measures)
-
-    def embed(self, features: Tensor, head: nn.Module | None) -> tuple[Tensor, Tensor | None]:
-        """Return mu, unit vectors (B, M), and kappa (B,) or None, of features (B, D)."""
-        if isinstance(head, NormHead):
-            projected = head.project(features)
-            return F.normalize(projected, dim=1), projected.norm(dim=1)
-        if self.projector is None:
-            raise ValueError("a method whose kappa is a norm needs its NormHead")
-        mu = F.normalize(self.projector(features).float(), dim=1)
-        return mu, None if head is None else head(features)
 
     def in_phase(self, mu: Tensor, kappa: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return both: both learn in every step."""
@@ -195,11 +180,7 @@ class WithKappa(Contrastive[K]):
     @classmethod
     def head(cls, settings: K, size: int) -> HeadSpec | None:
         """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
-        start = settings.kappa_init
-        if settings.kappa == "norm":
-            # features of mean square 1 give a fresh linear map outputs of mean square 1/3
-            return NormHeadSpec(settings.latent_dim, scale=start / math.sqrt(settings.latent_dim / 3))
-        return KappaHeadSpec(HEAD_HIDDEN, scale=start / math.log(2))  # softplus(0) = log 2
+        return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
 
     def before_step(self, batch: Batch) -> None:
         """Note how far the run is, which decides the phase."""

@@ -84,7 +84,7 @@ class Method(nn.Module, Generic[S]):
         needs_labels: whether the data must have them.
         needs_pixels: whether it reads ``Batch.pixels``, which a cache of features does not have.
         n_unread: how many of the standard views, the last of them, it reads as pixels alone: they have no features.
-        embeds: whether the mu of its head is the embedding of a model whose backbone it moves.
+        embeds: whether the mu of its head, if that has one, is the embedding of a model whose backbone it moves.
         n_standard: views of full resolution an image; low-resolution views come after them.
         n_plain: how many of them show the image as it is scored, without augmentation; they come first.
         n_small: low-resolution views an image, of ``small_size`` pixels a side.
@@ -143,6 +143,10 @@ class Method(nn.Module, Generic[S]):
     @classmethod
     def check_views(cls, augmentation: Augmentation) -> None:
         """Raise ``InputError`` for views that this method cannot learn from; most take any."""
+
+    def rates(self) -> dict[str, float]:
+        """Return parameters of its own by name whose rate is a multiple of lr; they are not decayed. None, for most."""
+        return {}
 
     def before_step(self, batch: Batch) -> None:
         """Take note of which images the next features are of; most have no need to."""

@@ -1,0 +1,49 @@
+"""Where a direction and its concentration come from: mu and kappa of an image, from features and a head."""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.head_modules import NormHead
+from scoring.heads import KappaHeadSpec, NormHeadSpec
+
+HEAD_HIDDEN = 512
+MOST_KAPPA = 1e6  # up to which the densities are tested
+SOURCES = ("head", "norm")  # of kappa
+
+
+def kappa_head(source: str, start: float, latent_dim: int) -> KappaHeadSpec | NormHeadSpec:
+    """Return a head for kappa alone, or a projection whose length is kappa; a fresh one says about ``start``.
+
+    Args:
+        source: of ``SOURCES``.
+        start: > 0.
+        latent_dim: M, the width of the projection.
+    """
+    if source == "norm":
+        # features of mean square 1 give a fresh linear map outputs of mean square 1/3
+        return NormHeadSpec(latent_dim, scale=start / math.sqrt(latent_dim / 3))
+    return KappaHeadSpec(HEAD_HIDDEN, scale=start / math.log(2))  # softplus(0) = log 2
+
+
+def mu_and_kappa(features: Tensor, head: nn.Module | None, projector: nn.Module | None) -> tuple[Tensor, Tensor | None]:
+    """Return mu, unit vectors (B, M), and kappa (B,), or None without a head, of features (B, D).
+
+    Raises:
+        ValueError: if there is neither a head that projects nor a projector.
+    """
+    if isinstance(head, NormHead):
+        projected = head.project(features)
+        return F.normalize(projected, dim=1), projected.norm(dim=1)
+    if projector is None:
+        raise ValueError("a method whose kappa is a norm needs its NormHead")
+    return F.normalize(projector(features).float(), dim=1), None if head is None else head(features)
+
+
+def spread(mu: Tensor) -> Tensor:
+    """Return the standard deviation of unit vectors (B, M) times sqrt(M): 1 where they fill the sphere, 0 for a point.
+
+    Source: Chen & He 2021, arXiv:2011.10566, sec. 4.1.
+    """
+    return mu.std(0).mean() * mu.shape[1] ** 0.5

@@ -1,0 +1,210 @@
+"""Deep metric learning with proxies: ProxyNCA++, ProxyAnchor, and classes that are distributions (nivMF).
+
+A class has a proxy: a direction and, for ``nivmf``, concentrations, all learned at rates of their own. An image has mu
+and kappa from one projection, its direction and its length; the length is a certainty in any of the methods, and the
+loss of ``nivmf`` reads it.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from scoring.distributions import distances, vmf
+from scoring.distributions.distances import Directions
+from scoring.heads import HeadSpec, NormHeadSpec
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.concentration import MOST_KAPPA, SOURCES, kappa_head, mu_and_kappa, spread
+from trainers.methods.method import Method, Step, Task
+from trainers.methods.proxy_losses import proxy_anchor, proxy_nca
+from trainers.methods.settings import MOST_WIDTH, Settings, setting
+from trainers.methods.siamese import projector
+
+ISOTROPIC = {
+    "el-vmf": distances.expected_likelihood,
+    "b-vmf": distances.bhattacharyya,
+    "kl-vmf": distances.kullback_leibler,
+    "l2": distances.squared_euclidean,
+    "cosine": distances.cosine,
+}
+DISTANCES = ("el-nivmf", "nivmf", *ISOTROPIC)
+BLOCK = 2**23  # densities at once, 64 MB
+MOST_SHARE = 1e6
+
+
+def _share(default: float, what: str) -> float:
+    return setting(default, f"rate of {what} as a multiple of lr", least=0, most=MOST_SHARE)
+
+
+@dataclass(frozen=True)
+class ProxySettings(Settings):
+    """What the three methods share."""
+
+    latent_dim: int = setting(128, "width M of the embedding, a sphere", least=2, most=MOST_WIDTH)
+    proxy_lr: float = _share(10.0, "the proxies' directions")
+
+
+@dataclass(frozen=True)
+class ProxyNCASettings(ProxySettings):
+    """The settings of ProxyNCA++; its temperature of 1/9 is of squared distances, which are 2 - 2 cos."""
+
+    temperature: float = setting(1 / 18, "by which cosines are divided", above=0, most=1e3)
+
+
+@dataclass(frozen=True)
+class ProxyAnchorSettings(ProxySettings):
+    """The settings of ProxyAnchor."""
+
+    alpha: float = setting(32.0, "scale of cosines", above=0, most=1e3)
+    delta: float = setting(0.1, "margin of cosines", least=0, most=1)
+
+
+@dataclass(frozen=True)
+class NivMFSettings(ProxySettings):
+    """The settings of nivMF."""
+
+    distance: str = setting("el-nivmf", "of an image from a class", choices=DISTANCES)
+    density: str = setting("exact", "of a class, or as the paper has it", choices=("exact", "published"))
+    samples: int = setting(5, "Monte Carlo draws of an image (el-nivmf)", least=1, most=4096)
+    temperature: float = setting(1.0, "by which distances are divided, at the start", above=0, most=1e6)
+    guidance: float = setting(0.0, "weight of the ProxyAnchor loss beside it", least=0, most=1e6)
+    kappa: str = setting(
+        "norm", "the norm of the projection, or from the features by a head of its own", choices=SOURCES
+    )
+    kappa_init: float = setting(50.0, "about where the kappa of an image starts", above=0, most=MOST_KAPPA)
+    proxy_kappa: float = setting(50.0, "where those of a class start", above=0, most=MOST_KAPPA)
+    kappa_lr: float = _share(10.0, "the logarithms of the classes' kappas")
+    temperature_lr: float = _share(1.0, "the logarithm of the temperature")
+    hidden_dim: int = setting(512, "width of the hidden layer of the projector (kappa=head)", least=1, most=MOST_WIDTH)
+
+
+P = TypeVar("P", bound=ProxySettings)
+
+
+class Proxies(Method[P]):
+    """What the three methods share: proxies, and mu and kappa of images. The loss is left to each."""
+
+    needs_labels = True
+    embeds = True
+    n_standard = 1
+    defaults: ClassVar = {
+        "optimizer": "adamw",
+        "lr": 1e-3,
+        "schedule": "cosine",
+        "warmup": 0.05,
+        "batch_size": 128,
+        "augmentation": Augmentation(scale=(0.25, 1.0), jitter=0.0, gray=0.0, blur=0.0),
+    }
+
+    def __init__(self, settings: P, task: Task) -> None:
+        super().__init__(settings, task)
+        self.projector: nn.Module | None = None  # where the head does not project
+        self.directions = nn.Parameter(torch.randn(task.n_classes, settings.latent_dim))
+
+    @classmethod
+    def head(cls, settings: P, size: int) -> HeadSpec:
+        """Return a projection whose direction is the embedding and whose length is kappa."""
+        return NormHeadSpec(settings.latent_dim)
+
+    def rates(self) -> dict[str, float]:
+        """Return the rate of the directions as a multiple of lr."""
+        return {"directions": self.settings.proxy_lr}
+
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
+        """Return the loss of a batch over all its views, and the share of images whose nearest proxy is theirs."""
+        if labels is None:
+            raise ValueError("proxies need labels")
+        mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
+        if kappa is None:
+            raise ValueError("a method with proxies needs a head that gives kappa")
+        target = labels.repeat(features.shape[0])
+        proxy_mu = F.normalize(self.directions, dim=1)
+        loss, measures = self.loss(Directions(mu, kappa), proxy_mu, target)
+        with torch.no_grad():
+            right = ((mu @ proxy_mu.T).argmax(1) == target).float().mean()
+        measures |= {"accuracy": right, "kappa": kappa.detach().mean(), "spread": spread(mu.detach())}
+        return Step(loss, measures)
+
+    def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of this method, and measures of its own."""
+        raise TypeError(f"{type(self).__name__} has no loss")
+
+
+class ProxyNCA(Proxies[ProxyNCASettings]):
+    """ProxyNCA++: cross-entropy of cosines to the proxies, over a low temperature."""
+
+    paper = "Teh et al. 2020, arXiv:2004.01113"
+    Settings = ProxyNCASettings
+
+    def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return equation 6 of the paper; norms do not count."""
+        cosine = images.mu @ proxy_mu.T
+        return proxy_nca(-cosine, labels, self.settings.temperature), {}
+
+
+class ProxyAnchor(Proxies[ProxyAnchorSettings]):
+    """ProxyAnchor: proxies pull the hardest images of their class and push the hardest others."""
+
+    paper = "Kim et al. 2020, arXiv:2003.13911"
+    Settings = ProxyAnchorSettings
+
+    def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return equation 4 of the paper; norms do not count."""
+        settings = self.settings
+        return proxy_anchor(images.mu @ proxy_mu.T, labels, alpha=settings.alpha, delta=settings.delta), {}
+
+
+class NivMF(Proxies[NivMFSettings]):
+    """Classes as von Mises-Fisher distributions, non-isotropic ones by default, and images as von Mises-Fisher ones."""
+
+    paper = "Kirchhof et al. 2022, arXiv:2207.03784"
+    Settings = NivMFSettings
+
+    def __init__(self, settings: NivMFSettings, task: Task) -> None:
+        super().__init__(settings, task)
+        width = 1 if settings.distance in ISOTROPIC else settings.latent_dim
+        start = torch.tensor(settings.proxy_kappa).log()
+        self.log_kappas = nn.Parameter(start.repeat(task.n_classes, width))
+        self.log_temperature = nn.Parameter(torch.tensor(settings.temperature).log())
+        if settings.kappa == "head":
+            self.projector = projector(task.width, settings.hidden_dim, settings.latent_dim)
+
+    @classmethod
+    def head(cls, settings: NivMFSettings, size: int) -> HeadSpec:
+        """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
+        return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
+
+    def rates(self) -> dict[str, float]:
+        """Return the rates of proxies, their kappas and the temperature as multiples of lr."""
+        own = {"log_kappas": self.settings.kappa_lr, "log_temperature": self.settings.temperature_lr}
+        return super().rates() | own
+
+    def loss(self, images: Directions, proxy_mu: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return equation 6 of the paper, or with guidance equation 7."""
+        kappas, temperature = self.log_kappas.exp(), self.log_temperature.exp()
+        far = self.distance(Directions(proxy_mu, kappas), images)
+        total = proxy_nca(far, labels, temperature)
+        if self.settings.guidance:
+            total = total + self.settings.guidance * proxy_anchor(images.mu @ proxy_mu.T, labels)
+        return total, {"proxy_kappa": kappas.detach().mean(), "temperature": temperature.detach()}
+
+    def distance(self, proxies: Directions, images: Directions) -> Tensor:
+        """Return how far images are from classes, shape (B, C)."""
+        name, published = self.settings.distance, self.settings.density == "published"
+        if name in ISOTROPIC:
+            return ISOTROPIC[name](Directions(proxies.mu, proxies.kappa.squeeze(1)), images)
+        if name == "nivmf":
+            return distances.nivmf_point(proxies, images, published=published)
+        draws = vmf.sample(images.mu, images.kappa, self.settings.samples)  # (S, B, M)
+
+        def expected(some: Tensor) -> Tensor:
+            return distances.expected_likelihood_nivmf(proxies, some, published=published)
+
+        rows = max(1, BLOCK // (len(draws) * len(proxies.mu)))
+        if rows >= draws.shape[1]:
+            return expected(draws)
+        parts = [checkpoint(expected, part, use_reentrant=False) for part in draws.split(rows, dim=1)]
+        return torch.cat(parts)
