@@ -1,9 +1,9 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
-``compare``, ``export``, ``verify``, ``plot``, ``report`` and ``view`` are the commands of these names, with the same
-options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table that shows its images in a
-notebook. They are loaded when first used, so that ``import curate`` costs nothing.
+``compare``, ``retrieve``, ``export``, ``verify``, ``plot``, ``report`` and ``view`` are the commands of these names,
+with the same options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table that shows its
+images in a notebook. They are loaded when first used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
     from curate.policies.verify import verify
+    from curate.retrieval.run import retrieve
     from scoring.errors import InputError
 
 
@@ -44,6 +45,7 @@ _MODULES = {
     "split": "curate.policies.split.policy",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
+    "retrieve": "curate.retrieval.run",
     "export": "curate.exchange.subset",
     "verify": "curate.policies.verify",
     "plot": "curate.plots.plot",
@@ -66,6 +68,7 @@ __all__ = [
     "labels",
     "plot",
     "report",
+    "retrieve",
     "score",
     "select",
     "split",

@@ -28,6 +28,7 @@ from curate.commands import (
     labels,
     models,
     plot,
+    retrieve,
     rounds,
     score,
     select,
@@ -146,6 +147,7 @@ app.add_typer(rounds.group(user_errors), rich_help_panel=CURATE, name="round")
 app.command("run", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(run_command.run))
 app.command("info", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(info.run))
 app.command("sheet", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sheet.run))
+app.command("retrieve", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(retrieve.run))
 app.command("report", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(report_command.run))
 app.command("view", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(view.run))
 app.command("plot", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(plot.run))

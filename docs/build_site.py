@@ -24,7 +24,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
     "Score": ("models", "performance", "embeddings", "fit", "evaluate"),
     "Curate": ("filter", "quality", "dedup", "labels", "select", "balance", "split", "compare", "pipeline"),
     "Label in rounds": ("rounds", "interchange"),
-    "Look and take along": ("report", "plots", "export"),
+    "Look and take along": ("report", "plots", "retrieve", "export"),
     "Train": ("train", "methods"),
     "Evidence": ("transfer", "active_learning", "subset_training", "cifar10h", "controlled"),
     "Inside": ("design",),

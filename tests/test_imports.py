@@ -45,7 +45,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
-    {"policies", "engines", "display", "evaluation", "comparison", "exchange", "info", "torch"},
+    {"policies", "retrieval", "engines", "display", "evaluation", "comparison", "exchange", "info", "torch"},
     {"rounds", "simulation", "fitting", "pipeline", "facts", "plots", "doctor"},
     {"training"},
     {"commands"},

@@ -262,6 +262,8 @@ def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], 
 def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
     about = {name: opened.card[name] for name in ("method", "backbone", "preprocessing", "digest", "data_licence")}
     about["digest"] = opened.card.get("base", about["digest"])  # a fitted model's embeddings are its base model's
+    if opened.runner.model.spec.embedding:
+        about["embedding"] = opened.runner.model.spec.embedding
     return {
         "kind": "scores",
         "model": about,

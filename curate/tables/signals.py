@@ -56,7 +56,7 @@ def quality_signal(text: str | None, table: Table) -> Signal:
     return signal(named, table, certain_first=True, flag="--quality")
 
 
-def default_column(table: Table, *, flag: str = "--column") -> str:
+def default_column(table: Table, *, flag: str = "--column", fitted: bool = True) -> str:
     """Return the score of a table: the fitted one, else its model's own method's, else the only one.
 
     A score that was fitted to the heap goes before all others. A table may hold several scores, from a model with
@@ -66,19 +66,21 @@ def default_column(table: Table, *, flag: str = "--column") -> str:
     Args:
         table: scored.
         flag: of the option that names another, for messages.
+        fitted: whether the fitted score counts, which no image has that is not a row of the table.
 
     Raises:
         InputError: if there is none, or several and none is the model's own; the text lists the candidates.
     """
-    if FITTED in table.schema.names:
+    if fitted and FITTED in table.schema.names:
         return FITTED
     model = table.metadata.get("model")
     own = model.get("method") if isinstance(model, dict) else None
     for name in (f"kappa_{own}", f"unc_{own}"):
         if own and name in table.schema.names:
             return name
+    of_heap = () if fitted else (FITTED, LOCAL)
     for kind in ("kappa", "unc"):
-        found = [name for name in table.schema.names if name.startswith(f"{kind}_")]
+        found = [name for name in table.schema.names if name.startswith(f"{kind}_") and name not in of_heap]
         if len(found) == 1:
             return found[0]
         if found:

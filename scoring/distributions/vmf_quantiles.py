@@ -59,6 +59,46 @@ def credible_cosine(share: Tensor | float, kappa: Tensor, dim: int) -> Tensor:
     return torch.cat(found).reshape(wanted.shape)
 
 
+def cap_share(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
+    """Return P(mu.z >= cosine), the share of the mass inside the cap; lower for a larger cosine.
+
+    The inverse of ``credible_cosine``: the smallest share whose cap holds a point at that cosine.
+
+    Args:
+        cosine: in [-1, 1], broadcastable with ``kappa``.
+        kappa: concentrations, any shape, finite, >= 0.
+        dim: M >= 2.
+
+    Returns:
+        The broadcast shape, float64, in [0, 1], without a gradient.
+
+    Raises:
+        ValueError: if ``dim`` < 2, a kappa is negative, or a cosine lies outside [-1, 1] or is NaN.
+
+    >>> round(cap_share(torch.tensor(0.0), torch.tensor(0.0), 512).item(), 12)
+    0.5
+    """
+    if dim < 2 or (kappa < 0).any() or not ((cosine >= -1) & (cosine <= 1)).all():
+        raise ValueError(f"expected dim >= 2, kappa >= 0 and cosines in [-1, 1], got dim {dim}, {cosine}, {kappa}")
+    cosine, kappa = torch.broadcast_tensors(cosine.detach().double(), kappa.detach().double())
+    blocks = zip(cosine.reshape(-1).split(BLOCK), kappa.reshape(-1).split(BLOCK), strict=True)
+    return torch.cat([_share(c, k, dim) for c, k in blocks]).reshape(cosine.shape)
+
+
+def _share(cosine: Tensor, kappa: Tensor, dim: int) -> Tensor:
+    """Return the mass of caps, shape (B,)."""
+    x0 = proposal_constants(kappa, dim)[0].unsqueeze(1)  # (B, 1)
+    reach = min(math.pi / 2, WIDTH / math.sqrt(dim))
+    edges = torch.linspace(math.pi / 2 - reach, math.pi / 2 + reach, PANELS + 1, dtype=torch.float64, device=x0.device)
+    panels = _mass(edges[:-1], edges[1:], x0, dim)  # (B, PANELS)
+    inside = torch.nn.functional.pad(panels.cumsum(1), (1, 0))  # (B, PANELS + 1)
+    t = ((cosine.unsqueeze(1) - x0) / (1 - x0 * cosine.unsqueeze(1))).clamp(-1, 1)
+    angle = t.acos().clamp(edges[0], edges[-1])  # (B, 1)
+    panel = (torch.searchsorted(edges, angle) - 1).clamp(0, PANELS - 1)
+    mass = inside.gather(1, panel) + _mass(edges[panel], angle, x0, dim)
+    return (mass / inside[:, -1:]).squeeze(1).clamp(0, 1)
+
+
 def _block(share: Tensor, kappa: Tensor, dim: int) -> Tensor:
     """Return the quantiles of shape (B,) for shares and concentrations of that shape."""
     x0, sine_scale = (c.unsqueeze(1) for c in proposal_constants(kappa, dim))  # (B, 1)

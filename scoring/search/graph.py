@@ -73,7 +73,7 @@ def knn_graph(
     if not len(lists.rows):
         return Graph(index, cosine, Recall.of_everything())
     search = NearestSearch(vectors, lists)
-    probes, measured = choose_probes(_sampled_counts(search, k, seed), recall)
+    probes, measured = choose_probes(sampled_counts(search, k, seed), recall)
     for start in range(0, len(lists.rows), QUERIES):  # list by list: they look at the same ones
         rows = lists.rows[start : start + QUERIES]
         index[rows], cosine[rows] = search.neighbours(rows, k, probes)
@@ -100,8 +100,14 @@ def _near_together(centroids: NDArray[np.float32], seed: int) -> NDArray[np.floa
     return centroids[np.argsort(assign(centroids, coarse)[0][:, 0], kind="stable")]
 
 
-def _sampled_counts(search: NearestSearch, k: int, seed: int) -> NDArray[np.int64]:
-    """Compare some rows with all rows; return their neighbours by the list in which they lie, (S, P + 1)."""
+def sampled_counts(search: NearestSearch, k: int, seed: int) -> NDArray[np.int64]:
+    """Compare some rows with all rows; return their neighbours by the list in which they lie, (S, P + 1).
+
+    Args:
+        search: of the table.
+        k: neighbours of each.
+        seed: of the rows.
+    """
     rows = np.random.default_rng([seed, 2]).permutation(search.lists.rows)[:SAMPLE]
     index = search.neighbours(rows, k, None)[0]
     query, place = np.nonzero(index >= 0)

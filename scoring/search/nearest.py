@@ -1,4 +1,4 @@
-"""The nearest rows of each row among those in the inverted lists that it looks at."""
+"""The nearest rows of rows and of queries, among those in the inverted lists that they look at."""
 
 import numpy as np
 import torch
@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.search.inverted import InvertedLists, Spans
+from scoring.search.links import Links
 from scoring.search.rows import Vectors, inverse_lengths, unit_rows, units_float32
 
 PRODUCTS = 8_388_608  # cosines at a time: 32 MB
@@ -38,19 +39,83 @@ class NearestSearch:
     def neighbours(
         self, rows: NDArray[np.int64], k: int, probes: int | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the nearest rows and their cosines, in the lists that each row looks at, shape (B, k) each.
-
-        Each row is compared with its own list first. That tells how near a row of another one has to be: few are, and
-        only these are sorted.
+        """Return the nearest other rows of rows and their cosines, in the lists that each looks at, (B, k) each.
 
         Args:
             rows: shape (B,).
             k: neighbours.
             probes: lists that each row looks at; None for all.
         """
-        unit = torch.from_numpy(self._unit(rows))
-        nearest = NearestSoFar(rows, k + SLACK)
-        for begin, end, looking in self._spans(rows, probes):
+        probed = None if probes is None else self.probed(rows, probes)
+        return self._nearest(torch.from_numpy(self._unit(rows)), rows, probed, k)
+
+    def neighbours_of(
+        self, queries: Vectors, own: NDArray[np.int64], k: int, probes: int | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the rows nearest to queries, which need not be rows, and their cosines, shape (Q, k) each.
+
+        Args:
+            queries: shape (Q, D), of any length.
+            own: the row that each query is, which is no neighbour of it; -1 where it is none; shape (Q,).
+            k: neighbours; where there are fewer rows, -1 with a cosine of -inf.
+            probes: lists that each query looks at; None for all.
+        """
+        probed = None if probes is None else self.lists.probed(unit_rows(queries).units, probes)
+        return self._nearest(query_units(queries), own, probed, k)
+
+    def within(self, queries: Vectors, own: NDArray[np.int64], bounds: NDArray[np.float64], most: int) -> Links | None:
+        """Return every row whose cosine with a query is at least the query's bound, of all lists.
+
+        Args:
+            queries: shape (Q, D), of any length.
+            own: as in ``neighbours_of``.
+            bounds: cosines, shape (Q,).
+            most: links; None is returned where there are more.
+
+        Returns:
+            Links by query, the nearest first and ties by row; cosines as measured in float64.
+        """
+        unit, numbers = query_units(queries), np.arange(len(queries))
+        parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
+        total = 0
+        for begin, end, _ in self.lists.everything(numbers):
+            members = self.lists.order[begin:end]
+            step = max(1, PRODUCTS // max(1, len(unit)))
+            for start in range(0, len(members), step):
+                some = members[start : start + step]
+                cosine = (unit @ torch.from_numpy(self._unit(some)).T).numpy()
+                query, place = np.divmod(np.flatnonzero(cosine >= (bounds - CLOSE)[:, None]), len(some))
+                other = own[query] != some[place]
+                query, row = query[other], some[place[other]]
+                exact = self._exact(unit, query, row)
+                inside = exact >= bounds[query]
+                parts.append((query[inside], row[inside], exact[inside]))
+                total += int(inside.sum())
+                if total > most:
+                    return None
+        query, row, exact = (np.concatenate([part[at] for part in parts] or [numbers[:0]]) for at in range(3))
+        order = np.lexsort((row, -exact, query))
+        return Links(query[order], row[order], exact[order].clip(max=1).astype(np.float32))
+
+    def _exact(self, unit: Tensor, query: NDArray[np.int64], row: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the cosines of pairs of a query and a row in float64, shape (P,)."""
+        found = np.empty(len(query))
+        for start in range(0, len(query), AT_ONCE):
+            here = slice(start, start + AT_ONCE)
+            stored = torch.from_numpy(self._unit(row[here])).double()
+            found[here] = torch.einsum("pd,pd->p", stored, unit[torch.from_numpy(query[here])].double()).numpy()
+        return found
+
+    def _nearest(
+        self, unit: Tensor, own: NDArray[np.int64], probed: NDArray[np.int64] | None, k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the nearest rows of unit rows (B, D) in the lists probed (B, P), or in all, shape (B, k) each.
+
+        Each is compared with its nearest list first. That tells how near a row of another one has to be: few are, and
+        only these are sorted.
+        """
+        nearest = NearestSoFar(own, k + SLACK)
+        for begin, end, looking in self._spans(len(unit), probed):
             members, queries = self.lists.order[begin:end], unit[torch.from_numpy(looking)]
             step = max(1, PRODUCTS // max(1, len(looking)))
             for start in range(0, len(members), step):
@@ -58,12 +123,11 @@ class NearestSearch:
                 nearest.update(looking, some, queries @ torch.from_numpy(self._unit(some)).T)
         return self._settled(unit, *nearest.result(), k)
 
-    def _spans(self, rows: NDArray[np.int64], probes: int | None) -> Spans:
-        """Return which rows look at which places, own lists first."""
-        numbers = np.arange(len(rows))
-        if probes is None:
+    def _spans(self, n: int, probed: NDArray[np.int64] | None) -> Spans:
+        """Return which of n rows look at which places, nearest lists first."""
+        numbers = np.arange(n)
+        if probed is None:
             return self.lists.everything(numbers)
-        probed = self.probed(rows, probes)
         return self.lists.spans(numbers, probed[:, :1]) + self.lists.spans(numbers, probed[:, 1:])
 
     def _settled(
@@ -88,11 +152,16 @@ class NearestSearch:
         return index[:, :k].numpy().astype(np.int32), best[:, :k].clamp(max=1).numpy()
 
 
+def query_units(queries: Vectors) -> Tensor:
+    """Return queries at length 1, shape (Q, D), float32; one of length zero stays zero."""
+    return torch.from_numpy(units_float32(queries, inverse_lengths(queries), np.arange(len(queries))))
+
+
 class NearestSoFar:
     """The nearest so far of B rows, kept in two parts: a sorted one, and those that came since.
 
     Args:
-        rows: the B rows, none of which is its own neighbour.
+        rows: the B rows, none of which is its own neighbour; -1 for what is no row.
         width: how many neighbours are kept of each.
     """
 

@@ -22,6 +22,7 @@ FUNCTIONS = (
     "split",
     "evaluate",
     "compare",
+    "retrieve",
     "export",
     "verify",
     "plot",
@@ -45,6 +46,7 @@ OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},
     "issues": OF_THE_PICTURE,
     "compare": {"out", "overwrite", *OF_THE_PICTURE},
+    "retrieve": OF_THE_PICTURE,
 }
 
 
@@ -90,7 +92,7 @@ def test_a_mistake_of_the_users_can_be_caught_by_its_name(tmp_path):
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "score"])
 def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'labeld'"):
-        getattr(curate, name)(*["scores.parquet"] * (1 + (name in ("compare", "plot"))), labeld="x")
+        getattr(curate, name)(*["scores.parquet"] * (1 + (name in ("compare", "plot", "retrieve"))), labeld="x")
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "score"])
@@ -99,7 +101,7 @@ def test_options_have_the_same_names_and_defaults_in_both(name):
     typed = {param.opts[0].lstrip("-").replace("-", "_"): param.default for param in command.params}
     called = inspect.signature(getattr(curate, name)).parameters
     assert set(typed) - ONLY_TYPED - OF_THE_REPORT.get(name, set()) == set(called) - ONLY_CALLED
-    for option in set(typed) & set(called) - {"table", "other", "receipt", "budget", "kind"}:
+    for option in set(typed) & set(called) - {"table", "other", "receipt", "budget", "kind", "queries"}:
         default = called[option].default
         assert (None if default is inspect.Parameter.empty else default) == typed[option], option
 

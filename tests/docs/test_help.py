@@ -53,6 +53,7 @@ CALLS = {
         ["s.parquet", "t.parquet"],
         ["none.parquet", "other.parquet"],
     ),
+    "retrieve": ("curate.retrieval.run.open_table", ["s.parquet", "key"], ["none.parquet", "key"]),
     "report": ("curate.facts.write.open_table", ["s.parquet", "-o", "r.html"], ["none.parquet", "-o", "r.html"]),
     "view": ("curate.facts.serve.open_table", ["s.parquet"], ["none.parquet"]),
     "sheet": ("curate.tables.table.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),

@@ -1,7 +1,7 @@
 """Rules by example: keep or drop the rows whose embedding is like that of some rows or images."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
 from curate.policies.filter.ruling import Ruling
+from curate.retrieval.queries import ROW, TABLE, Names, images_of
 from curate.tables.digests import tie_breaks
-from curate.tables.keys import rows_with_keys
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -139,7 +139,7 @@ def named_examples(examples: Sequence[Example]) -> str:
 def parse_examples(
     texts: Sequence[str], table: Table, flag: str, model: str | Path | None = None
 ) -> tuple[Example, ...]:
-    """Return examples from ``KEY``, ``IMAGE``, ``KEY=COSINE`` or ``IMAGE=COSINE``, images embedded.
+    """Return examples from keys, images and folders of images, with ``=COSINE`` or without, images embedded.
 
     Args:
         texts: as typed; a text that is a key or a file as it stands has no cosine of its own.
@@ -148,30 +148,42 @@ def parse_examples(
         model: that scored the table, if it does not ship.
 
     Raises:
-        InputError: for one that is neither a key nor a readable image, or a cosine out of range.
+        InputError: for one that is neither a key nor a readable image, or both and not of one image, or a cosine out
+            of range.
     """
     table.require([EMBEDDING])
-    if len(texts) > MOST_EXAMPLES:
-        raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(texts):,}; give fewer")
-    keys = rows_with_keys(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
-    images: list[Path] = []
+    _refuse_too_many(texts, flag)
+    names = Names(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
+    images: dict[str, Callable[[], bytes]] = {}
     found: list[Example] = []
     for text in texts:
-        name, cosine = (text, COSINE) if text in keys or Path(text).is_file() else _split(text, flag)
-        if name not in keys and not Path(name).is_file():
+        named, cosine = names.find(text), COSINE
+        if named is None:
+            name, cosine = _split(text, flag)
+            named = names.find(name)
+        if named is None or named.kind == TABLE:
             raise InputError(
-                f"{flag} takes the key of a row or the path of an image, with =COSINE where it is not {COSINE:g}; "
-                f"{table.path} has no key {name!r}, and there is no such file"
+                f"{flag} takes the key of a row, or the path of an image or a folder of them, with =COSINE where it is "
+                f"not {COSINE:g}; {table.path} has no key {name!r}, and there is no such file"
+                if named is None
+                else f"{flag} takes keys, images and folders of images, got the table {named.text}; name its rows"
             )
-        images += [] if name in keys else [Path(name)]
-        found.append(Example(name, cosine))
+        of_files = [] if named.kind == ROW else images_of(named)
+        images |= dict(of_files)
+        found += [Example(path, cosine) for path, _ in of_files] or [Example(named.text, cosine)]
+    _refuse_too_many(found, flag)
     if images and table.own is not None:
         raise InputError(
-            f"{flag} {images[0]} is an image to embed, and nobody knows the model that made the column {table.own!r} "
-            "of --embedding; give the key of a row"
+            f"{flag} {next(iter(images))} is an image to embed, and nobody knows the model that made the column "
+            f"{table.own!r} of --embedding; give the key of a row"
         )
     vectors = _embedded(images, table, model) if images else {}
     return tuple(Example(one.name, one.cosine, vectors.get(one.name, "")) for one in found)
+
+
+def _refuse_too_many(examples: Sequence[object], flag: str) -> None:
+    if len(examples) > MOST_EXAMPLES:
+        raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(examples):,}; give fewer")
 
 
 def _split(text: str, flag: str) -> tuple[str, float]:
@@ -184,23 +196,16 @@ def _split(text: str, flag: str) -> tuple[str, float]:
         return text, COSINE
 
 
-def _embedded(images: Sequence[Path], table: Table, model: str | Path | None) -> dict[str, str]:
+def _embedded(images: Mapping[str, Callable[[], bytes]], table: Table, model: str | Path | None) -> dict[str, str]:
     """Return the embedding of each image by the table's model, as base64."""
-    from curate.policies.dedup.quality.planted import scorer_of
-    from scoring.images import decode
+    from curate.retrieval.images import score_images
 
-    runner, settings = scorer_of(table, model=model)
-    found = {}
-    for path in images:
-        try:
-            image = decode(path.read_bytes(), runner.model.spec.preprocessing, max_pixels=settings.max_pixels)
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}; name another example") from None
-        if image.pixels is None:
-            raise InputError(f"{path} is no image that can be read ({image.status}); name another example")
-        embedding = runner.submit(image.pixels[None]).result().embedding[0]
-        found[str(path)] = base64.b64encode(embedding.astype("<f4").tobytes()).decode()
-    return found
+    scored = score_images(list(images.values()), table, model=model)
+    for path, problem in zip(images, scored.problems, strict=True):
+        if problem:
+            raise InputError(f"{path} {problem}; name another example")
+    vectors = scored.vectors.astype("<f4")
+    return {path: base64.b64encode(row.tobytes()).decode() for path, row in zip(images, vectors, strict=True)}
 
 
 def _vector(example: Example, table_rows: Rows) -> NDArray[np.float32]:

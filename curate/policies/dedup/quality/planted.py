@@ -5,8 +5,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from PIL import Image
@@ -15,13 +13,10 @@ from curate.columns import KEY, URI
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import start_shard
 from curate.tables.images import Encoded, Images
-from curate.tables.provenance import model_of
-from curate.tables.table import Table
-from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.edits import EDITS, edited, shrunk
 from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb
-from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
+from scoring.runner import BATCH_SIZE, Runner
 
 ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies besides those of a scored table
 PIXELS, SAME_PIXELS = "pixels", "same_pixels"  # likewise, where a digest of pixels is asked for
@@ -47,54 +42,6 @@ class Planted:
     rows: list[int]
     unread: dict[str, str] = field(default_factory=dict)
     shrunk: int = 0
-
-
-def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "auto") -> tuple[Runner, ScoreSettings]:
-    """Return the model that scored a table, ready to run, and the settings that it was scored with.
-
-    Args:
-        table: that ``curate score`` wrote.
-        model: a shipped model or a checkpoint; by default the shipped one that the table names.
-        device: to run on.
-
-    Raises:
-        InputError: if the table names no model that ships and none is given, or another than the one given.
-    """
-    wanted = model_of(table)
-    if model is None:
-        digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
-        if wanted not in digests:
-            which = f"a model that does not ship ({wanted[:12]})" if wanted else "no model that it names"
-            raise InputError(f"{table.path} was scored by {which}; name its checkpoint with --model")
-        model = digests[wanted]
-    network, card = load_model(model)
-    if wanted and card["digest"] != wanted:
-        raise InputError(
-            f"expected the model that scored {table.path} ({wanted[:12]}), got {model} ({card['digest'][:12]}); "
-            "edited copies must be scored as the table was: name that model with --model"
-        )
-    chosen = select_device(device)
-    before = table.metadata.get("settings")
-    before = before if isinstance(before, dict) else {}
-    settings = ScoreSettings(device=device, **_settings_of(before))
-    return Runner(network, chosen, select_precision(settings.precision, chosen, network.spec.cpu_precision)), settings
-
-
-def _settings_of(before: dict[str, Any]) -> dict[str, Any]:
-    """What a table says of its scoring, where it says it; a value of another type is left at its default."""
-    kinds: dict[str, tuple[str, type | tuple[type, ...]]] = {
-        "precision": ("precision", str),
-        "dtype": ("embedding dtype", (str, type(None))),
-        "max_pixels": ("max-pixels", int),
-        "allow_truncated": ("allow-truncated", bool),
-    }
-    return {
-        name: before[theirs] for name, (theirs, kind) in kinds.items() if theirs in before and _is(before[theirs], kind)
-    }
-
-
-def _is(value: object, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def plant(

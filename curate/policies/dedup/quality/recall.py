@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from curate.columns import STATUS
 from curate.manifest import SourceOptions
-from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Digest, Planted, plant, scorer_of
+from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Digest, Planted, plant
+from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows
 from curate.tables.table import Table
 from scoring.edits import EDITS

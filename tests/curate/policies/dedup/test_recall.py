@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.commands.dedup_words import recall_header, recall_lines, recall_table
-from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Planted, plant, scorer_of
+from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Planted, plant
 from curate.policies.dedup.quality.recall import Hits, RecallSettings, count_found, effective_size, estimate_recall
+from curate.retrieval.scorer import scorer_of
 from curate.tables.images import Images, drawn_rows
 from curate.tables.table import embedding_matrix, open_table
 from scoring.edits import EDITS

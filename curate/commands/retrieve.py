@@ -1,0 +1,117 @@
+"""``curate retrieve``: images that are like some, with how certain either is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.complete import columns
+from curate.commands.printing import emit, print_lines, say, show, show_table
+
+
+def run(
+    table: options.Table,
+    queries: Annotated[
+        list[str],
+        typer.Argument(metavar="QUERY...", help="Keys of the table, images, folders of images, or scored tables."),
+    ],
+    out: Annotated[Path | None, options.shared("--out", ": the answers, NAME.parquet, .csv or .jsonl")] = None,
+    top: Annotated[
+        int | None, options.shared("--top", ": rows of each query, by cosine. [default: 10, or all inside]")
+    ] = None,
+    credible: Annotated[
+        float | None,
+        typer.Option(
+            metavar="CHANCE",
+            help="Give all rows in the region that holds what a query shows with this chance: more where it is unsure.",
+            show_default=False,
+        ),
+    ] = None,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Classes on which these regions are calibrated: the chance is that of a row of the query's class.",
+            show_default=False,
+            autocompletion=columns,
+        ),
+    ] = None,
+    reject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CUT",
+            help="Do not answer queries less certain than the last 10% of the table, or than a value.",
+            show_default=False,
+        ),
+    ] = None,
+    clean: Annotated[
+        str | None,
+        typer.Option(metavar="CUT", help="Do not find rows less certain than that, likewise.", show_default=False),
+    ] = None,
+    certainty: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="What says how certain an image is: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: unc_fitted "
+            "for rows of the table, else the model's own]",
+            show_default=False,
+            autocompletion=columns,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, options.shared("--model", ": that of the table, for images, if it does not ship")
+    ] = None,
+    embedding: options.Embedding = None,
+    seed: options.Seed = 0,
+    sheet: Annotated[Path | None, options.shared("--sheet", ": queries and what they found, NAME.png")] = None,
+    source: Annotated[str | None, options.shared("--source", ", for --sheet, where the table holds no path")] = None,
+    root: options.SourceRoot = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the images like one, and say how sure that is.
+
+    Example:
+
+    \b
+        curate retrieve scores.parquet photo.jpg --top 5 --sheet found.png
+        curate retrieve scores.parquet dogs/017.jpg new/ --reject 10% --clean 10% -o answers.csv
+        curate retrieve scores.parquet new.parquet --credible 0.95 --calibrate label -o answers.parquet
+
+    A row of the table is not its own answer. Every query and every row is accounted for: answered, rejected, cleaned
+    away, or why not.
+    """
+    given = dict(locals())
+    from curate.retrieval.run import retrieve
+
+    if sheet is not None:
+        from curate.display.picture import check_picture
+        from curate.tables.images import require_images
+        from curate.tables.table import open_table
+        from scoring.atomic import require_folder
+
+        check_picture(sheet, overwrite=overwrite)
+        require_folder(sheet)
+        require_images(open_table(table, require=["key"]), source)
+    found = retrieve(**options.given_to(retrieve, given), announce=(lambda text: None) if quiet or json_ else say)
+    if sheet is not None:
+        from curate.display.answers import answer_sheet
+        from curate.display.picture import save_picture
+        from curate.manifest import SourceOptions
+
+        where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
+        save_picture(answer_sheet(found, source, where), sheet, overwrite=overwrite)
+    if json_:
+        emit(found.to_json())
+        return
+    print_lines(found.lines(), show, show_table)
+    for note in found.notes if not quiet else ():
+        say(f"note: {note}")
+    for name, path in (("answers", out), ("sheet", sheet)):
+        if path is not None and not quiet:
+            say(f"{name}: {path}")

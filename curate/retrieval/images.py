@@ -1,0 +1,88 @@
+"""Images that are no rows of a table, scored as its rows were."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.engines.settings import ScoreSettings
+from curate.manifest import ReadError
+from curate.retrieval.scorer import scorer_of
+from curate.tables.table import Table
+from scoring.images import DecodedImage, decode
+from scoring.runner import Runner
+
+BATCH = 64
+THREADS = 4  # that decode
+
+
+@dataclass(frozen=True)
+class ScoredImages:
+    """M images as the model of a table sees them.
+
+    Attributes:
+        vectors: shape (M, D), float32, unit length; zeros where there is a problem.
+        columns: by name, shape (M,), float64, NaN where there is a problem.
+        problems: why an image has no embedding; empty where it has one.
+    """
+
+    vectors: NDArray[np.float32]
+    columns: dict[str, NDArray[np.float64]]
+    problems: list[str]
+
+
+def score_images(
+    readers: Sequence[Callable[[], bytes]], table: Table, *, model: str | Path | None = None
+) -> ScoredImages:
+    """Score images by the model that scored a table.
+
+    Args:
+        readers: give the bytes of an image each, or raise ``ReadError``; one or more.
+        table: whose model is meant.
+        model: that scored it, if it does not ship.
+
+    Raises:
+        InputError: if the model is not known, or is another.
+    """
+    runner, settings = scorer_of(table, model=model)
+    parts = []
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, len(readers), BATCH):
+            some = readers[start : start + BATCH]
+            parts.append(_scored(runner, list(pool.map(lambda one: _decoded(one, runner, settings), some))))
+    return ScoredImages(
+        np.concatenate([part.vectors for part in parts]),
+        {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns},
+        [problem for part in parts for problem in part.problems],
+    )
+
+
+def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings) -> DecodedImage | str:
+    """Return the image, or why there is none."""
+    try:
+        image = decode(
+            read(),
+            runner.model.spec.preprocessing,
+            max_pixels=settings.max_pixels,
+            allow_truncated=settings.allow_truncated,
+        )
+    except ReadError as error:
+        return f"cannot be read ({error.status}: {error})"
+    return image if image.pixels is not None else f"is no image that can be read ({image.status})"
+
+
+def _scored(runner: Runner, images: Sequence[DecodedImage | str]) -> ScoredImages:
+    there = [at for at, image in enumerate(images) if not isinstance(image, str)]
+    problems = [image if isinstance(image, str) else "" for image in images]
+    vectors = np.zeros((len(images), runner.model.embedding_width), np.float32)
+    columns = {name: np.full(len(images), np.nan) for name in runner.columns}
+    pixels = [image.pixels for image in images if not isinstance(image, str) and image.pixels is not None]
+    if pixels:
+        scores = runner.submit(np.stack(pixels)).result()
+        vectors[there] = scores.embedding
+        for name, values in columns.items():
+            values[there] = scores.columns[name]
+    return ScoredImages(vectors, columns, problems)

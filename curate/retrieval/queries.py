@@ -1,0 +1,289 @@
+"""What a text names: the key of a row, an image file, a folder of images, or another scored table; and its vectors."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import KEY, URI
+from curate.manifest import ReadError, open_manifest
+from curate.manifest.local import read_local
+from curate.tables.images import SHA256
+from curate.tables.keys import keys_at, rows_with_keys
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.provenance import same_model
+from curate.tables.rows import Rows, read_rows
+from curate.tables.signals import Signal
+from curate.tables.table import PART_FILES, Table, open_table
+from curate.tables.vectors import EMBEDDING_PROBLEMS
+from scoring.errors import InputError
+
+ROW, IMAGE, FOLDER, TABLE = "row", "image", "folder", "table"
+TABLES = (".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a text names.
+
+    Attributes:
+        text: as typed.
+        kind: ``ROW``, ``IMAGE``, ``FOLDER`` or ``TABLE``.
+        row: of the table, of a ``ROW``; else -1.
+    """
+
+    text: str
+    kind: str
+    row: int = -1
+
+
+class Names:
+    """Says what texts name.
+
+    Args:
+        table: whose keys are meant.
+        texts: all that will be asked for; its keys are read once.
+    """
+
+    def __init__(self, table: Table, texts: Sequence[str]) -> None:
+        self.table = table
+        self._row = rows_with_keys(table, list(texts))
+
+    def find(self, text: str) -> Named | None:
+        """Return what a text names; None for nothing.
+
+        Raises:
+            InputError: for one that is both a key and a file, unless that file is the image of the row.
+        """
+        row, kind = self._row.get(text), _kind_of_path(text)
+        if row is None:
+            return None if kind is None else Named(text, kind)
+        if kind is not None and not (kind == IMAGE and _is_image_of(self.table, row, text)):
+            raise InputError(
+                f"{text!r} is both a key of {self.table.path} and a {'folder' if kind == FOLDER else 'file'} here, and "
+                f"they are not the same image; write ./{text} for what is here, or go elsewhere for the key"
+            )
+        return Named(text, ROW, row)
+
+
+def _kind_of_path(text: str) -> str | None:
+    path = os.fsencode(text)
+    if not text or b"\0" in path:
+        return None
+    if os.path.isdir(path):  # noqa: PTH112 (pathlib raises for a name that is too long)
+        return TABLE if any(Path(text).glob(PART_FILES)) else FOLDER
+    if os.path.isfile(path):  # noqa: PTH113
+        return TABLE if Path(text).suffix.lower() in TABLES else IMAGE
+    return None
+
+
+def _is_image_of(table: Table, row: int, text: str) -> bool:
+    """Return whether a file is the image that a row was scored from."""
+    names = [name for name in (SHA256, URI) if name in table.schema.names]
+    known = table.take([row], names).to_pylist()[0] if names else {}
+    if known.get(SHA256) is not None:
+        try:
+            return hashlib.sha256(read_local(os.fsencode(text))).hexdigest() == known[SHA256]
+        except ReadError:
+            return False
+    return known.get(URI) is not None and Path(known[URI]).resolve() == Path(text).resolve()
+
+
+def image_reader(path: str) -> Callable[[], bytes]:
+    """Return what reads an image file."""
+    return partial(read_local, os.fsencode(path))
+
+
+def images_of(named: Named) -> list[tuple[str, Callable[[], bytes]]]:
+    """Return the path and a reader of an image, or of every image of a folder.
+
+    Raises:
+        InputError: for a folder without images.
+    """
+    if named.kind == IMAGE:
+        return [(named.text, image_reader(named.text))]
+    manifest = open_manifest(named.text)
+    keys = manifest.rows(0, manifest.n_rows).column(KEY).to_pylist()
+    return [
+        (str(Path(named.text) / key), read)
+        for key, read in zip(keys, manifest.readers(0, manifest.n_rows), strict=True)
+    ]
+
+
+@dataclass
+class Queries:
+    """Q queries.
+
+    Attributes:
+        names: as people know them: keys, or paths.
+        vectors: shape (Q, D), float32; zeros where there is a problem.
+        certainty: higher is more certain, NaN where nothing says, shape (Q,).
+        own: row of the table that a query is, -1 for none, shape (Q,).
+        problems: why a query has no vector; empty where it has one.
+        table: where a query is a row of another table: its place in ``tables``, else -1, shape (Q,).
+        row: its row there, shape (Q,).
+        tables: the others.
+    """
+
+    names: list[str]
+    vectors: NDArray[np.float32]
+    certainty: NDArray[np.float64]
+    own: NDArray[np.int64]
+    problems: list[str]
+    table: NDArray[np.int64]
+    row: NDArray[np.int64]
+    tables: list[Table] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def name_queries(texts: Sequence[str], table: Table) -> list[Named]:
+    """Return what queries are, each text once.
+
+    Raises:
+        InputError: for one that is nothing, or two things; or an image beside embeddings of the user's own.
+    """
+    if not texts:
+        raise InputError(
+            "expected a query: a key of the table, an image, a folder of images or a scored table; got none"
+        )
+    names = Names(table, texts)
+    found = []
+    for text in dict.fromkeys(texts):
+        named = names.find(text)
+        if named is None:
+            raise InputError(
+                f"{table.path} has no key {text!r}, and there is no such file or folder; a query is the key of a row, "
+                "an image, a folder of images, or another scored table"
+            )
+        if named.kind in (IMAGE, FOLDER) and table.own is not None:
+            raise InputError(
+                f"{text} is to be embedded, and nobody knows the model that made the column {table.own!r} of "
+                "--embedding; give keys, or a table that has that column"
+            )
+        found.append(named)
+    return found
+
+
+def read_queries(
+    named: Sequence[Named], table: Table, rows: Rows, signal: Signal | None, *, model: str | Path | None = None
+) -> Queries:
+    """Return the vectors of queries, and how certain they are.
+
+    Args:
+        named: what they are.
+        table: that is searched.
+        rows: of it, with embeddings and the column of the signal.
+        signal: the column that says how certain an image is; None for none.
+        model: that scored the table, if it does not ship.
+
+    Raises:
+        InputError: for a key whose row has no embedding, an image that cannot be read, a folder without images, or a
+            table of another model or without the column.
+    """
+    parts = [_of_rows([one for one in named if one.kind == ROW], table, rows, signal)]
+    files = dict(pair for one in named if one.kind in (IMAGE, FOLDER) for pair in images_of(one))
+    if files:
+        parts.append(
+            _of_images(list(files.items()), table, signal, model, {one.text for one in named if one.kind == IMAGE})
+        )
+    others = [open_table(one.text, require=[KEY], embedding=table.own) for one in named if one.kind == TABLE]
+    parts += [_of_table(other, place, table, signal) for place, other in enumerate(others)]
+    width = 0 if rows.embedding is None else rows.embedding.shape[1]
+    for part in parts:
+        if len(part) and part.vectors.shape[1] != width:
+            raise InputError(
+                f"expected embeddings of {width:,} numbers, as {table.path} has, got {part.vectors.shape[1]:,} of "
+                f"{part.names[0]}; score both with one model"
+            )
+    parts = [part for part in parts if len(part)]
+    return Queries(
+        [name for part in parts for name in part.names],
+        np.concatenate([part.vectors for part in parts]),
+        np.concatenate([part.certainty for part in parts]),
+        np.concatenate([part.own for part in parts]),
+        [problem for part in parts for problem in part.problems],
+        np.concatenate([part.table for part in parts]),
+        np.concatenate([part.row for part in parts]),
+        others,
+    )
+
+
+def _of_rows(named: Sequence[Named], table: Table, rows: Rows, signal: Signal | None) -> Queries:
+    if rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    at = np.array([one.row for one in named], np.int64)
+    for one in named:
+        problem = _problem(rows, one.row)
+        if problem:
+            raise InputError(f"the query {one.text!r} of {table.path} has {problem}; name another row")
+    return Queries(
+        [one.text for one in named],
+        rows.embedding[at].astype(np.float32),
+        _certainty(rows, signal)[at],
+        at,
+        [""] * len(at),
+        np.full(len(at), -1),
+        np.full(len(at), -1),
+    )
+
+
+def _of_images(
+    files: Sequence[tuple[str, Callable[[], bytes]]],
+    table: Table,
+    signal: Signal | None,
+    model: str | Path | None,
+    alone: set[str],
+) -> Queries:
+    from curate.retrieval.images import score_images
+
+    found = score_images([read for _, read in files], table, model=model)
+    for (path, _), problem in zip(files, found.problems, strict=True):
+        if problem and path in alone:
+            raise InputError(f"{path} {problem}; name another query")
+    if signal is not None and signal.column not in found.columns:
+        raise InputError(
+            f"--certainty {signal.column} is of rows of the table, and {files[0][0]} is none; name a column that its "
+            f"model gives ({', '.join(found.columns)})"
+        )
+    none = np.full(len(files), -1)
+    certainty = np.full(len(files), np.nan) if signal is None else signal.sign * found.columns[signal.column]
+    problems = [f"it {problem}" if problem else "" for problem in found.problems]
+    return Queries([path for path, _ in files], found.vectors, certainty, none, problems, none, none)
+
+
+def _of_table(other: Table, place: int, table: Table, signal: Signal | None) -> Queries:
+    same_model(table, other, instead="name a column of your own in both with --embedding")
+    numbers = () if signal is None else (signal.column,)
+    rows = read_rows(other, Needs(numbers=numbers, representations=EMBEDDINGS))
+    if rows.embedding is None or not len(rows):
+        raise InputError(f"{other.path} holds no row to ask with; give a table with rows")
+    at = np.arange(len(rows))
+    same = other.path.resolve() == table.path.resolve()
+    return Queries(
+        list(keys_at(other, at)),
+        rows.embedding.astype(np.float32),
+        _certainty(rows, signal),
+        at if same else np.full(len(at), -1),
+        [_problem(rows, row) for row in at.tolist()],
+        np.full(len(at), place),
+        at,
+    )
+
+
+def _certainty(rows: Rows, signal: Signal | None) -> NDArray[np.float64]:
+    """Return how certain rows are, higher is more, shape (N,)."""
+    return np.full(len(rows), np.nan) if signal is None else signal.sign * rows.numbers[signal.column]
+
+
+def _problem(rows: Rows, row: int) -> str:
+    """Return why a row cannot be compared; empty where it can."""
+    if not rows.ok[row]:
+        return "an image that could not be scored"
+    return "" if not rows.embedding_problem[row] else EMBEDDING_PROBLEMS[rows.embedding_problem[row] - 1]

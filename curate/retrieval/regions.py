@@ -1,0 +1,175 @@
+"""The region in which what a query shows lies with a stated chance: a cap around it, wide where it is ambiguous."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from curate.tables.digests import redrawn
+from curate.tables.rows import Rows
+from curate.tables.signals import Signal
+from curate.tables.table import Table
+from scoring.distributions.credible import Calibration, calibrate
+from scoring.distributions.vmf_quantiles import credible_cosine
+from scoring.errors import InputError
+
+CALIBRATED = 2000  # rows that regions are calibrated on: a chance of 95 % is right to a percent
+FEWEST = 40
+BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class Regions:
+    """How regions come about.
+
+    Attributes:
+        chance: with which what is sought lies inside.
+        calibration: on rows whose matches are known; None where kappa is taken as the concentration that it is.
+        column: that says which rows match; empty where kappa is taken as it is.
+        bounds: cosine from which a row lies inside, of each query, shape (Q,).
+    """
+
+    chance: float
+    calibration: Calibration | None
+    column: str
+    bounds: NDArray[np.float64]
+
+
+def is_concentration(table: Table, column: str) -> bool:
+    """Return whether a column is the concentration of a von Mises-Fisher distribution around the table's embedding.
+
+    It is where the embedding is the mean direction of that very head, as of a model that was trained by MCInfoNCE and
+    embeds by it; and where no model is named, for then the columns are the user's own.
+    """
+    if not column.startswith("kappa_"):
+        return False
+    model = table.metadata.get("model")
+    if not isinstance(model, dict):
+        return True
+    return table.own is None and model.get("embedding") == column.removeprefix("kappa_")
+
+
+def refuse_no_concentration(table: Table, column: str) -> None:
+    """Refuse a column that is no concentration on the sphere of the embeddings, where nothing calibrates it.
+
+    Raises:
+        InputError: that says what would.
+    """
+    if not is_concentration(table, column):
+        raise InputError(
+            f"--credible: {column} of {table.path} is no concentration around these embeddings, so no chance follows "
+            "from it; add --calibrate COLUMN, a column of classes whose rows match one another"
+        )
+
+
+def by_concentration(chance: float, kappa: NDArray[np.float64], dim: int) -> Regions:
+    """Return regions of highest density of von Mises-Fisher distributions.
+
+    Args:
+        chance: in (0, 1).
+        kappa: of each query, shape (Q,), >= 0.
+        dim: width of the embeddings.
+
+    Raises:
+        InputError: for a negative kappa.
+
+    Source: Kirchhof et al. 2023, arXiv:2302.02865, appendix C.5. As there, a row is inside when its mean direction is:
+    its own kappa does not count.
+    """
+    if (kappa < 0).any():
+        raise InputError(f"expected concentrations >= 0, got {kappa.min():g}; name another column with --certainty")
+    return Regions(chance, None, "", credible_cosine(chance, torch.from_numpy(kappa), dim).numpy())
+
+
+def by_matches(
+    chance: float,
+    rows: Rows,
+    among: NDArray[np.bool_],
+    asking: NDArray[np.bool_],
+    certainty: tuple[NDArray[np.float64], NDArray[np.float64]],
+    *,
+    column: str,
+    seed: int,
+) -> Regions:
+    """Return regions that hold the nearest match of a row as often as they say.
+
+    Args:
+        chance: in (0, 1).
+        rows: of the table, with embeddings and the classes of ``column``.
+        among: rows that may be found, shape (N,).
+        asking: rows that would be answered if they were queries, shape (N,).
+        certainty: of all rows, shape (N,), and of the queries, shape (Q,).
+        column: rows with an equal value match.
+        seed: of the rows that are drawn.
+
+    Raises:
+        InputError: for a column in which too few rows have a match.
+    """
+    codes = rows.names[column].codes
+    sizes = np.bincount(codes[among & (codes >= 0)], minlength=len(rows.names[column].names))
+    usable = among & asking & (codes >= 0) & np.isfinite(certainty[0])
+    usable[usable] = sizes[codes[usable]] >= 2
+    if usable.sum() < FEWEST:
+        raise InputError(
+            f"--calibrate {column} needs at least {FEWEST} rows that share their value with another, got "
+            f"{int(usable.sum()):,}; name a column of classes"
+        )
+    drawn = np.flatnonzero(usable)
+    drawn = drawn[np.argsort(redrawn(rows.hashes[drawn], seed, "calibrate"), kind="stable")[:CALIBRATED]]
+    ordered = np.sort(certainty[0][among & np.isfinite(certainty[0])])
+    fitted = np.arange(len(drawn)) % 2 == 0
+    found = calibrate(nearest_matches(rows, drawn, codes, among), share_below(ordered, certainty[0][drawn]), fitted)
+    return Regions(chance, found, column, found.bounds(share_below(ordered, certainty[1]), chance))
+
+
+def share_below(ordered: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of ascending numbers that are below each value, equal ones counted by half, shape (M,)."""
+    both = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
+    return both / (2 * max(1, len(ordered)))
+
+
+def nearest_matches(
+    rows: Rows, drawn: NDArray[np.int64], codes: NDArray[np.int32], among: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the cosine of rows with the nearest other row of their class, shape (M,)."""
+    if rows.embedding is None:
+        raise ValueError("rows were read without embedding")
+    best = np.full(len(drawn), -1.0)
+    by_class = np.flatnonzero(among & (codes >= 0))
+    by_class = by_class[np.argsort(codes[by_class], kind="stable")]
+    starts = np.searchsorted(codes[by_class], np.arange(codes.max() + 2))
+    for code in np.unique(codes[drawn]).tolist():
+        at = np.flatnonzero(codes[drawn] == code)
+        queries = _units(rows.embedding[drawn[at]])
+        members = by_class[starts[code] : starts[code + 1]]
+        for start in range(0, len(members), BLOCK):
+            some = members[start : start + BLOCK]
+            cosine = (queries @ _units(rows.embedding[some]).T).numpy()
+            cosine[drawn[at][:, None] == some] = -1
+            best[at] = np.maximum(best[at], cosine.max(1))
+    return best
+
+
+def _units(vectors: NDArray) -> torch.Tensor:
+    return torch.nn.functional.normalize(torch.from_numpy(vectors.astype(np.float32)), dim=1)
+
+
+def words(regions: Regions, signal: Signal, dim: int) -> str:
+    """Return how regions came about, in a sentence."""
+    if regions.calibration is None:
+        return (
+            f"a region holds what its query shows with a chance of {regions.chance:.6g} if {signal.column} is its "
+            f"concentration in {dim:,} dimensions"
+        )
+    found = regions.calibration
+    ratio = np.exp(found.model.slope)
+    told = (
+        f"the surest query is {ratio:.1f} times as concentrated as the least sure"
+        if ratio > 1.005
+        else ("certainty says nothing here, and all regions are alike")
+    )
+    return (
+        f"a region holds the nearest row of the query's {regions.column} with a chance of {regions.chance:.6g}, "
+        f"calibrated on {found.n_fitted + len(found.levels):,} rows; by {signal.column}, {told}"
+    )

@@ -1,0 +1,198 @@
+"""What a retrieval found, as a value, as JSON, and in words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import Grid, Printed, counted
+from curate.retrieval.queries import Queries
+from curate.retrieval.words import recall_words, short, told_counts, value
+from curate.tables.keys import keys_at
+from curate.tables.table import Table
+from scoring.search.links import Links, Recall
+
+SHOWN = 10  # queries that are printed
+EACH = 20  # rows of each
+# What becomes of a query.
+ANSWERED, ALONE, REJECTED, UNDECIDED, FAILED = "answered", "alone", "rejected", "undecided", "failed"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A row that a query found.
+
+    Attributes:
+        rank: 1 for the nearest.
+        key: of the row.
+        row: its number in the table.
+        similarity: cosine with the query.
+        certainty: value of the column; NaN where there is none.
+    """
+
+    rank: int
+    key: str
+    row: int
+    similarity: float
+    certainty: float
+
+
+@dataclass
+class Answers(Printed):
+    """What ``curate retrieve`` found, and prints.
+
+    Attributes:
+        table: that was searched.
+        queries: what was asked, Q of them.
+        states: of each: ``answered``; ``alone`` (no row lies in its region); ``rejected`` (too uncertain);
+            ``undecided`` (nothing says how certain it is); or ``failed`` (no image that can be read, or no embedding).
+        reasons: why, in words; empty for what is answered.
+        certainty: value of the column for each query, shape (Q,), NaN where there is none.
+        column: that says how certain an image is; empty where there is none.
+        links: pairs of a query and a row, by query, the nearest first.
+        row_certainty: value of the column for every row of the table, shape (N,).
+        inside: rows in the region of each query, shape (Q,); without regions those given back.
+        bounds: cosine from which a row is in the region, shape (Q,); None without regions.
+        region: how regions came about; empty without them.
+        row_states: what became of each row of the table, shape (N,), a place in ``left_out``; 0 was searched.
+        left_out: why rows were not searched; the first is for those that were.
+        recall: share of the true neighbours that are there.
+        notes: what a reader must know besides, a sentence each.
+        settings: what decides the answers.
+        out: where they were written; None where they were not.
+    """
+
+    table: Table = field(repr=False)
+    queries: Queries = field(repr=False)
+    states: list[str] = field(repr=False)
+    reasons: list[str] = field(repr=False)
+    certainty: NDArray[np.float64] = field(repr=False)
+    column: str
+    links: Links = field(repr=False)
+    row_certainty: NDArray[np.float64] = field(repr=False)
+    inside: NDArray[np.int64] = field(repr=False)
+    bounds: NDArray[np.float64] | None = field(repr=False)
+    region: str
+    row_states: NDArray[np.uint8] = field(repr=False)
+    left_out: tuple[str, ...] = field(repr=False)
+    recall: Recall
+    notes: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    out: Path | None = None
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def neighbours(self, query: int) -> list[Neighbour]:
+        """Return what a query found, the nearest first."""
+        start, stop = np.searchsorted(self.links.query, [query, query + 1]).tolist()
+        rows = self.links.row[start:stop]
+        return [
+            Neighbour(rank, self.keys[row], row, similarity, float(self.row_certainty[row]))
+            for rank, (row, similarity) in enumerate(
+                zip(rows.tolist(), self.links.similarity[start:stop].tolist(), strict=True), 1
+            )
+        ]
+
+    @cached_property
+    def keys(self) -> dict[int, str]:
+        """Keys of the rows that were found, by row."""
+        rows = np.unique(self.links.row)
+        return dict(zip(rows.tolist(), keys_at(self.table, rows).tolist(), strict=True))
+
+    @property
+    def row_counts(self) -> dict[str, int]:
+        """How many rows of the table were searched, and how many not and why; they add up to all."""
+        counts = np.bincount(self.row_states, minlength=len(self.left_out)).tolist()
+        return {name: n for name, n in zip(self.left_out, counts, strict=True) if n or name == self.left_out[0]}
+
+    @property
+    def query_counts(self) -> dict[str, int]:
+        """How many queries came to what; they add up to all."""
+        return {state: self.states.count(state) for state in dict.fromkeys(self.states)}
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield each query as plain JSON values."""
+        for at, name in enumerate(self.queries.names):
+            yield {
+                "query": name,
+                "state": self.states[at],
+                "reason": self.reasons[at] or None,
+                "certainty": _number(self.certainty[at]),
+                "bound": None if self.bounds is None else _number(self.bounds[at]),
+                "inside": int(self.inside[at]),
+                "neighbours": [
+                    {"key": one.key, "similarity": one.similarity, "certainty": _number(one.certainty)}
+                    for one in self.neighbours(at)
+                ],
+            }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a number that does not exist is null."""
+        out = None if self.out is None else str(self.out)
+        return {**self.about(), "out": out, "queries": list(self.records())}
+
+    def about(self) -> dict[str, Any]:
+        """Return all but the queries as plain JSON values."""
+        return {
+            "table": str(self.table.path),
+            "certainty": self.column or None,
+            "region": self.region or None,
+            "recall": {**self.recall.__dict__, "estimate": _number(self.recall.estimate)},
+            "rows": self.row_counts,
+            "n_queries": self.query_counts,
+            "notes": self.notes,
+            "settings": self.settings,
+        }
+
+    def title(self, at: int) -> str:
+        """Return a query, how certain it is, and what came of it."""
+        said = f" ({self.column} {value(self.certainty[at])})" if self.column else ""
+        name = f"{short(self.queries.names[at])}{said}"
+        if self.reasons[at]:
+            return f"{name}: {self.states[at]}, {self.reasons[at]}"
+        if self.bounds is None:
+            return name
+        rows = counted(int(self.inside[at]), "row")
+        return f"{name}: {rows} inside its region, from a cosine of {self.bounds[at]:.4f}"
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints: the first queries with what they found, and then the account."""
+        lines: list[str | Grid] = []
+        for at in range(min(len(self), SHOWN)):
+            lines += [self.title(at), *self._found(self.neighbours(at)), ""]
+        if len(self) > SHOWN:
+            lines += [f"{counted(len(self) - SHOWN, 'more query', 'more queries')}: -o or --json gives all", ""]
+        return [*lines, *self._account()]
+
+    def _found(self, near: list[Neighbour]) -> list[str | Grid]:
+        header = ["", "key", "similarity", *([self.column] if self.column else [])]
+        rows = [
+            [str(one.rank), short(one.key), f"{one.similarity:.4f}"] + ([value(one.certainty)] if self.column else [])
+            for one in near[:EACH]
+        ]
+        more: list[str | Grid] = [f"and {len(near) - EACH:,} more"] if len(near) > EACH else []
+        return [Grid(rows, header=header), *more] if rows else []
+
+    def _account(self) -> list[str]:
+        """Return what became of every query and every row, and how complete the answers are."""
+        lines = [
+            f"{counted(len(self), 'query', 'queries')}: " + told_counts(self.query_counts),
+            f"{counted(len(self.row_states), 'row')}: " + told_counts(self.row_counts),
+            recall_words(self.recall),
+        ]
+        if self.region:
+            lines.append(self.region)
+            sizes = self.inside[[state in (ANSWERED, ALONE) for state in self.states]]
+            if len(sizes) > 1:
+                low, middle, high = np.quantile(sizes, [0.1, 0.5, 0.9])
+                lines.append(f"rows inside a region: median {middle:,.0f}, 10 to 90 %: {low:,.0f} to {high:,.0f}")
+        return lines
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

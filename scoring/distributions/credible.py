@@ -1,0 +1,129 @@
+"""Regions of a sphere that hold a query's match with a stated chance, where no concentration is known beforehand.
+
+A certainty that is no concentration on the sphere at hand, only an order, becomes one: with r the share of images that
+are less certain, log kappa(r) = base + slope (r - 1/2), slope >= 0, in M dimensions. Base, slope and M are those of
+the highest likelihood of the cosines that some queries have with their matches. M is no width of an embedding: matches
+differ in few of its directions, and their cosines are spread as wide as on a sphere of few dimensions.
+
+That such a model is right is not assumed. Of other queries, the level of a match is the smallest share whose cap holds
+it; were the model right, levels would be uniform. The cap that is returned for a chance p is that of the level which
+enough of them do not exceed, so the match of a new query of the same kind lies inside with a chance of at least p.
+
+Source: the cap: Kirchhof et al. 2023, arXiv:2302.02865, appendix C.5. Levels of highest density as conformity scores:
+Izbicki, Shimizu and Stern 2022, "CD-split and HPD-split", JMLR 23(87). The model of kappa by rank is ours.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.distributions.vmf import log_normalizer
+from scoring.distributions.vmf_quantiles import cap_share, credible_cosine
+
+DIMS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+MOST_KAPPA = 1e6
+EDGE = 1e-6  # a cosine of exactly 1 has no finite likelihood
+
+
+@dataclass(frozen=True)
+class RankedKappa:
+    """A concentration for every certainty, by its rank.
+
+    Attributes:
+        dim: M of the sphere on which cosines are spread as those of matches.
+        base: logarithm of the concentration of the middle rank.
+        slope: by how much that grows from the least certain to the most; 0 where certainty says nothing.
+    """
+
+    dim: int
+    base: float
+    slope: float
+
+    def kappa(self, rank: NDArray[np.float64]) -> Tensor:
+        """Return the concentration of ranks in [0, 1], any shape, float64."""
+        return _kappa(torch.from_numpy(np.asarray(rank, np.float64)), self.base, self.slope)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What makes regions of a stated chance.
+
+    Attributes:
+        model: of the concentrations.
+        levels: of the matches of queries that the model was not fitted to, ascending, shape (N,).
+        n_fitted: queries that it was fitted to.
+    """
+
+    model: RankedKappa
+    levels: NDArray[np.float64]
+    n_fitted: int
+
+    def level(self, chance: float) -> float:
+        """Return the share of the mass that a cap needs to hold the match with at least that chance; 1 for all."""
+        place = math.ceil((len(self.levels) + 1) * chance)
+        return float(self.levels[place - 1]) if place <= len(self.levels) else 1.0
+
+    def bounds(self, rank: NDArray[np.float64], chance: float) -> NDArray[np.float64]:
+        """Return the cosine from which an image lies inside the region, shape (Q,), of queries of these ranks."""
+        return credible_cosine(self.level(chance), self.model.kappa(rank), self.model.dim).numpy()
+
+
+def calibrate(cosine: NDArray[np.float64], rank: NDArray[np.float64], fitted: NDArray[np.bool_]) -> Calibration:
+    """Return the regions that hold matches as often as they say.
+
+    Args:
+        cosine: of each query with its match, shape (N,), in [-1, 1].
+        rank: share of images that are less certain than the query, shape (N,), in [0, 1].
+        fitted: the queries that the model is fitted to, shape (N,); the others tell the levels.
+
+    Raises:
+        ValueError: if either part has fewer than two queries.
+    """
+    if fitted.sum() < 2 or (~fitted).sum() < 2:
+        raise ValueError(f"expected two queries or more in both parts, got {fitted.sum()} and {(~fitted).sum()}")
+    model = fit_ranked_kappa(cosine[fitted], rank[fitted])
+    near = torch.from_numpy(np.clip(cosine[~fitted], -1, 1))
+    levels = cap_share(near, model.kappa(rank[~fitted]), model.dim).numpy()
+    return Calibration(model, np.sort(levels), int(fitted.sum()))
+
+
+def fit_ranked_kappa(cosine: NDArray[np.float64], rank: NDArray[np.float64]) -> RankedKappa:
+    """Return the concentrations by rank under which cosines are likeliest.
+
+    Args:
+        cosine: shape (N,), in [-1, 1].
+        rank: shape (N,), in [0, 1].
+    """
+    c = torch.from_numpy(np.clip(cosine, -1 + EDGE, 1 - EDGE))
+    r = torch.from_numpy(np.asarray(rank, np.float64))
+    (_, base, slope), dim = max((_fit(c, r, dim), dim) for dim in DIMS)
+    return RankedKappa(dim, base, slope)
+
+
+def _kappa(rank: Tensor, base: float, slope: float) -> Tensor:
+    return torch.exp(base + slope * (rank - 0.5)).clamp(max=MOST_KAPPA)
+
+
+def _fit(cosine: Tensor, rank: Tensor, dim: int) -> tuple[float, float, float]:
+    """Return the highest mean log-likelihood in so many dimensions, and its base and slope."""
+    from scipy.optimize import minimize  # type: ignore[import-untyped]
+
+    # density of a cosine: C_M(k) area(S^{M-2}) (1 - c^2)^((M-3)/2) e^{kc}
+    area = math.log(2) + (dim - 1) / 2 * math.log(math.pi) - math.lgamma((dim - 1) / 2)
+    known = area + (dim - 3) / 2 * float(torch.log1p(-cosine.square()).mean())
+
+    def cost(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        free = torch.from_numpy(np.array(parameters)).requires_grad_()
+        kappa = torch.exp(free[0] + free[1] * (rank - 0.5)).clamp(max=MOST_KAPPA)
+        value = -(log_normalizer(kappa, dim) + kappa * cosine).mean() - known
+        (slope,) = torch.autograd.grad(value, free)
+        return value.item(), slope.numpy()
+
+    mean = min(max(float(cosine.mean()), 0.01), 0.999)
+    start = np.array([math.log(mean * (dim - mean**2) / (1 - mean**2)), 0.1])  # Banerjee et al. 2005, eq. 4.4
+    best = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=[(-5, math.log(MOST_KAPPA)), (0, 10)])
+    return -float(best.fun), float(best.x[0]), float(best.x[1])

@@ -1,0 +1,336 @@
+"""`curate retrieve` on tables whose neighbours are known, and on images."""
+
+import csv
+import json
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import run
+from PIL import Image
+
+import curate
+from curate.retrieval import search
+from scoring.errors import InputError
+
+N, D, CLASSES = 240, 6, 8
+MODEL = {"model": {"digest": "a" * 64, "method": "visimsiam"}}
+
+
+def write(path, *, n=N, seed=0, metadata=MODEL, **columns):
+    """A scored table in classes, whose unsure rows lie far from the middle of their class; row 5 failed, 6 has none."""
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(size=(CLASSES, D))
+    label = np.arange(n) % CLASSES
+    noise = draw.uniform(0.1, 0.8, n)
+    rows = centres[label] / np.linalg.norm(centres[label], axis=1)[:, None] + noise[:, None] * draw.normal(
+        size=(n, D)
+    ) / np.sqrt(D)
+    lists = [None if i == 6 else (row / np.linalg.norm(row)).astype(np.float32).tolist() for i, row in enumerate(rows)]
+    values = {
+        "key": pa.array([f"{seed}-{i:03}" for i in range(n)], pa.string()),
+        "status": pa.array(["corrupt" if i == 5 else "ok" for i in range(n)], pa.string()),
+        "embedding": pa.array(lists, pa.list_(pa.float32(), D)),
+        "kappa_visimsiam": (10 / noise).astype(np.float32),
+        "label": pa.array([f"c{at}" for at in label], pa.string()),
+        "width": np.arange(n),
+        **columns,
+    }
+    about = {b"curate": json.dumps(metadata).encode()}
+    pq.write_table(pa.table(values).replace_schema_metadata(about), path)
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write(tmp_path / "t.parquet")
+
+
+@pytest.fixture
+def cosine(table):
+    rows = pl.read_parquet(table)
+    vectors = np.array([[0.0] * D if row is None else row for row in rows["embedding"].to_list()])
+    found = vectors @ vectors.T
+    found[:, [5, 6]] = -np.inf
+    np.fill_diagonal(found, -np.inf)
+    return found
+
+
+def test_the_nearest_rows_are_those_of_numpy_with_similarity_and_certainty(table, cosine):
+    found = curate.retrieve(table, ["0-000", "0-017"], top=4)
+    kappa = pl.read_parquet(table)["kappa_visimsiam"].to_list()
+    for at, row in enumerate((0, 17)):
+        wanted = np.argsort(-cosine[row], kind="stable")[:4]
+        near = found.neighbours(at)
+        assert [one.key for one in near] == [f"0-{i:03}" for i in wanted]
+        assert [one.similarity for one in near] == pytest.approx(cosine[row][wanted], abs=1e-6)
+        assert [one.certainty for one in near] == pytest.approx([kappa[i] for i in wanted])
+    assert found.recall.exact
+    assert sum(found.row_counts.values()) == N
+    assert found.row_counts["searched"] == N - 2
+
+
+def test_every_query_of_another_table_is_accounted_for(table, tmp_path):
+    other = write(tmp_path / "new.parquet", n=20, seed=1)
+    found = curate.retrieve(table, [str(other), "0-001"], top=1)
+    assert found.query_counts == {"answered": 19, "failed": 2}
+    assert sum(found.query_counts.values()) == len(found) == 21
+    assert "could not be scored" in found.reasons[found.queries.names.index("1-005")]
+    assert "missing" in found.reasons[found.queries.names.index("1-006")]
+
+
+def test_a_table_asks_itself_and_no_row_finds_itself(table, cosine):
+    found = curate.retrieve(table, str(table), top=1)
+    ok = [i for i in range(N) if i not in (5, 6)]
+    assert [found.neighbours(i)[0].row for i in ok] == cosine[ok].argmax(1).tolist()
+
+
+def test_unsure_queries_are_rejected_and_unsure_rows_never_found(table):
+    found = curate.retrieve(table, str(table), top=3, reject="25%", clean="10%")
+    kappa = pl.read_parquet(table)["kappa_visimsiam"].to_numpy()
+    usable = np.array([i not in (5, 6) for i in range(N)])
+    ascending = np.sort(kappa[usable])
+    cut, least = ascending[int(0.25 * 238)], ascending[int(0.1 * 238)]
+    for i in range(N):
+        assert found.states[i] == ("failed" if not usable[i] else "rejected" if kappa[i] < cut else "answered")
+    assert (kappa[found.links.row] >= least).all()
+    assert found.row_counts["searched"] == 238 - 23
+    assert any("cleaned away" in why and n == 23 for why, n in found.row_counts.items())
+    assert all("least certain 25%" in reason for reason in found.reasons if "below" in reason)
+
+
+def test_a_cut_may_be_a_value_of_the_column(table):
+    found = curate.retrieve(table, str(table), top=1, reject=20)
+    kappa = pl.read_parquet(table)["kappa_visimsiam"].to_numpy()
+    assert found.query_counts["rejected"] == (kappa[[i for i in range(N) if i not in (5, 6)]] < 20).sum()
+    low = curate.retrieve(table, "0-000", clean="0.5")
+    assert any("50% a share" in note for note in low.notes)
+
+
+@pytest.mark.parametrize("chance", [0.5, 0.9])
+def test_calibrated_regions_hold_a_row_of_the_class_as_often_as_they_say_and_more_rows_of_unsure_queries(
+    tmp_path, chance
+):
+    table, new = write(tmp_path / "t.parquet", n=2400), write(tmp_path / "new.parquet", n=2400, seed=1)
+    found = curate.retrieve(table, str(new), credible=chance, calibrate="label")
+    asked = np.array([state in ("answered", "alone") for state in found.states])
+    of_row = np.arange(2400) % CLASSES
+    right = np.zeros(2400, bool)
+    right[found.links.query[of_row[found.links.query] == of_row[found.links.row]]] = True
+    assert right[asked].mean() == pytest.approx(chance, abs=0.04)
+    order = np.argsort(found.certainty[asked])
+    sizes = found.inside[asked][order]
+    assert sizes[:500].mean() > 1.5 * sizes[-500:].mean()
+    assert "chance of" in found.region
+
+
+def test_regions_of_a_concentration_are_its_quantiles(tmp_path):
+    from scipy.integrate import quad
+
+    table = write(tmp_path / "t.parquet", metadata={})
+    found = curate.retrieve(table, ["0-000", "0-010"], credible=0.8)
+    for bound, kappa in zip(found.bounds, found.certainty, strict=True):
+
+        def density(c, kappa=kappa):
+            return (1 - c * c) ** ((D - 3) / 2) * np.exp(kappa * (c - 1))
+
+        assert quad(density, bound, 1)[0] / quad(density, -1, 1)[0] == pytest.approx(0.8, abs=1e-4)
+    for one in found.neighbours(0):
+        assert one.similarity >= found.bounds[0]
+
+
+def test_a_region_without_rows_is_said(tmp_path):
+    table = write(tmp_path / "t.parquet", metadata={}, kappa_visimsiam=np.full(N, 1e9))
+    found = curate.retrieve(table, "0-000", credible=0.5)
+    assert found.states == ["alone"]
+    assert "no row lies inside" in found.reasons[0]
+
+
+def test_top_bounds_what_a_region_gives_and_says_how_many_there_are(tmp_path):
+    table = write(tmp_path / "t.parquet", metadata={}, kappa_visimsiam=np.full(N, 0.0))
+    found = curate.retrieve(table, "0-000", credible=0.5, top=3)
+    assert len(found.neighbours(0)) == 3
+    assert found.inside[0] > 50
+
+
+def test_large_tables_are_searched_in_lists_and_the_recall_is_that_of_the_answers(table, monkeypatch, tmp_path):
+    large = write(tmp_path / "large.parquet", n=3000)
+    exact = curate.retrieve(large, str(large), top=5)
+    monkeypatch.setattr(search, "EXACT_ROWS", 1000)
+    monkeypatch.setattr(search, "EXACT_QUERIES", 1000)
+    found = curate.retrieve(large, str(large), top=5)
+    pairs = [set(zip(one.links.query.tolist(), one.links.row.tolist(), strict=True)) for one in (exact, found)]
+    share = len(pairs[0] & pairs[1]) / len(pairs[0])
+    assert not found.recall.exact
+    assert share > 0.95
+    assert found.recall.low - 0.01 <= share <= found.recall.high + 0.01
+
+
+def test_files_have_a_line_for_every_answer_and_every_query_without_one(table, tmp_path):
+    asked = ["retrieve", table, "0-000", "0-001", table, "--reject", "50%", "--top", "2", "-q"]
+    for name in ("a.parquet", "a.csv", "a.jsonl"):
+        assert run(*asked, "-o", tmp_path / name).exit_code == 0
+    columns = pl.read_parquet(tmp_path / "a.parquet")
+    with (tmp_path / "a.csv").open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert len(cells) == len(lines) == len(columns)
+    assert columns["number"].n_unique() == N + 2
+    assert lines == columns.to_dicts()
+    assert [cell["key"] or None for cell in cells] == columns["key"].to_list()
+    empty = columns.filter(pl.col("rank").is_null())
+    assert set(empty["state"]) == {"rejected", "failed"}
+    assert empty["reason"].null_count() == 0
+    about = json.loads(pq.read_schema(tmp_path / "a.parquet").metadata[b"curate"])
+    assert about["kind"] == "answers"
+    assert sum(about["rows"].values()) == N
+
+
+def test_json_and_terminal_say_the_same(table):
+    found = json.loads(run("retrieve", table, "0-000", "--top", 2, "--json").stdout)
+    printed = run("retrieve", table, "0-000", "--top", 2).stdout
+    for one in found["queries"][0]["neighbours"]:
+        assert one["key"] in printed
+        assert f"{one['similarity']:.4f}" in printed
+    assert "recall 1" in printed
+
+
+MISTAKES = {
+    "nobody": (["nobody"], "no key 'nobody'"),
+    "an empty text": ([""], "no key ''"),
+    "a chance of 0": (["0-000", "--credible", "0"], "above 0 and below 1"),
+    "a chance of 1": (["0-000", "--credible", "1"], "above 0 and below 1"),
+    "a chance that is NaN": (["0-000", "--credible", "nan"], "above 0 and below 1"),
+    "no concentration": (["0-000", "--credible", "0.9"], "add --calibrate"),
+    "calibrated without a region": (["0-000", "--calibrate", "label"], "is for the regions of --credible"),
+    "calibrated on what never repeats": (["0-000", "--credible", "0.9", "--calibrate", "key"], "share their value"),
+    "no such class": (["0-000", "--credible", "0.9", "--calibrate", "labl"], "did you mean 'label'"),
+    "no certainty": (["0-000", "--certainty", "width"], "--certainty max:width"),
+    "no such column": (["0-000", "--certainty", "kapa_visimsiam"], "no column"),
+    "text for a certainty": (["0-000", "--certainty", "max:label"], "expected numbers"),
+    "a share of everything": (["0-000", "--clean", "100%"], "below 100%"),
+    "no share": (["0-000", "--reject", "ten"], "such as 10%"),
+    "a NaN cut": (["0-000", "--reject", "nan"], "such as 10%"),
+    "no row": (["0-000", "--top", "0"], "at least 1"),
+    "a row without an embedding": (["0-006"], "missing, NaN or infinite"),
+    "a row that failed": (["0-005"], "could not be scored"),
+    "nothing left": (["0-000", "--clean", "1e9"], "expected rows with an embedding to search"),
+    "an unknown kind of file": (["0-000", "-o", "a.txt"], "ends in .parquet, .csv, .jsonl"),
+    "no such place": (["0-000", "-o", "none/a.csv"], "none"),
+    "a sheet that is no picture": (["0-000", "--sheet", "a.svg"], "ends in .png"),
+    "a sheet without images": (["0-000", "--sheet", "a.png"], "--source"),
+    "a bad seed": (["0-000", "--seed", "-1"], "--seed"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line(table, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    line, words = MISTAKES[name]
+    result = run("retrieve", table, *line)
+    assert result.exit_code == 1
+    assert words in result.stderr.splitlines()[-1]
+    assert [text for text in result.stderr.splitlines() if text.startswith("error: ")] == result.stderr.splitlines()[
+        -1:
+    ]
+    assert result.stdout == ""
+
+
+def test_what_is_a_key_and_a_file_is_refused_unless_it_is_that_image(tmp_path, monkeypatch):
+    import hashlib
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "0-001").write_bytes(b"the image")
+    (tmp_path / "0-002").write_bytes(b"another")
+    digests = [hashlib.sha256(b"the image").hexdigest()] * N
+    table = write(tmp_path / "t.parquet", sha256=digests)
+    assert run("retrieve", table, "0-001").exit_code == 0
+    result = run("retrieve", table, "0-002")
+    assert "both a key" in result.stderr
+    assert "./0-002" in result.stderr
+    (tmp_path / "0-003").mkdir()
+    assert "both a key" in run("retrieve", table, "0-003").stderr
+
+
+def test_tables_that_cannot_be_searched_are_one_line(tmp_path):
+    empty = write(tmp_path / "empty.parquet", n=0)
+    twice = write(tmp_path / "twice.parquet", key=["a"] * N)
+    plain = tmp_path / "plain.parquet"
+    pq.write_table(pa.table({"key": ["a"]}), plain)
+    for path, query, words in (
+        (empty, str(write(tmp_path / "o.parquet", n=8)), "the table is empty"),
+        (twice, "a", "more than once"),
+        (plain, "a", "no column 'embedding'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            curate.retrieve(path, query)
+
+
+def test_a_table_of_another_model_or_without_rows_is_refused(table, tmp_path):
+    other = write(tmp_path / "o.parquet", n=8, metadata={"model": {"digest": "b" * 64, "method": "x"}})
+    with pytest.raises(InputError, match="embeddings of one model"):
+        curate.retrieve(table, str(other))
+    with pytest.raises(InputError, match="no row to ask with"):
+        curate.retrieve(table, str(write(tmp_path / "e.parquet", n=0)))
+
+
+def test_a_row_without_certainty_is_undecided_as_a_query_and_not_found_where_unsure_rows_are_cleaned(tmp_path):
+    kappa = np.linspace(1, 9, N)
+    kappa[3] = np.nan
+    table = write(tmp_path / "t.parquet", kappa_visimsiam=kappa)
+    found = curate.retrieve(table, "0-003", reject="10%", clean="10%")
+    assert found.states == ["undecided"]
+    assert found.row_counts["no kappa_visimsiam"] == 1
+    assert curate.retrieve(table, "0-003").states == ["answered"]
+
+
+def test_more_rows_than_there_are_is_said_and_all_are_given(tmp_path):
+    table = write(tmp_path / "t.parquet", n=9)
+    found = curate.retrieve(table, "0-000", top=50)
+    assert len(found.neighbours(0)) == 6  # 9 less its own, one that failed and one without embedding
+    assert any("--top 50" in note for note in found.notes)
+
+
+def test_a_table_without_certainty_is_searched_all_the_same(tmp_path):
+    table = write(tmp_path / "t.parquet", kappa_visimsiam=["x"] * N)
+    pq.write_table(pq.read_table(table).drop_columns(["kappa_visimsiam"]), table)
+    found = curate.retrieve(table, "0-000", top=2)
+    assert len(found.neighbours(0)) == 2
+    assert any("no certainty is shown" in note for note in found.notes)
+    with pytest.raises(InputError, match="no kappa column"):
+        curate.retrieve(table, "0-000", clean="10%")
+
+
+def test_images_and_folders_are_scored_by_the_tables_model(whole, folder, tiny_checkpoint, tmp_path):
+    sheet, out = tmp_path / "s.png", tmp_path / "a.jsonl"
+    asked = ["retrieve", whole, folder / "03.png", folder, "--model", tiny_checkpoint, "--top", 2]
+    result = run(*asked, "--sheet", sheet, "-o", out)
+    assert result.exit_code == 0, result.stderr
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    of_three = [line for line in lines if line["query"] == str(folder / "03.png")]
+    assert {line["key"] for line in of_three} == {"03.png", "05.png"}  # itself, as it is no row here, and its copy
+    assert all(line["similarity"] > 0.999 for line in of_three)
+    assert {line["query"] for line in lines if line["state"] == "failed"} == {
+        str(folder / "broken.jpg"),
+        str(folder / "text.png"),
+    }
+    with Image.open(sheet) as picture:
+        assert picture.width > 600
+    table = pl.read_parquet(whole).filter(pl.col("key") == "03.png")
+    assert of_three[0]["query_certainty"] == pytest.approx(table["kappa_visimsiam"][0], rel=1e-3)
+
+
+def test_images_that_cannot_be_asked_with_are_one_line(whole, folder, tiny_checkpoint, tmp_path):
+    (tmp_path / "nothing").mkdir()
+    for query, words in (
+        (folder / "text.png", "no image that can be read"),
+        (tmp_path / "nothing", "got no files"),
+    ):
+        result = run("retrieve", whole, query, "--model", tiny_checkpoint, "-q")
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert result.stderr.count("\n") == 1
+    result = run("retrieve", whole, folder / "03.png", "--model", tiny_checkpoint, "--certainty", "min:width", "-q")
+    assert "is of rows of the table" in result.stderr
