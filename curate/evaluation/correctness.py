@@ -1,7 +1,7 @@
 """Certainty against being right: by the nearest neighbour, a kNN vote and a linear classifier."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curate.evaluation.measures import EMBEDDING, INFINITE, SEPARATED, Floats, Measure, Shape, measured
+from curate.evaluation.ranked import SHAPES, ranked
 from scoring.metrics import (
     Interval,
     RankOrder,
@@ -75,6 +76,7 @@ class Correctness:
         missing: prediction -> why it is not there.
         n_twins: rows whose embedding is, in every bit, that of another row.
         confidence: probability that the linear classifier gives its prediction, shape (N,); None without one.
+        ranked: measure of retrieval -> of each row, shape (N,), in [0, 1].
     """
 
     right: dict[str, NDArray[np.bool_]]
@@ -82,6 +84,7 @@ class Correctness:
     missing: dict[str, str]
     n_twins: int = 0
     confidence: Floats | None = None
+    ranked: dict[str, Floats] = field(default_factory=dict)
 
 
 def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
@@ -100,26 +103,29 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
         NEAREST: (labels[index[:, 0]] == labels).numpy(),
         KNN: (knn_vote(cosine, labels[index]) == labels).numpy(),
     }
+    retrieved, missing = ranked(embedding, labels, index)
     groups = group_duplicates(embedding)
     n_twins = 0 if groups is None else int(groups.size[groups.size > 1].sum())
     n_classes = int(labels.max()) + 1
     if n_classes > MOST_CLASSES:
         why = f"{n_classes:,} classes are more than the {MOST_CLASSES:,} that the linear classifier is fitted for"
-        return Correctness(right, None, {LINEAR: why}, n_twins)
+        return Correctness(right, None, {**missing, LINEAR: why}, n_twins, ranked=retrieved)
     if groups is not None and len(groups.first) < folds:
         why = f"the rows have {len(groups.first)} different embeddings, fewer than the {folds} folds"
-        return Correctness(right, None, {LINEAR: why}, n_twins)
+        return Correctness(right, None, {**missing, LINEAR: why}, n_twins, ranked=retrieved)
     linear = cross_validate(
         embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
     )
     right[LINEAR] = (linear.label == labels).numpy()
-    return Correctness(right, linear.entropy, {}, n_twins, linear.confidence)
+    return Correctness(right, linear.entropy, missing, n_twins, linear.confidence, retrieved)
 
 
 def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Measure]:
-    """Return how often each prediction is right: measures of the embedding, not of a score."""
-    hits = np.stack(list(correctness.right.values())).astype(np.float64)  # (P, N)
-    shapes = [ACCURACY[name] for name in correctness.right]
+    """Return how often each prediction is right, and what is retrieved: measures of the embedding, not of a score."""
+    about = ACCURACY | SHAPES
+    known = correctness.right | correctness.ranked
+    hits = np.stack(list(known.values())).astype(np.float64)  # (P, N)
+    shapes = [about[name] for name in known]
     measures = measured(
         shapes,
         [EMBEDDING],
@@ -128,7 +134,7 @@ def accuracies(correctness: Correctness, *, repeats: int, seed: int) -> list[Mea
         repeats=repeats,
         seed=seed,
     )
-    return measures + [ACCURACY[name].without(why) for name, why in correctness.missing.items()]
+    return measures + [about[name].without(why) for name, why in correctness.missing.items()]
 
 
 def certainty_measures(

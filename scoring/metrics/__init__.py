@@ -19,6 +19,7 @@ from scoring.metrics.resampling import (
     permutation_test_linear,
     resample,
 )
+from scoring.metrics.retrieval import average_precision_at_r, normalized_mutual_information, recall_at
 from scoring.metrics.selective import abstained_accuracy, aurc, excess_aurc, least_aurc
 from scoring.metrics.weighted import RankOrder, harmonic_sums, weighted_spearman
 
@@ -32,6 +33,7 @@ __all__ = [
     "abstained_accuracy",
     "aurc",
     "auroc",
+    "average_precision_at_r",
     "bootstrap",
     "cross_validate",
     "entropy",
@@ -44,12 +46,14 @@ __all__ = [
     "least_aurc",
     "logistic_regression",
     "nearest",
+    "normalized_mutual_information",
     "percentiles",
     "permutation_test",
     "permutation_test_linear",
     "r_auroc",
     "rank_average",
     "ranks",
+    "recall_at",
     "recall_at_1",
     "resample",
     "spearman",

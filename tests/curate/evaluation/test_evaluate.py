@@ -67,6 +67,16 @@ def test_values_are_those_of_scikit_learn_and_scipy(table):
     right = labels[other] == labels
     kappa, unc = data["kappa_a"].to_numpy(), data["unc_b"].to_numpy()
     assert measure(found, "Recall@1").values["embedding"].value == pytest.approx(right.mean())
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosine = units @ units.T - 9 * np.eye(len(rows))
+    hits = labels[np.argsort(-cosine, axis=1)] == labels[:, None]
+    for k in (2, 4):
+        assert measure(found, f"Recall@{k}").values["embedding"].value == pytest.approx(hits[:, :k].any(1).mean())
+    precise = [
+        sum(hit[: k + 1].mean() for k in range(r) if hit[k]) / max(r, 1)
+        for hit, r in zip(hits, (labels[:, None] == labels).sum(1) - 1, strict=True)
+    ]
+    assert measure(found, "mAP@R").values["embedding"].value == pytest.approx(np.mean(precise))
     r_auroc = measure(found, "R-AUROC")
     assert r_auroc.values["kappa_a"].value == pytest.approx(sklearn.metrics.roc_auc_score(right, kappa))
     assert r_auroc.values["unc_b"].value == pytest.approx(sklearn.metrics.roc_auc_score(right, -unc))
@@ -358,3 +368,10 @@ def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
     assert measure(found, "R-AUROC").values[column].low > 0.5
     assert measure(found, "R-AUROC").p[column] == pytest.approx(1 / 101)
     assert measure(found, "Spearman, votes").values[column].value > 0
+
+
+def test_a_class_too_large_to_rank_has_no_average_precision_and_says_why(table, monkeypatch):
+    monkeypatch.setattr("curate.evaluation.ranked.MOST_RANKED", 1000)
+    found = evaluate(table, label="label", **QUICK)
+    assert "would take minutes; measure fewer (--sample)" in measure(found, "mAP@R").missing
+    assert measure(found, "Recall@4").values

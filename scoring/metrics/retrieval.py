@@ -1,0 +1,102 @@
+"""Retrieval and clustering of labelled embeddings, as deep metric learning reports them, in blocks of rows."""
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from scoring.metrics.neighbours import nearest
+
+BLOCK = 2**24  # cosines at once, 64 MB
+SLACK = 4  # candidates beyond those that count, for equal cosines at the cut
+
+
+def recall_at(embedding: Tensor, labels: Tensor, ks: tuple[int, ...] = (1, 2, 4)) -> NDArray[np.bool_]:
+    """Return for each row and k whether one of its k nearest other rows has its label.
+
+    Args:
+        embedding: unit vectors, shape (N, D).
+        labels: shape (N,).
+        ks: each between 1 and N-1, ascending.
+
+    Returns:
+        Shape (N, len(ks)); its means are R@k. A row that is alone in its class is missed.
+
+    Raises:
+        ValueError: if a k is out of range.
+
+    Source: Oh Song et al. 2016, arXiv:1511.06452, sec. 5.
+    """
+    _, index = nearest(embedding, embedding, max(ks), same=True)
+    hits = (labels[index] == labels[:, None]).cumsum(1) > 0
+    return hits[:, [k - 1 for k in ks]].numpy()
+
+
+def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.float64]:
+    """Return for each row the average precision among its R nearest other rows, R being how many share its label.
+
+    (1/R) sum over k = 1..R of rel(k) P(k): rel(k) says whether the k-th has the row's label, and P(k) is the share of
+    the first k that have. Its mean is mAP@R. Of equal cosines the lower row comes first, unless more than four are
+    equal at the cut.
+
+    Args:
+        embedding: unit vectors, shape (N, D).
+        labels: shape (N,), int64, >= 0.
+
+    Returns:
+        Shape (N,), in [0, 1]; NaN for a row that is alone in its class.
+
+    Source: Musgrave et al. 2020, arXiv:2003.08505, sec. 3.2.
+    """
+    n = len(labels)
+    relevant = torch.bincount(labels)[labels] - 1 if n else labels  # (N,): R of each row
+    found = []
+    for start in range(0, n, max(1, BLOCK // max(n, 1))):
+        rows = torch.arange(start, min(n, start + max(1, BLOCK // n)))
+        most = int(relevant[rows].max())
+        similarity = embedding[rows] @ embedding.T  # (B, N)
+        similarity[torch.arange(len(rows)), rows] = -torch.inf
+        cosine, index = similarity.topk(min(most + SLACK, n), dim=1)
+        index, by_row = index.sort(dim=1)
+        order = cosine.gather(1, by_row).argsort(dim=1, descending=True, stable=True)[:, :most]
+        hit = (labels[index.gather(1, order)] == labels[rows, None]).double()
+        place = torch.arange(1, most + 1)
+        counted = hit * (place <= relevant[rows, None])
+        precision = hit.cumsum(1) / place
+        found.append((counted * precision).sum(1) / relevant[rows])  # 0 / 0 is NaN
+    return torch.cat(found).numpy() if found else np.zeros(0)
+
+
+def normalized_mutual_information(first: ArrayLike, second: ArrayLike) -> float:
+    """Return how much two groupings of N rows tell of one another, in [0, 1]; higher where they agree.
+
+    2 I(A; B) / (H(A) + H(B)), by shares of the rows; 1 where neither tells rows apart.
+
+    Args:
+        first: group of each row, shape (N,), whole numbers.
+        second: likewise.
+
+    Raises:
+        ValueError: if the shapes differ, or there are no rows.
+
+    Source: Manning, Raghavan & Schütze 2008, "Introduction to Information Retrieval", sec. 16.3.
+
+    >>> normalized_mutual_information([0, 0, 1, 1], [5, 5, 2, 2])
+    1.0
+    """
+    a, b = np.asarray(first), np.asarray(second)
+    if a.ndim != 1 or a.shape != b.shape or not len(a):
+        raise ValueError(
+            f"two groupings of the same rows, of shape (N,), N > 0, are needed, got {a.shape} and {b.shape}"
+        )
+    codes = [np.unique(groups, return_inverse=True)[1] for groups in (a, b)]
+    width = int(codes[1].max()) + 1
+    each = [_entropy(np.bincount(code)) for code in codes]
+    _, both = np.unique(codes[0].astype(np.int64) * width + codes[1], return_counts=True)
+    total = sum(each)
+    return 1.0 if total == 0 else min(1.0, max(0.0, 2 * (total - _entropy(both)) / total))
+
+
+def _entropy(counts: NDArray[np.int64]) -> float:
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum())
