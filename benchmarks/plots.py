@@ -28,6 +28,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "risk-coverage": {"label": "class", "column": [BEST, KAPPA]},
     "reliability": {"label": "class"},
     "degradation": {},
+    "strengths": {"column": [BEST, KAPPA, "unc_junk", "Laplacian"]},
     "map": {"per": "class", "sample": SHOWN, "column": BEST},
     "funnel": {},
 }
@@ -50,7 +51,7 @@ def prepare(data: Path, work: Path) -> dict[str, Path]:
         curate.dedup(made["kept"], made["unique"])
         curate.select(made["unique"], made["batch"], budget=400)
     if not made["report"].exists():
-        found = curate.evaluate(made["table"], label="class", degrade=300, source=str(source), key="id")
+        found = curate.evaluate(made["table"], label="class", degrade=300, strengths=True, source=str(source), key="id")
         made["report"].write_text(json.dumps(found.to_json()))
     return made
 
@@ -64,7 +65,7 @@ def main() -> None:
     a = parser.parse_args()
     made = prepare(a.data, a.work)
     a.out.mkdir(parents=True, exist_ok=True)
-    of = {"gains": made["batch"], "degradation": made["report"]}
+    of = {"gains": made["batch"], "degradation": made["report"], "strengths": made["report"]}
     asked = ASKED | {"funnel": {"subset": made["batch"]}}
     print("| kind | seconds | kB of SVG |\n| --- | --- | --- |")
     for kind, named in asked.items():

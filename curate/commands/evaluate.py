@@ -26,6 +26,9 @@ def run(
     ] = None,
     against: Annotated[Path | None, options.shared("--against", ", to be told apart from this one")] = None,
     degrade: Annotated[int, typer.Option(min=0, help="Images to read again, make worse and score.")] = 0,
+    strengths: Annotated[
+        bool, typer.Option("--strengths", help="At five strengths of each change, too: for curate plot strengths.")
+    ] = False,
     source: options.Source = None,
     key: options.SourceKey = None,
     path_column: options.SourcePathColumn = None,

@@ -71,6 +71,7 @@ def run(
         curate plot scores.parquet abstained-accuracy --label label -o abstained.svg
         curate plot scores.parquet funnel --subset kept.parquet -o funnel.svg
         curate plot report.json degradation -o worse.svg
+        curate plot report.json strengths -o strengths.svg
         curate plot scores.parquet map --json
 
     {kinds}

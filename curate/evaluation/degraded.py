@@ -1,7 +1,7 @@
 """Does certainty fall when an image gets worse? Crops, blurs, noises and grey boxes of stated strength."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -11,11 +11,19 @@ from torch import Tensor
 from curate.columns import is_less_certain
 from curate.evaluation.measures import Floats, Measure, Shape, measured
 from scoring.metrics import RankOrder, weighted_spearman
-from scoring.metrics.degradations import AUGMENTATIONS, WORSE, Change, center_crops, laplacian_variance, resize
+from scoring.metrics.degradations import (
+    AUGMENTATIONS,
+    LADDERS,
+    WORSE,
+    Change,
+    center_crops,
+    laplacian_variance,
+    resize,
+)
 from scoring.runner import Runner
 
 LAPLACIAN = "Laplacian"
-ORIGINAL, CENTER_CROP = "as it is", "centre crop"
+ORIGINAL, CENTER_CROP, ZOOM = "as it is", "centre crop", "zoom"
 LARGER = 4  # pictures are held at up to this many times the model's side, so that a crop has pixels of its own
 CROP_FRACTIONS = (0.1, 0.75)
 BATCH = 32
@@ -45,15 +53,19 @@ class Degraded:
         scores: kind -> column -> value as the model gives it, shape (N,), float64.
         fractions: of the side that the centre crop of each image shows, shape (N,).
         sharpness: variance of the Laplacian of the image as it is, shape (N,).
+        strengths: kind of ``LADDERS`` -> a score of each strength, likewise; empty where they were not asked for.
     """
 
     rows: NDArray[np.int64]
     scores: dict[str, dict[str, Floats]]
     fractions: Floats
     sharpness: Floats
+    strengths: dict[str, list[dict[str, Floats]]] = field(default_factory=dict)
 
 
-def degrade(pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int) -> Degraded:
+def degrade(
+    pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *, seed: int, strengths: bool = False
+) -> Degraded:
     """Score images and their worse versions, some at a time.
 
     Crops are cut from the picture at up to four times the model's side; everything else is done at the model's side,
@@ -63,8 +75,14 @@ def degrade(pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *
         pictures: row number and central square, uint8 of shape (S, S, 3).
         runner: the model.
         seed: of the random numbers.
+        strengths: whether every change of ``LADDERS`` is made at each of its strengths, too.
     """
     generator = torch.Generator().manual_seed(seed)
+    of_ladders = torch.Generator().manual_seed(seed + 1)  # or the other changes would be others with them
+    ladders = LADDERS if strengths else {}
+    climbed: dict[str, list[list[dict[str, Floats]]]] = {
+        kind: [[] for _ in LADDERS[kind].strengths] for kind in ladders
+    }
     side = runner.model.spec.preprocessing.size
     changes: dict[str, Change] = {**WORSE, **AUGMENTATIONS}
     found: dict[str, list[dict[str, Floats]]] = {kind: [] for kind in (ORIGINAL, CENTER_CROP, *changes)}
@@ -79,6 +97,10 @@ def degrade(pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *
         for kind, change in changes.items():
             base = images if "crop" in kind else small
             found[kind].append(_scores(runner, change(base, generator), side))
+        for kind, ladder in ladders.items():
+            base = images if kind == ZOOM else small
+            for parts, strength in zip(climbed[kind], ladder.strengths, strict=True):
+                parts.append(_scores(runner, ladder.change(base, of_ladders, strength), side))
         rows += numbers
         fractions.append(fraction.numpy())
     scores = {kind: _joined(parts) for kind, parts in found.items()}
@@ -86,7 +108,11 @@ def degrade(pictures: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *
     sorted_scores = {kind: {name: v[order] for name, v in columns.items()} for kind, columns in scores.items()}
     fraction_all = np.concatenate(fractions)[order].astype(np.float64) if fractions else np.zeros(0)
     sharpness = sorted_scores[ORIGINAL].get(LAPLACIAN, np.zeros(0))
-    return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness)
+    sorted_ladders = {
+        kind: [{name: values[order] for name, values in _joined(parts).items()} for parts in steps]
+        for kind, steps in climbed.items()
+    }
+    return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness, sorted_ladders)
 
 
 def _batches(pictures: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:

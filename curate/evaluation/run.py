@@ -25,6 +25,7 @@ from curate.evaluation.rows import (
     select_rows,
 )
 from curate.evaluation.squares import squares
+from curate.evaluation.strengths import strength_curves
 from curate.manifest import SourceOptions
 from curate.tables.table import Table, open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
@@ -45,6 +46,7 @@ class EvaluateSettings:
         seed: of folds, resamples, shuffles, samples and worse images.
         sample: measure that many rows, chosen by a hash of their keys; None for all.
         degrade: images that are read again and made worse; 0 for none.
+        strengths: whether they are made worse at five strengths of each change, too.
         device: that scores them.
     """
 
@@ -54,6 +56,7 @@ class EvaluateSettings:
     sample: int | None = None
     degrade: int = 0
     device: str = "auto"
+    strengths: bool = False
 
     def __post_init__(self) -> None:
         if self.folds < 2:
@@ -64,6 +67,8 @@ class EvaluateSettings:
             raise InputError(f"--sample must be at least {FEWEST_ROWS} rows, got {self.sample}; take more")
         if self.degrade and self.degrade < FEWEST_ROWS:
             raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; take more")
+        if self.strengths and not self.degrade:
+            raise InputError("--strengths is for --degrade, which is not there; give --degrade N, or leave it out")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
 
@@ -77,6 +82,7 @@ def evaluate(
     votes: str | None = None,
     against: str | Path | None = None,
     degrade: int = 0,
+    strengths: bool = False,
     source: str | None = None,
     key: str | None = None,
     path_column: str | None = None,
@@ -104,6 +110,7 @@ def evaluate(
         votes: likewise, a column of lists: how many people chose each class.
         against: another table, that certainty should tell apart from this one.
         degrade: images that are read again and made worse; 0 for none.
+        strengths: make them worse at five strengths of each change, too: 20 more versions of each.
         source: what was scored, for worse images; by default the uris in the table.
         key: column of the source that holds the key.
         path_column: column of the source that holds paths or URLs.
@@ -121,7 +128,7 @@ def evaluate(
     Raises:
         InputError: if there is nothing to measure, or it cannot be read.
     """
-    settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device)
+    settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device, strengths)
     opened = open_table(table, embedding=embedding)
     if label is None and votes is None and labelled is not None:
         label = "label"
@@ -321,11 +328,12 @@ class _Work:
         """Read images again, make them worse, and measure what the model says of them."""
         wanted = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
         index = self.rows.index[wanted].tolist()
-        self.announce(f"reading {len(index):,} images again, and scoring eight worse versions of each")
+        versions = "28" if self.settings.strengths else "eight"
+        self.announce(f"reading {len(index):,} images again, and scoring {versions} worse versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
         pictures = squares(self.table, index, most=most, source=source, options=options)
         with torch.random.fork_rng(devices=[]):
-            found = degrade(pictures, runner, seed=self.settings.seed)
+            found = degrade(pictures, runner, seed=self.settings.seed, strengths=self.settings.strengths)
         if len(found.rows) < FEWEST_ROWS:
             raise InputError(
                 f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(found.rows)} of "
@@ -333,6 +341,7 @@ class _Work:
             )
         self.result_.caveats.unread = len(index) - len(found.rows)
         self.result_.measures += degraded_measures(found, **self.common)
+        self.result_.strengths = strength_curves(found, **self.common)
         self._sharpness(found)
 
     def _sharpness(self, found: Degraded) -> None:

@@ -201,7 +201,8 @@ def gather(table: Table, asked: Asked) -> Facts:
             "funnel": [each.funnel() for each in results],
             "distributions": found.distributions,
             "ranks": rank_correlations(found.scores),
-            "measured": measured,
+            "measured": None if measured is None else measured.tables,
+            "strengths": [] if measured is None else measured.strengths,
         },
     )
 

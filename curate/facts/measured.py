@@ -1,18 +1,33 @@
 """What ``curate evaluate --json`` measured, as tables of a report."""
 
 import json
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from curate.evaluation.curves import read_strengths
 from curate.policies.receipts import MAX_BYTES
 from scoring.errors import InputError
 
 MOST = 100  # measures, and columns of scores
 
 
-def read_measured(path: str | Path) -> list[dict[str, Any]]:
-    """Return what was measured of each score column: a table with a column a measure, and one of what they mean.
+@dataclass(frozen=True)
+class Measured:
+    """What an evaluation measured.
+
+    Attributes:
+        tables: one with a column a measure, and one of what they mean.
+        strengths: how uncertain images are said to be as they get worse; see ``read_strengths``.
+    """
+
+    tables: list[dict[str, Any]]
+    strengths: list[dict[str, Any]]
+
+
+def read_measured(path: str | Path) -> Measured:
+    """Return what was measured of each score column.
 
     Args:
         path: what ``curate evaluate --json`` printed, or ``-o`` wrote.
@@ -30,6 +45,7 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
         measures = [_measure(one) for one in found["measures"]][:MOST]
         columns = [str(name) for name in found["columns"]][:MOST]
         rows, used = int(found["rows"]), int(found["used"])
+        strengths = read_strengths(found)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise InputError(
             f"--measured: {path} is not what curate evaluate wrote; run: curate evaluate ... -o {path}"
@@ -40,7 +56,7 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
     title = f"What the scores are worth: {used:,} of {rows:,} rows measured"
     table = [[name, *(one["values"].get(name, "") for one in there)] for name in order]
     meanings = [[one["name"], one["better"], one["meaning"], one["missing"]] for one in measures]
-    return [
+    tables = [
         {"title": title, "columns": ["column", *(one["name"] for one in there)], "rows": table},
         {
             "title": "What is measured",
@@ -48,6 +64,7 @@ def read_measured(path: str | Path) -> list[dict[str, Any]]:
             "rows": meanings,
         },
     ]
+    return Measured(tables, strengths)
 
 
 def _measure(value: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Degradation(Numbers):
 
 def measure(asked: Asked) -> Degradation:
     """Read the shares and their intervals from the JSON of an evaluation."""
-    measures = _read(asked.path)
+    measures = {str(measure["name"]): measure for measure in read_report(asked.path)["measures"]}
     missing = [kind for kind in KINDS if share_shape(kind).name not in measures]
     if missing:
         raise InputError(
@@ -72,7 +72,7 @@ def measure(asked: Asked) -> Degradation:
         }
         images = int(found[0]["n"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise _not_ours(asked.path) from None
+        raise not_ours(asked.path) from None
     for name in asked.column:
         if name not in share:
             raise InputError(f"{asked.path} has no column {name!r}{closest(name, share)} (columns: {', '.join(share)})")
@@ -81,8 +81,12 @@ def measure(asked: Asked) -> Degradation:
     return Degradation(images, list(KINDS), {name: share[name] for name in chosen[:MOST_COLUMNS]}, notes=notes)
 
 
-def _read(path: AnyPath) -> dict[str, Any]:
-    """Return the measures of an evaluation by name."""
+def read_report(path: AnyPath) -> dict[str, Any]:
+    """Return what an evaluation wrote, with a list of measures that have names.
+
+    Raises:
+        InputError: for anything else.
+    """
     if not isinstance(path, Path) or path.suffix.lower() != ".json":
         raise InputError(
             f"degradation is drawn from the JSON of `curate evaluate TABLE --degrade 500 -o REPORT.json`, got {path}"
@@ -97,13 +101,16 @@ def _read(path: AnyPath) -> dict[str, Any]:
     if len(data) > MOST_BYTES:
         raise InputError(f"{path} is too large for what curate evaluate writes; take the file that it wrote")
     try:
-        report = json.loads(data)
-        return {str(measure["name"]): measure for measure in report["measures"]}
+        report: dict[str, Any] = json.loads(data)
+        if all("name" in measure for measure in report["measures"]):
+            return report
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise _not_ours(path) from None
+        raise not_ours(path) from None
+    raise not_ours(path)
 
 
-def _not_ours(path: AnyPath) -> InputError:
+def not_ours(path: AnyPath) -> InputError:
+    """Return the mistake of a file that no evaluation wrote."""
     return InputError(f"{path} is not what curate evaluate writes; expected its JSON; take the file that it wrote")
 
 

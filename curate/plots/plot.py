@@ -77,9 +77,10 @@ def plot(
     Every keyword but ``announce`` is the option of ``curate plot`` of that name.
 
     Args:
-        table: a scored table, a batch of ``curate select`` (gains), or the JSON of ``curate evaluate`` (degradation).
-        kind: histogram, by-class, scatter, gains, abstained-accuracy, risk-coverage, reliability, degradation, map or
-            funnel.
+        table: a scored table, a batch of ``curate select`` (gains), or the JSON of ``curate evaluate``
+            (degradation, strengths).
+        kind: histogram, by-class, scatter, gains, abstained-accuracy, risk-coverage, reliability, degradation,
+            strengths, map or funnel.
         out: NAME.png, .svg or .pdf; None to write nothing.
         column: one or several columns of numbers.
         per: column whose values are groups.

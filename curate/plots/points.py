@@ -45,7 +45,7 @@ def point_names(points: Points) -> list[str]:
 def draw_points(axes: "Axes", points: Points) -> None:
     """Draw points small where there are many; unsure ones large and faint.
 
-    Source: of large and faint, Figure 9 of Nakamura et al. 2023, arXiv:2203.11437.
+    Source: of large and faint, Figure 9 of Kirchhof et al. 2024, "Pretrained Visual Uncertainties", arXiv:2402.16569.
     """
     n = len(points.x)
     x, y = np.array(points.x), np.array(points.y)

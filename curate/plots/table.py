@@ -71,6 +71,12 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
         "the JSON of curate evaluate --degrade",
         frozenset({"column"}),
     ),
+    "strengths": Kind(
+        f"{_ROOM}strengths",
+        "how uncertain images are said to be as they get worse",
+        "the JSON of curate evaluate --degrade --strengths",
+        frozenset({"column"}),
+    ),
     "map": Kind(
         f"{_ROOM}plane",
         "rows in two dimensions; unsure ones large and faint",

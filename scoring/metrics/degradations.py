@@ -5,6 +5,7 @@ Every change takes RGB images of one size, shape (N, 3, S, S), float32 in [0, 25
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ Change = Callable[[Tensor, torch.Generator], Tensor]
 
 BLUR_SHARE = 0.03  # sigma of the blur, as a share of the side
 NOISE_LEVELS = 25.0  # standard deviation of the noise, in grey levels of 256
+BOX_SHARE = 0.25  # of the area, under the grey box
 JITTER = 0.4  # brightness, contrast and saturation change by up to this share
 
 
@@ -66,24 +68,29 @@ def resize(images: Tensor, side: int) -> Tensor:
     return F.interpolate(images.float(), (side, side), mode="bicubic", antialias=True).clamp(0, 255)
 
 
-def blur(images: Tensor, generator: torch.Generator) -> Tensor:
+def blur(images: Tensor, generator: torch.Generator, share: float = BLUR_SHARE) -> Tensor:
     """Return the images blurred by a Gaussian of 3 % of the side; the border is weighted by what lies inside."""
-    return gaussian_blur(images.float(), torch.tensor([BLUR_SHARE * images.shape[-1]]))
+    return gaussian_blur(images.float(), torch.tensor([share * images.shape[-1]]))
 
 
-def noise(images: Tensor, generator: torch.Generator) -> Tensor:
+def noise(images: Tensor, generator: torch.Generator, levels: float = NOISE_LEVELS) -> Tensor:
     """Return the images with Gaussian noise of 25 grey levels."""
-    return (images + NOISE_LEVELS * torch.randn(images.shape, generator=generator)).clamp(0, 255)
+    return (images + levels * torch.randn(images.shape, generator=generator)).clamp(0, 255)
 
 
-def grey_box(images: Tensor, generator: torch.Generator) -> Tensor:
+def grey_box(images: Tensor, generator: torch.Generator, share: float = BOX_SHARE) -> Tensor:
     """Return the images with a mid-grey square over a quarter of the area, at a random place."""
     out = images.float().clone()
-    half = images.shape[-1] // 2
+    side = int(images.shape[-1] * math.sqrt(share))
     for image in out:
-        x, y = (int(torch.randint(images.shape[-1] - half + 1, (), generator=generator)) for _ in "xy")
-        image[:, y : y + half, x : x + half] = 127.5
+        x, y = (int(torch.randint(images.shape[-1] - side + 1, (), generator=generator)) for _ in "xy")
+        image[:, y : y + side, x : x + side] = 127.5
     return out
+
+
+def zoom(images: Tensor, generator: torch.Generator, share: float) -> Tensor:
+    """Return the central square of the images, the outer ``share`` of the side cut away, at full size again."""
+    return center_crops(images, torch.full((len(images),), 1 - share))
 
 
 def grayscale(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -107,6 +114,30 @@ AUGMENTATIONS: dict[str, Change] = {  # the rows of VI-SimSiam's Table 3, beside
     "colour jitter": color_jitter,
     "greyscale": grayscale,
     "random crop": random_crop,
+}
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A change at growing strengths.
+
+    Attributes:
+        change: images, the generator and a strength -> the images, changed.
+        unit: of a strength, short enough for an axis: a share, or the standard deviation in grey levels of 256.
+        strengths: ascending, above 0.
+    """
+
+    change: Callable[[Tensor, torch.Generator, float], Tensor]
+    unit: str
+    strengths: tuple[float, ...]
+
+
+# The strengths are ours; the kinds are those of Figure 6 of Kirchhof et al. 2024, "Pretrained Visual Uncertainties".
+LADDERS: dict[str, Ladder] = {
+    "zoom": Ladder(zoom, "side cut away", (0.2, 0.4, 0.6, 0.75, 0.9)),
+    "blur": Ladder(blur, "sigma / side", (0.005, 0.01, 0.02, 0.04, 0.08)),
+    "noise": Ladder(noise, "grey levels", (6.0, 12.0, 25.0, 50.0, 100.0)),
+    "grey box": Ladder(grey_box, "area covered", (0.1, 0.25, 0.4, 0.6, 0.8)),
 }
 
 

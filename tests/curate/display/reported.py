@@ -178,6 +178,18 @@ def document(n=150, *, thumbs=thumbnail):
             "rho": [[1, -1, 0.1], [-1, 1, -0.1], [0.1, -0.1, 1]],
             "n": n,
         },
+        "strengths": [
+            {
+                "kind": kind,
+                "unit": "<share>",
+                "strength": [0, 0.5, 1],
+                "columns": {
+                    name: {"value": [0.5, 0.6, 0.9], "low": [0.4, 0.5, 0.8], "high": [0.6, 0.7, 1]}
+                    for name in ("unc_losspred", "<kappa>")
+                },
+            }
+            for kind in ("zoom", "<blur>")
+        ],
         "measured": [
             {
                 "title": "evaluate <1>",

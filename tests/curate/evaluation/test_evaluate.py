@@ -12,7 +12,10 @@ import sklearn.neighbors
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.evaluation.curves import read_strengths
+from curate.evaluation.degraded import ORIGINAL, Degraded
 from curate.evaluation.run import evaluate
+from curate.evaluation.strengths import strength_curves
 from curate.tables.table import embedding_field
 from scoring.errors import InputError
 
@@ -237,6 +240,7 @@ MISTAKES = {
     "repeats": (["--label", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
     "a small sample": (["--label", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
     "a report of another kind": (["--label", "label", "-o", "r.txt"], {}, "ends in .json"),
+    "strengths of nothing": (["--label", "label", "--strengths"], {}, "--strengths is for --degrade"),
     "worse images of no model": (["--degrade", "20"], {}, "name it with --model"),
 }
 
@@ -313,6 +317,39 @@ def test_worse_images_are_scored_by_the_model_and_counted(whole, folder, tiny_ch
     assert {"Spearman, crop size", "mean, greyscale", "mean, colour jitter", "mean, random crop"} <= names
     assert measure(found, "less certain: blur").values["Laplacian"].value > 0.9
     assert measure(found, "less certain: noise").n == 20
+
+
+def test_strengths_are_ranks_among_the_images_as_they_are_and_change_nothing_else(whole, tiny_checkpoint):
+    settings = {"repeats": 20, "degrade": 20, "device": "cpu", "model": tiny_checkpoint}
+    found, without = evaluate(whole, strengths=True, **settings), evaluate(whole, **settings)
+    assert [one.to_json() for one in found.measures] == [one.to_json() for one in without.measures]
+    assert without.strengths == {}
+    assert list(found.strengths) == ["zoom", "blur", "noise", "grey box"]
+    assert read_strengths(json.loads(json.dumps(found.to_json())))[1]["kind"] == "blur"
+    for about in found.strengths.values():
+        assert about["strength"][0] == 0
+        assert len(about["strength"]) == 6
+        for ends in about["columns"].values():
+            assert ends["value"][0] == pytest.approx(0.5)  # of ranks among themselves, ties by half
+            assert all(
+                low <= value <= high for low, value, high in zip(ends["low"], ends["value"], ends["high"], strict=True)
+            )
+    sharp = found.strengths["blur"]["columns"]["Laplacian"]["value"]
+    assert sharp == sorted(sharp)
+    assert sharp[-1] >= 0.9
+    noisy = found.strengths["noise"]["columns"]["Laplacian"]["value"]
+    assert noisy[-1] < 0.05  # noise is taken for sharpness
+
+
+def test_ranks_by_strength_are_their_definition():
+    base, worse = np.array([1.0, 2.0, 2.0, 4.0]), np.array([2.0, 5.0, 0.0, 3.0])
+    shape = {"unc_a": base, "kappa_b": base}
+    steps = [{"unc_a": worse, "kappa_b": worse}] * 5
+    degraded = Degraded(np.arange(4), {ORIGINAL: shape}, np.zeros(4), np.zeros(4), {"zoom": steps})
+    found = strength_curves(degraded, repeats=10, seed=0)["zoom"]["columns"]
+    more = np.mean([np.mean(base < one) + np.mean(base == one) / 2 for one in worse])  # for unc_a, less is more certain
+    assert found["unc_a"]["value"][1] == pytest.approx(more)
+    assert found["kappa_b"]["value"][1] == pytest.approx(1 - more)
 
 
 def test_worse_images_scored_by_another_model_than_the_table_are_noted(whole, tiny_checkpoint):

@@ -59,7 +59,11 @@ def made(tmp_path_factory):
     kinds = ("centre crop", "crop", "blur", "noise", "grey box")
     values = {"value": 0.7, "low": 0.6, "high": 0.8}
     measures = [{"name": f"less certain: {kind}", "n": 30, "values": {"kappa_a": values}} for kind in kinds]
-    (place / "r.json").write_text(json.dumps({"measures": measures}))
+    curve = {"value": [0.5, 0.7], "low": [0.4, 0.6], "high": [0.6, 0.8]}
+    climbed = {
+        kind: {"unit": "share", "strength": [0, 0.5], "columns": {"kappa_a": curve}} for kind in ("zoom", "blur")
+    }
+    (place / "r.json").write_text(json.dumps({"measures": measures, "strengths": climbed}))
     run(f"filter {place}/s.parquet --max 5 --column kappa_a -o {place}/k.parquet --quiet")
     return place
 
@@ -85,6 +89,7 @@ ASKED = {
     "risk-coverage": "s.parquet risk-coverage --right right --repeats 5",
     "reliability": "s.parquet reliability --label label --repeats 5",
     "degradation": "r.json degradation",
+    "strengths": "r.json strengths",
     "map": "s.parquet map --x kappa_a --y unc_b --per label",
     "funnel": "s.parquet funnel --subset k.parquet",
 }
@@ -218,6 +223,10 @@ def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkey
         ("empty.json degradation -o x.svg", "was measured without worse images"),
         ("broken.json degradation -o x.svg", "is not what curate evaluate writes"),
         ("gone.json degradation -o x.svg", "cannot be read"),
+        ("r.json strengths --column unc_b -o x.svg", "has no column 'unc_b' (columns: kappa_a)"),
+        ("empty.json strengths -o x.svg", "was measured without strengths"),
+        ("steps.json strengths -o x.svg", "is not what curate evaluate writes"),
+        ("r.json strengths --x a -o x.svg", "--x is not for strengths"),
         ("s.parquet map --x kappa_a -o x.svg", "takes its places from two columns, and got one"),
         ("s.parquet funnel -o x.svg", "name its subset or receipt with --subset"),
         ("s.parquet funnel --subset s.parquet -o x.svg", "has no receipt beside it"),
@@ -225,6 +234,8 @@ def test_many_points_are_sampled_and_are_pixels_in_a_small_file(tmp_path, monkey
 )
 def test_a_mistake_is_one_line_and_writes_nothing(folder, line, said):
     Path("empty.json").write_text('{"measures": []}')
+    steps = {"zoom": {"unit": "", "strength": [0, 0], "columns": {"a": {"value": [1], "low": [1], "high": [1]}}}}
+    Path("steps.json").write_text(json.dumps({"measures": [], "strengths": steps}))
     Path("broken.json").write_text('{"measures": [1, {"name": 3}]}')
     result = run(f"plot {line}", code=1)
     assert result.stderr.startswith("error: ")

@@ -1,4 +1,4 @@
-// The map: each image where the embedding puts it; unsure ones large and faint (Kirchhof et al. 2023, Figure 9).
+// The map: each image where the embedding puts it; unsure ones large and faint (Kirchhof et al. 2024, "Pretrained Visual Uncertainties", Figure 9).
 
 /** Return little-endian float32 numbers from base64. */
 function floats(text) {

@@ -1,0 +1,63 @@
+"""How uncertain images are said to be as they get worse, strength by strength."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import is_less_certain
+from curate.evaluation.curves import ENDS
+from curate.evaluation.degraded import ORIGINAL, Degraded
+from curate.evaluation.measures import Floats
+from scoring.metrics.degradations import LADDERS
+from scoring.metrics.resampling import percentiles, resample
+
+
+def strength_curves(degraded: Degraded, *, repeats: int, seed: int) -> dict[str, Any]:
+    """Return how uncertain images are said to be at every strength of every change, as plain JSON values.
+
+    Scores have units of their own, so each value is a rank among the images as they are: the share of these that are
+    more certain, equal ones counted by half. Its mean is 0.5 at strength 0. Bands are 95 % intervals of resamples of
+    images.
+
+    Args:
+        degraded: with ``strengths``.
+        repeats: resamples.
+        seed: of the resampling.
+
+    Returns:
+        Kind -> unit; strengths, the first 0; and by column value, low and high at each of them.
+
+    Source: Figure 6 of Kirchhof et al. 2024, "Pretrained Visual Uncertainties", which shows the scores themselves.
+    """
+    base = degraded.scores[ORIGINAL]
+    columns = list(base)
+    found: dict[str, Any] = {}
+    for kind, steps in degraded.strengths.items():
+        ranks = np.stack([[_rank(base[name], step[name], name) for name in columns] for step in (base, *steps)])
+        flat = ranks.reshape(-1, len(degraded.rows))  # (strengths x columns, N)
+        samples = resample(partial(_means, flat), flat.shape[1], repeats=repeats, seed=seed)
+        bounds = (flat.mean(1), *percentiles(samples))
+        by_end = dict(zip(ENDS, (each.reshape(ranks.shape[:2]) for each in bounds), strict=True))
+        found[kind] = {
+            "unit": LADDERS[kind].unit,
+            "strength": [0.0, *LADDERS[kind].strengths],
+            "columns": {
+                name: {end: values[:, at].tolist() for end, values in by_end.items()} for at, name in enumerate(columns)
+            },
+        }
+    return found
+
+
+def _rank(base: Floats, values: Floats, name: str) -> Floats:
+    """Return the share of the images as they are that are more certain, shape (N,)."""
+    sign = 1.0 if is_less_certain(name) else -1.0
+    ordered = np.sort(sign * base)
+    both = np.searchsorted(ordered, sign * values, "left") + np.searchsorted(ordered, sign * values, "right")
+    return both / (2 * len(ordered))
+
+
+def _means(flat: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Return the means over images that are drawn so often, shape (K,), of values of shape (K, N)."""
+    return np.asarray(flat @ counts / counts.sum())

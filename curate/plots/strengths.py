@@ -1,0 +1,132 @@
+"""How uncertain images are said to be as they get worse, from what `curate evaluate --degrade --strengths` wrote."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from curate.display.captions import plain_line
+from curate.display.style import (
+    DASHES,
+    GREY,
+    LINE_LETTERS,
+    MARKERS,
+    WIDTH,
+    axis_letters,
+    colour,
+    drawing,
+    legend_height,
+    name_axes,
+    new_axes,
+    new_figure,
+    set_title,
+    write_numbers,
+    write_percent,
+)
+from curate.evaluation.curves import read_strengths
+from curate.plots.asked import Asked, Numbers
+from curate.plots.degradation import not_ours, read_report
+from curate.plots.judged import Band
+from scoring.errors import InputError
+from scoring.lookup import closest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = 2  # panels beside one another
+HEIGHT = 40.0  # mm of a panel
+MOST_COLUMNS = 6
+
+
+@dataclass
+class Steps:
+    """One way to make images worse.
+
+    Attributes:
+        kind: its name.
+        unit: of a strength.
+        strength: ascending, the first 0 for the images as they are, shape (S,).
+        share: column -> mean share of unchanged images that are more certain, at each strength.
+    """
+
+    kind: str
+    unit: str
+    strength: list[float]
+    share: dict[str, Band]
+
+
+@dataclass
+class Strengths(Numbers):
+    """How uncertain images are said to be as they get worse.
+
+    Attributes:
+        images: N.
+        kinds: ways to make them worse.
+    """
+
+    images: int
+    kinds: list[Steps]
+
+
+def measure(asked: Asked) -> Strengths:
+    """Read the curves and their intervals from the JSON of an evaluation."""
+    report = read_report(asked.path)
+    if not report.get("strengths"):
+        raise InputError(
+            f"{asked.path} was measured without strengths; run `curate evaluate TABLE --degrade 500 --strengths -o "
+            "REPORT.json`"
+        )
+    try:
+        kinds = [
+            Steps(
+                one["kind"], one["unit"], one["strength"], {name: Band(**ends) for name, ends in one["columns"].items()}
+            )
+            for one in read_strengths(report)
+        ]
+        images = int(next(one["n"] for one in report["measures"] if str(one["name"]).startswith("less certain")))
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
+        raise not_ours(asked.path) from None
+    there = list(kinds[0].share)
+    for name in asked.column:
+        if name not in there:
+            raise InputError(f"{asked.path} has no column {name!r}{closest(name, there)} (columns: {', '.join(there)})")
+    chosen = list(dict.fromkeys(asked.column)) or there
+    notes = [f"the first {MOST_COLUMNS} of {len(chosen)} columns are shown"] if len(chosen) > MOST_COLUMNS else []
+    for one in kinds:
+        one.share = {name: one.share[name] for name in chosen[:MOST_COLUMNS]}
+    return Strengths(images, kinds, notes=notes)
+
+
+@drawing()
+def draw(numbers: Strengths, *, title: str = "", width: float = WIDTH) -> "Figure":
+    """Draw a panel a kind, a line with its band a column; half is what the images as they are have."""
+    names = list(numbers.kinds[0].share)
+    lines = -(-len(numbers.kinds) // COLUMNS)
+    figure = new_figure(lines * HEIGHT + legend_height(names, width) + 6 + 5 * bool(title), width)
+    set_title(figure, title)
+    panels = new_axes(figure, len(numbers.kinds), COLUMNS)
+    for at, (axes, steps) in enumerate(zip(panels, numbers.kinds, strict=True)):
+        axes.axhline(0.5, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+        axes.grid(axis="y")
+        for place, (name, band) in enumerate(steps.share.items()):
+            axes.fill_between(steps.strength, band.low, band.high, color=colour(place), alpha=0.18, linewidth=0)
+            axes.plot(
+                steps.strength,
+                band.value,
+                color=colour(place),
+                linestyle=DASHES[place % len(DASHES)],
+                marker=MARKERS[place % len(MARKERS)],
+                markersize=2.4,
+                linewidth=1,
+                label=plain_line(name, LINE_LETTERS),
+            )
+        axes.set_ylim(-0.02, 1.02)
+        write_percent(axes.yaxis, steps=(2.5, 5, 10))
+        write_numbers(axes.xaxis, most=5)
+        name_axes(axes, steps.unit)
+        axes.set_title(plain_line(steps.kind, axis_letters(axes)[0]), loc="left", pad=2)
+        if at % COLUMNS:
+            axes.set_yticklabels([])
+    handles, shown = panels[0].get_legend_handles_labels()
+    columns = max(1, min(4, int(width / (1.4 * max(map(len, shown)) + 8))))
+    figure.legend(handles, shown, loc="outside upper left", ncols=columns)
+    figure.supylabel(f"unchanged images that are more certain, mean of {numbers.images:,}", fontsize=7.5)
+    return figure
