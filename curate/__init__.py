@@ -1,9 +1,15 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
+<<<<<<< HEAD
 ``compare``, ``retrieve``, ``export``, ``verify``, ``plot``, ``report`` and ``view`` are the commands of these names,
 with the same options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table that shows its
 images in a notebook. They are loaded when first used, so that ``import curate`` costs nothing.
+=======
+``compare``, ``export``, ``verify``, ``plot``, ``report``, ``view`` and ``audit_plan`` are the commands of
+these names, with the same options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table
+that shows its images in a notebook. They are loaded when first used, so that ``import curate`` costs nothing.
+>>>>>>> 2ae69f4 (Filters with a guarantee: curate audit plan draws what a person judges, and filter --max-bad-rate keeps the most rows of which the verdicts show it)
 """
 
 from importlib import import_module
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from curate.facts.write import report
     from curate.fitting.fit import fit
     from curate.plots.plot import plot
+    from curate.policies.audit.draw import audit_plan
     from curate.policies.balance.policy import balance
     from curate.policies.dedup.policy import dedup
     from curate.policies.filter.policy import filter as filter
@@ -40,6 +47,7 @@ _MODULES = {
     "issues": "curate.policies.issues.policy",
     "dedup": "curate.policies.dedup.policy",
     "labels": "curate.policies.labels.policy",
+    "audit_plan": "curate.policies.audit.draw",
     "select": "curate.policies.select.policy",
     "balance": "curate.policies.balance.policy",
     "split": "curate.policies.split.policy",
@@ -58,6 +66,7 @@ _MODULES = {
 __all__ = [
     "InputError",
     "__version__",
+    "audit_plan",
     "balance",
     "compare",
     "dedup",

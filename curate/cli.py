@@ -14,6 +14,7 @@ import typer
 
 from curate.commands import (
     audit,
+    audit_plan,
     balance,
     cache,
     compare,
@@ -139,7 +140,9 @@ app.command("filter", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_hel
 app.command("issues", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(issues.run))
 app.command("dedup", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(dedup.run))
 app.command("labels", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(labels.run))
-app.command("audit", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(audit.run))
+app.command(
+    "audit", cls=with_subcommand("plan", user_errors(audit_plan.run)), rich_help_panel=CURATE, no_args_is_help=True
+)(user_errors(audit.run))
 app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
 app.command("balance", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(balance.run))
 app.command("split", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(split.run))

@@ -22,7 +22,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
         "walkthroughs/fit_to_my_images",
     ),
     "Score": ("models", "performance", "embeddings", "fit", "evaluate"),
-    "Curate": ("filter", "quality", "dedup", "labels", "select", "balance", "split", "compare", "pipeline"),
+    "Curate": ("filter", "audit", "quality", "dedup", "labels", "select", "balance", "split", "compare", "pipeline"),
     "Label in rounds": ("rounds", "interchange"),
     "Look and take along": ("report", "plots", "retrieve", "export"),
     "Train": ("train", "methods"),

@@ -1,4 +1,4 @@
-"""``curate audit``: what a person's answers say of a deduplication."""
+"""``curate audit``: what people's answers show, of pictures or of pairs."""
 
 from math import isnan
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, show
+from curate.commands.printing import emit, print_lines, show, show_table
 
 if TYPE_CHECKING:
     from curate.policies.dedup.quality.precision import Precision, Share, Suggestion
@@ -16,28 +16,55 @@ if TYPE_CHECKING:
 
 def run(
     answers: Annotated[
-        Path, typer.Argument(help="NAME.audit.csv of curate dedup --audit, with the answers filled in.")
+        list[Path],
+        typer.Argument(
+            help="NAME.audit.csv of curate audit plan or of curate dedup --audit, with the answers filled in."
+        ),
     ],
     target_precision: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Also suggest the loosest threshold that keeps it.", show_default=False),
+        typer.Option(
+            metavar="SHARE", help="Of pairs: also suggest the loosest threshold that keeps it.", show_default=False
+        ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="That the suggested threshold keeps the precision.")] = 0.95,
+    confidence: Annotated[str, options.shared("--confidence", metavar="SHARE", show_default=True)] = "95%",
+    judges: Annotated[str, options.shared("--judges", metavar="any|majority|share", show_default=True)] = "any",
     json_: options.Json = False,
 ) -> None:
-    """Tell the precision of a deduplication from a person's answers.
+    """Tell what people's answers show of pictures, or of pairs.
 
     Example:
 
     \b
-        curate audit unique.audit.csv
+        curate audit plan scores.parquet --max-bad-rate 2% -o kept.audit.csv
+        curate audit kept.audit.csv
         curate audit unique.audit.csv --target-precision 0.98
 
-    `curate dedup scores.parquet --audit 200 -o unique.parquet` draws the pairs: unique.audit.html is a
-    page to judge them on, which saves the answers; or write yes, no or unsure into unique.audit.csv.
-    Intervals hold for every population (no normal approximation), and a suggested threshold keeps the
-    precision with the confidence named.
+    `audit plan` draws pictures to judge: what share of them is bad, and how many rows a filter
+    could keep at most 1, 2, 5 or 10 % bad. `curate dedup scores.parquet --audit 200 -o unique.parquet`
+    draws pairs: how many are right. Intervals hold for every population (no normal approximation),
+    and what is suggested keeps its promise with the confidence named.
     """
+    from curate.policies.audit.reading import read_verdicts
+    from curate.policies.audit.request import parse_share
+    from curate.policies.audit.verdicts import is_audit
+    from scoring.errors import InputError
+
+    if any(is_audit(path) for path in answers):
+        if target_precision is not None:
+            raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
+        read = read_verdicts(answers, confidence=confidence, judges=judges)
+        if json_:
+            emit(read.to_json())
+        else:
+            print_lines(read.lines(), show, show_table)
+        return
+    if len(answers) > 1:
+        raise InputError(f"{answers[0]} is no audit of curate audit plan; of pairs, give one file at a time")
+    _show_pairs(answers[0], target_precision, parse_share(confidence, "--confidence"), json_=json_)
+
+
+def _show_pairs(answers: Path, target_precision: float | None, confidence: float, *, json_: bool) -> None:
     from curate.policies.dedup.quality.answers import read_answers
     from curate.policies.dedup.quality.precision import precision, suggest_threshold
 

@@ -78,12 +78,7 @@ EstimateRecall = Annotated[
 ]
 Audit = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Write N pairs near the threshold to judge, for curate audit.",
-        show_default=False,
-    ),
+    options.shared("--audit", ": write N pairs near the threshold to judge, for curate audit", metavar="N", min=1),
 ]
 Sheet = Annotated[
     Path | None,

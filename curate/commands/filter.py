@@ -13,7 +13,7 @@ from curate.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from curate.policies.filter.policy import Names, TooFew, WorksOn
+    from curate.policies.filter.policy import Note
     from curate.policies.filter.rules import Rule
     from curate.policies.result import Result
 
@@ -59,6 +59,22 @@ def run(
     without_keys: Annotated[
         Texts, typer.Option(metavar="FILE", help="Drop the rows whose keys it names: what was ticked on a report.")
     ] = None,
+    max_bad_rate: Annotated[
+        Texts,
+        typer.Option(metavar="SHARE", help="Keep the most rows of which --audit shows that at most SHARE is bad: 2%."),
+    ] = None,
+    audit: Annotated[
+        Texts, options.shared("--audit", ": NAME.audit.csv of curate audit plan; again for more", metavar="FILE")
+    ] = None,
+    confidence: Annotated[Texts, options.shared("--confidence", ". [default: 95%]", metavar="SHARE")] = None,
+    promise: Annotated[
+        Texts,
+        typer.Option(
+            metavar="KIND",
+            help="confidence, or average: bad kept rows are at most SHARE of all, on average. [default: confidence]",
+        ),
+    ] = None,
+    judges: Annotated[Texts, options.shared("--judges", ". [default: any]", metavar="any|majority|share")] = None,
     column: Annotated[
         Texts,
         options.shared(
@@ -90,6 +106,7 @@ def run(
         curate filter scores.parquet --max 0.5 --dry-run
         curate filter scores.parquet --unlike logo.png --unlike photos/0017.jpg=0.9 -o kept.parquet
         curate filter scores.parquet --without-keys keys.csv -o kept.parquet
+        curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a
@@ -115,8 +132,11 @@ def filter_notes(result: "Result") -> list[str]:
     return notes if result.kept else [*notes, "no row is left: the subset is empty"]
 
 
-def _note(note: "WorksOn | TooFew | Names") -> str:
-    from curate.policies.filter.policy import TooFew, WorksOn
+def _note(note: "Note") -> str:
+    from curate.policies.filter.policy import Guarantee, TooFew, WorksOn
+
+    if isinstance(note, Guarantee):
+        return note.found.line(note.rule, note.confidence, note.promise)
 
     if isinstance(note, WorksOn):
         return f"{note.rule} works on {note.column} ({note.meaning}; higher: {note.higher or 'taken as better'})"

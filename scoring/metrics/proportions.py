@@ -54,12 +54,12 @@ class Stratum:
     Attributes:
         size: members, >= 1.
         n: of them looked at, in [0, size].
-        positive: of those, that have the property, in [0, n].
+        positive: of those, that have the property, in [0, n]; a sum of shares in [0, 1] where it is had in part.
     """
 
     size: int
     n: int
-    positive: int
+    positive: float
 
     def __post_init__(self) -> None:
         if not (self.size >= 1 and 0 <= self.n <= self.size and 0 <= self.positive <= self.n):
@@ -88,7 +88,8 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
 
         max over p of  exp(-lambda T) prod_h (1 - p_h + p_h exp(lambda W_h / n_h))^n_h,   sum_h W_h p_h <= share,
 
-    which holds for samples without replacement too, since their exponential moments are no larger. The maximum is of
+    which holds for samples without replacement too, since their exponential moments are no larger, and for members that
+    have the property in part (theorem 1 is for shares in [0, 1]). The maximum is of
     a concave function, so it is found, not guessed. If every answer is yes and samples are proportional to sizes, the
     bound is share^n, the exact one of an undivided sample; at T = 0.95 of 100 answers the lower bound that it gives
     is about 0.02 below the exact one of an undivided sample.
@@ -115,15 +116,16 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
         return 0.0
     if not any(one.n for one in rest):
         return 1.0
-    if len(rest) == 1:
-        one = rest[0]
-        return _hypergeometric_tail(one, min(left, one.size - one.n + one.positive))
+    one = rest[0]
+    if len(rest) == 1 and float(one.positive).is_integer() and float(left).is_integer():
+        seen = int(one.positive)
+        return _hypergeometric_tail(one, seen, min(int(left), one.size - one.n + seen))
     return _chernoff(rest, left)
 
 
-def _hypergeometric_tail(one: Stratum, good: int) -> float:
-    """Return the chance of at least ``one.positive`` when ``good`` of ``one.size`` members have the property."""
-    i = np.arange(one.positive, min(one.n, good) + 1)
+def _hypergeometric_tail(one: Stratum, seen: int, good: int) -> float:
+    """Return the chance of at least ``seen`` when ``good`` of ``one.size`` members have the property."""
+    i = np.arange(seen, min(one.n, good) + 1)
     bad = one.size - good
     i = i[one.n - i <= bad]
     if not len(i):
@@ -140,7 +142,7 @@ def _log_choose(n: int, most: int) -> Floats:
     return np.concatenate([[0.0], np.cumsum(steps)])
 
 
-def _chernoff(rest: Sequence[Stratum], left: int) -> float:
+def _chernoff(rest: Sequence[Stratum], left: float) -> float:
     """Return the bound of ``p_value_at_most`` for strata that are known in part; some may have no sample."""
     size = np.array([one.size for one in rest], np.float64)
     n = np.array([one.n for one in rest], np.float64)
@@ -210,7 +212,8 @@ def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
     total = sum(one.size for one in strata)
-    low, high = sum(one.positive for one in strata), total - sum(one.n - one.positive for one in strata)
+    low = floor(sum(one.positive for one in strata) + _SLACK)
+    high = total - floor(sum(one.n - one.positive for one in strata) + _SLACK)
     while low < high:  # the fewest members that are not rejected; the p value grows with their number
         middle = (low + high) // 2
         if p_value_at_most(strata, middle / total) > 1 - confidence:

@@ -65,6 +65,9 @@ COMMANDS: dict[str, Command] = {
     "labels": Command(
         "labels scores.parquet --label label --relabel checked --review 10 --sheet suspects.png -o checked.parquet"
     ),
+    "audit plan": Command(
+        "audit plan scores.parquet --column unc_fitted --max-bad-rate 20% --images 8 -o kept.audit.csv"
+    ),
     "select": Command("select scores.parquet --budget 9 --plot gains.png -o batch.parquet"),
     "balance": Command("balance scores.parquet --per label -o balanced.parquet"),
     "split": Command("split scores.parquet --train 80% --test 20% --per label -o split.parquet"),

@@ -7,7 +7,9 @@ from typing import Any, ClassVar, Self
 
 from curate.columns import KEY, describe
 from curate.policies.apply import apply
+from curate.policies.audit.results import Promise
 from curate.policies.decided import Decided
+from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys, named
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.rules import (
@@ -46,6 +48,8 @@ class Filter:
         if not self.rules:
             names = ", ".join(f"--{name}" for name in RULES)
             raise InputError(f"expected at least one rule, got none; add one of {names}")
+        if any(isinstance(rule, MaxBadRate) for rule in self.rules[:-1]):
+            raise InputError(f"--{MaxBadRate.name} is promised of what stays in the end; put it after all other rules")
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -100,6 +104,11 @@ def filter(
     unlike: str | Sequence[str] | None = None,
     keys: str | Path | None = None,
     without_keys: str | Path | None = None,
+    max_bad_rate: str | float | None = None,
+    audit: str | Path | Sequence[str | Path] | None = None,
+    confidence: str | float | None = None,
+    promise: str | None = None,
+    judges: str | None = None,
     column: str | None = None,
     per: str | None = None,
     model: str | Path | None = None,
@@ -117,7 +126,7 @@ def filter(
         out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
         rules: applied in this order, each to the rows that the earlier ones left. Instead of rules, name
             single ones by the keywords below, as the options of ``curate filter``; they apply in the order where,
-            keys, without_keys, like, unlike, min, max, drop_bottom, keep_top.
+            keys, without_keys, like, unlike, min, max, drop_bottom, keep_top, max_bad_rate.
         keep_top: 0.8, "80%" or 5000 (rows).
         drop_bottom: as ``keep_top``.
         min: lowest value that stays, in the column's unit.
@@ -127,6 +136,13 @@ def filter(
         unlike: likewise: what is like any goes.
         keys: CSV, TSV, JSON lines or Parquet file with a column ``key``: the rows that it names stay.
         without_keys: likewise: the rows that it names go.
+        max_bad_rate: share of the kept rows, 0.02 or "2%", that may be bad: the most rows stay of which ``audit``
+            shows it. InputError where it shows it for none; the text says how many more verdicts would be needed.
+        audit: one or several files of ``audit_plan`` with what people said.
+        confidence: that at most that share is bad, "95%" by default.
+        promise: ``confidence``, or ``average``: on average over audits, bad rows that are kept are at most that share
+            of all rows.
+        judges: where several judged: ``any`` (bad where one says so), ``majority`` or ``share``.
         column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
             score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
@@ -151,11 +167,18 @@ def filter(
             "without_keys": without_keys,
         }
         given |= {"like": like, "unlike": unlike, "min": min, "max": max, "drop_bottom": drop_bottom}
-        given |= {"keep_top": keep_top}
+        given |= {"keep_top": keep_top, "audit": _paths(audit), "confidence": confidence}
+        given |= {"promise": promise, "judges": judges, "max_bad_rate": max_bad_rate}
         rules = rules_in_order(
             [(name, value) for name, value in given.items() if value is not None], opened, model=model
         )
     return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
+
+
+def _paths(given: str | Path | Sequence[str | Path] | None) -> list[str] | None:
+    if given is None:
+        return None
+    return [str(given)] if isinstance(given, str | Path) else [str(each) for each in given]
 
 
 @dataclass(frozen=True)
@@ -191,6 +214,23 @@ class TooFew:
 
 
 @dataclass(frozen=True)
+class Guarantee:
+    """What is promised of the rows that stay.
+
+    Attributes:
+        rule: as typed.
+        confidence: of it.
+        promise: which of ``PROMISES``.
+        found: the numbers.
+    """
+
+    rule: str
+    confidence: float
+    promise: str
+    found: Promise
+
+
+@dataclass(frozen=True)
 class Names:
     """How many rows a rule by names found.
 
@@ -205,15 +245,20 @@ class Names:
     n_found: int
 
 
-def _notes(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows) -> list[WorksOn | TooFew | Names]:
-    notes: list[WorksOn | TooFew | Names] = []
-    for rule, n in zip(rules, verdict.left, strict=True):
-        if rule.column is not None:
+Note = WorksOn | TooFew | Names | Guarantee
+
+
+def _notes(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows) -> list[Note]:
+    notes: list[Note] = []
+    for rule, n, found in zip(rules, verdict.left, verdict.found, strict=True):
+        if rule.column is not None and not isinstance(rule, MaxBadRate):
             column = describe(rule.column)
             notes.append(WorksOn(typed(rule), rule.column, column.meaning, column.higher))
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
         if str(count).isdigit() and int(count) > n:
             notes.append(TooFew(typed(rule), int(count), n))
+        if isinstance(rule, MaxBadRate):
+            notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
         if isinstance(rule, Keys | WithoutKeys):
             notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum())))
     return list(dict.fromkeys(notes))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.policies.filter.alike import Like, Unlike, parse_examples
+from curate.policies.filter.guaranteed import MaxBadRate, read_guarantee
 from curate.policies.filter.named import Keys, WithoutKeys, read_rule
 from curate.policies.filter.rules import RULES, Rule
 from curate.tables.signals import amount_column, default_column
@@ -15,6 +16,8 @@ from scoring.errors import InputError
 EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
 NAMED: dict[str, type[Keys] | type[WithoutKeys]] = {kind.name: kind for kind in (Keys, WithoutKeys)}
 COLUMN, PER = "column", "per"
+AUDIT, CONFIDENCE, PROMISE, JUDGES = "audit", "confidence", "promise", "judges"
+OF_AUDITS = (AUDIT, CONFIDENCE, PROMISE, JUDGES)  # that only a rule with a guarantee takes
 GROUPED = ""  # of a rule that judges each row by itself
 
 
@@ -36,6 +39,7 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
     given = {option: _trailing(names, values, option) for option in (COLUMN, PER)}
+    _refuse_lone(names)
     rules: list[Rule] = []
     for name, value in zip(names, values, strict=True):
         if name in given:
@@ -46,6 +50,11 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str
                 rules.append(EXAMPLES[name](parse_examples(examples, table, f"--{name}", model)))
         elif name in NAMED:
             rules.append(read_rule(NAMED[name], value))
+        elif name == MaxBadRate.name:
+            said = {
+                option: dict(zip(names, values, strict=True))[option] for option in OF_AUDITS[1:] if option in names
+            }
+            rules.append(read_guarantee(value, _listed(values, names, AUDIT), column=given[COLUMN], **said))
         elif name in RULES:
             options = {option: given[option] for option in given if _takes(name, option)}
             if COLUMN in options:
@@ -61,7 +70,19 @@ def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[str]
     return [text for value in given for text in ([value] if isinstance(value, str) else value)]
 
 
+def _refuse_lone(names: Sequence[str]) -> None:
+    """Refuse an option of audits without the rule that takes it, and such a rule twice."""
+    lone = [name for name in names if name in OF_AUDITS]
+    if lone and MaxBadRate.name not in names:
+        raise InputError(f"--{lone[0]} is for --{MaxBadRate.name}, and there is none; add it")
+    for once in (MaxBadRate.name, *OF_AUDITS[1:]):
+        if list(names).count(once) > 1:
+            raise InputError(f"--{once} is given {list(names).count(once)} times; give it once")
+
+
 def _takes(rule: str, option: str) -> bool:
+    if rule == MaxBadRate.name:
+        return option == COLUMN
     return any(each.name == option and each.init for each in fields(RULES[rule]))
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from curate.columns import is_less_certain
 from curate.policies.filter.alike import Like, Unlike, named_examples
+from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.ruling import Ruling
@@ -148,8 +149,8 @@ class KeepTop:
 
 
 Scored = type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum]
-Kind = Scored | type[Where] | type[Like] | type[Unlike] | type[Keys] | type[WithoutKeys]
-KINDS: tuple[Kind, ...] = (KeepTop, DropBottom, Minimum, Maximum, Where, Like, Unlike, Keys, WithoutKeys)
+Kind = Scored | type[Where] | type[Like] | type[Unlike] | type[Keys] | type[WithoutKeys] | type[MaxBadRate]
+KINDS: tuple[Kind, ...] = (KeepTop, DropBottom, Minimum, Maximum, Where, Like, Unlike, Keys, WithoutKeys, MaxBadRate)
 RULES: dict[str, Kind] = {kind.name: kind for kind in KINDS}
 
 
@@ -161,6 +162,8 @@ def typed(rule: Rule) -> str:
     """
     if isinstance(rule, Like | Unlike):
         return f"--{rule.name} {named_examples(rule.examples)}"
+    if isinstance(rule, MaxBadRate):
+        return f"--{rule.name} {rule.rate}"
     value = next(iter(asdict(rule).values()))  # type: ignore[call-overload]
     return f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
 
@@ -219,12 +222,14 @@ class Verdict:
         rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or could not judge it;
             -1 for kept and failed.
         cuts: by rule, as in ``Ruling``.
+        found: by rule, likewise.
         left: rows that were still in before each rule.
     """
 
     outcome: np.ndarray
     rule: np.ndarray
     cuts: list[np.ndarray | None]
+    found: list[Any]
     left: list[int]
 
     def counts(self) -> dict[str, int]:
@@ -247,6 +252,7 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
     outcome = np.where(table_rows.ok, np.uint8(KEEP), np.uint8(FAILED))
     decided_by = np.full(n, -1, np.int8 if len(rules) <= np.iinfo(np.int8).max else np.int16)
     cuts: list[np.ndarray | None] = []
+    found: list[Any] = []
     left: list[int] = []
     for index, rule in enumerate(rules):
         n_inside = 0
@@ -263,8 +269,9 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
                 decided_by[rows][some][lost] = index
                 outcome[rows][some][inside[some] & ~ruling.judged[some]] = UNDECIDED
         cuts.append(ruling.cuts)
+        found.append(ruling.found)
         left.append(n_inside)
-    return Verdict(outcome, decided_by, cuts, left)
+    return Verdict(outcome, decided_by, cuts, found, left)
 
 
 def _judge_rank(

@@ -8,6 +8,7 @@ import pyarrow as pa
 from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.alike import Like, Unlike, reasons
+from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
@@ -149,6 +150,10 @@ class DecisionWords:
     def _endings(self, index: int) -> list[list[str]]:
         """What follows the score, by kind (kept, dropped, lost a tie) and by group."""
         rule, cuts = self.rules[index], self.verdict.cuts[index]
+        if isinstance(rule, MaxBadRate):
+            cut = f"the cut {self.verdict.found[index].cut:.6g} that verdicts allow"
+            inside, outside = ("at least", "below") if keeps_high(rule) else ("at most", "above")
+            return [[f" is {inside} {cut}"], [f" is {outside} {cut}"], [""]]
         if not isinstance(rule, KeepTop | DropBottom):
             bound = str(getattr(rule, "bound", ""))
             side = ("at least", "below") if isinstance(rule, Minimum) else ("at most", "above")
@@ -190,7 +195,7 @@ class _Ends:
 
 def keeps_high(rule: Rule) -> bool:
     """Return whether the rule keeps high values: a minimum does, a maximum does not, a rank asks the column."""
-    if isinstance(rule, KeepTop | DropBottom):
+    if isinstance(rule, KeepTop | DropBottom | MaxBadRate):
         return not is_less_certain(rule.column)
     return isinstance(rule, Minimum)
 

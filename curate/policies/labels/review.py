@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curate.manifest.text import guarded
 from curate.policies.dedup.quality.audit import allocate
 from curate.policies.labels.columns import LabelColumns
+from curate.tables.digests import salted
 from curate.tables.keys import keys_at
 from scoring.errors import InputError
 
@@ -60,7 +61,7 @@ def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
         rows = np.flatnonzero(inside)
         rows = rows[np.lexsort((found.hashes[rows], found.quality[rows]))]
         strata += [(f"{side} {i}", part) for i, part in enumerate(np.array_split(rows, PARTS), 1) if len(part)]
-    ties = _salted(found.hashes, request.seed)
+    ties = salted(found.hashes, request.seed)
     chosen: list[tuple[int, str, int]] = []
     for (name, rows), count in zip(strata, allocate([len(rows) for _, rows in strata], n), strict=True):
         first = rows[np.argsort(ties[rows], kind="stable")[:count]]
@@ -81,14 +82,6 @@ def draw_rows(columns: LabelColumns, n: int) -> list[Drawn]:
         )
         for number, ((row, name, size), key, other) in enumerate(zip(chosen, keys, better.tolist(), strict=True), 1)
     ]
-
-
-def _salted(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return other numbers in place of hashes, by the seed: a bijection that leaves no order."""
-    z = hashes + np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 def review_text(drawn: Sequence[Drawn]) -> bytes:

@@ -1,0 +1,111 @@
+"""Do filters with a guarantee keep their promise, and how many rows do they keep: verdicts drawn again and again.
+
+    python benchmarks/audit.py checked.parquet --bad 'worse_label != clean_label' --column label_quality
+    python benchmarks/audit.py --plant ../data --set 'PACS photo' --share 0.1 --folder heaps/
+
+The truth of every row is known here, so each resample draws rows as ``curate audit plan`` does, answers by the truth,
+cuts as ``curate filter --max-bad-rate`` does, and looks whether the kept rows hold more bad ones than promised. Beside
+each column stands one of chance, and the most rows that any cut of the column could keep at that rate.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import curate
+from curate.policies.audit.population import Population
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
+from curate.tables.table import open_table
+from scoring.metrics.guarantee import Sampled, guaranteed_cut
+from scoring.metrics.proportions import wilson
+
+RATES = (0.02, 0.05, 0.10)
+CHANCE = "chance"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("table", type=Path, nargs="?", help="scored table; else one is made by --plant")
+    parser.add_argument("--bad", default="kind != 'clean'", help="condition that is true of bad rows")
+    parser.add_argument("--column", action="append", help="score; again for more")
+    parser.add_argument("--images", type=int, action="append", help="judged images; again for more [500, 1000]")
+    parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--confidence", type=float, default=0.95)
+    parser.add_argument("--plant", type=Path, help="folder of the labelled sets, to plant junk among one of them")
+    parser.add_argument("--set", default="PACS photo")
+    parser.add_argument("--share", type=float, default=0.1, help="of junk")
+    parser.add_argument("--folder", type=Path, default=Path(), help="where tables that are made are kept")
+    given = parser.parse_args()
+    table = given.table or plant(given.plant, given.set, given.share, given.folder)
+    columns = given.column or ["unc_fitted"]
+    rows = read_rows(open_table(table), Needs(exact=tuple(columns), conditions=(("--bad", given.bad),)))
+    bad = (rows.truths[given.bad] == 1)[rows.ok]
+    print(f"{table}: {len(bad):,} rows, {bad.mean():.2%} bad; {given.resamples:,} resamples, {given.confidence:.0%}")
+    print("column, rate, judged: broken (95 % interval) | kept of all, kept of the good | best possible | none found")
+    orders = {name: ordered(Population.of(rows, name), rows.exact[name].values[rows.ok], bad) for name in columns}
+    orders[CHANCE] = np.random.default_rng(0).permutation(bad), np.arange(1, len(bad) + 1)
+    for name, (in_order, cuts) in orders.items():
+        for rate in RATES:
+            for n in given.images or [500, 1000]:
+                print(f"{name}, {rate:.0%}, {n}: {measured(in_order, cuts, rate, n, given)}", flush=True)
+
+
+def plant(data: Path, name: str, share: float, folder: Path) -> Path:
+    """Return the scored table of a set with junk among it, made once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from transfer_heaps import development
+    from transfer_junk import DOMAIN, planted
+
+    stem = f"{name.replace(' ', '_')}_{share:g}"
+    out = folder / f"{stem}.parquet"
+    if not out.exists():
+        images = planted(development(data, name)[1](), development(data, DOMAIN[name])[1](), share)
+        source = folder / f"{stem}.source.parquet"
+        keys = [f"{i:06}" for i in range(len(images.data))]
+        pq.write_table(
+            pa.table({"key": keys, "kind": images.kind, "image": pa.array(images.data, pa.binary())}), source
+        )
+        curate.score(str(source), out)
+    return out
+
+
+def ordered(population: Population, values: NDArray, bad: NDArray[np.bool_]) -> tuple[NDArray, NDArray]:
+    """Return whether each row is bad, the most certain first, and the ranks at which no equal rows are parted."""
+    order = np.argsort(population.ranks(values), kind="stable")
+    return bad[order], np.unique(population.ranks(values))
+
+
+def measured(bad: NDArray[np.bool_], allowed: NDArray, rate: float, n: int, given: argparse.Namespace) -> str:
+    """Return one line: how often the promise was broken, and how much was kept."""
+    n = min(n, len(bad))
+    so_far = np.cumsum(bad)
+    share = so_far / np.arange(1, len(bad) + 1)
+    generator = np.random.default_rng([n, int(1000 * rate)])
+    kept = np.zeros(given.resamples, np.int64)
+    ends = np.array([len(bad)])
+    for at in range(given.resamples):
+        rows = generator.choice(len(bad), n, replace=False)
+        ranks = allowed[np.searchsorted(allowed, rows + 1)]
+        sampled = Sampled(ends, ranks, bad[rows].astype(np.float64))
+        kept[at] = guaranteed_cut(
+            sampled, rate, given.confidence, snap=lambda ranks: allowed[np.searchsorted(allowed, ranks)]
+        ).kept
+    found = kept > 0
+    broken = found & (share[np.maximum(kept - 1, 0)] > rate)
+    at_best = allowed[share[allowed - 1] <= rate]
+    best = int(at_best[-1]) if len(at_best) else 0
+    interval = wilson(int(broken.sum()), given.resamples)
+    good = np.concatenate([[0], np.cumsum(~bad)])
+    return (
+        f"{interval.value:.1%} ({interval.low:.1%} to {interval.high:.1%}) | {kept.mean() / len(bad):.1%}, "
+        f"{good[kept].mean() / max(good[-1], 1):.1%} | {best / len(bad):.1%}, {good[best] / max(good[-1], 1):.1%} | "
+        f"{1 - found.mean():.1%}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""How many images a person must judge, and which: a simple random sample of the rows that could be kept."""
+
+import csv
+import hashlib
+import io
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from curate.columns import KEY
+from curate.manifest import SourceOptions
+from curate.manifest.text import guarded
+from curate.policies.audit.population import Population
+from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_keep, parse_share
+from curate.policies.audit.results import AuditPlan
+from curate.tables.digests import salted
+from curate.tables.images import ImageSource, require_images
+from curate.tables.keys import keys_at
+from curate.tables.needs import Needs
+from curate.tables.rows import read_rows
+from curate.tables.signals import default_column
+from curate.tables.table import Table, open_table
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder
+from scoring.errors import InputError
+from scoring.metrics.guarantee import fewest_verdicts, verdicts_for_power
+
+POWER = 0.8
+EXPECTED_PART = 0.25  # of the rate, if nothing is said: a filter that is good enough to be worth it
+ENDING = ".audit.csv"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An image to judge: its place in the file, and where its row stands."""
+
+    place: str
+    key: str
+    label: str
+    value: float
+    rank: int
+
+    def cells(self, among: int, cut: float, column: str) -> list[str]:
+        """Return the line of the CSV, without an answer."""
+        start = [self.place, self.key, self.label, repr(self.value), str(self.rank)]
+        return [*start, str(among), repr(cut), column, ""]
+
+
+def audit_plan(
+    table: str | Path,
+    out: str | Path | None = None,
+    column: str | None = None,
+    *,
+    max_bad_rate: str | float,
+    confidence: str | float = "95%",
+    keep: str | float = "100%",
+    expected: str | float | None = None,
+    images: int | None = None,
+    label: str | None = None,
+    source: str | None = None,
+    root: str | Path | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> AuditPlan:
+    """Say how many images a person must judge to bound the share of bad ones, and draw them.
+
+    The sample is a simple random one, without replacement, of the rows that could be kept, so that of every stricter
+    cut it is one too, and the test of each cut is exact. Rows of equal score are never parted.
+
+    Args:
+        table: scored, Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
+        out: NAME.audit.csv to fill in; a page to judge on is written beside it, NAME.audit.html. None only counts.
+        column: score by which rows are to be cut; by default as ``filter`` takes it.
+        max_bad_rate: share of bad rows that is to be shown, 0.02 or "2%".
+        confidence: of it.
+        keep: how many of the most certain rows could be kept at all: a share, or a count of rows. What is surely
+            cut off need not be judged.
+        expected: share of bad rows among the more certain half of these, as far as one can guess; a quarter of
+            ``max_bad_rate``.
+        images: to draw; by default so many that the rate is shown for that half, where cuts begin to be tested, with a
+            chance of 80 %. What more can be kept shows then.
+        label: column of labels, to be shown beside the pictures, where bad means a wrong label.
+        source: what was scored, where the table holds no paths.
+        root: where its relative paths start.
+        key: its column of keys.
+        path_column: its column of paths.
+        image_column: its column of image bytes.
+        seed: another seed draws others.
+        overwrite: replace files that exist; never one with answers in it.
+
+    Raises:
+        InputError: for a table, column, share or place that cannot be used, or too few rows to show it at all.
+    """
+    goal = parse_goal(max_bad_rate, confidence)
+    opened = open_table(table, require=[KEY, *([label] if label else [])])
+    name = column or default_column(opened)
+    rows = read_rows(opened, Needs(exact=(name,), advice="name a score with --column"))
+    population = Population.of(rows, name)
+    if not len(population):
+        raise InputError(f"{opened.path} has no scored row with a value of {name}; there is nothing to judge")
+    among = population.first(max(1, parse_keep(keep).of(len(population), up=True)))
+    guess = EXPECTED_PART * goal.rate if expected is None else parse_share(expected, "--expected")
+    needed = _needed(among, goal, guess)
+    n = _images(images, needed[guess], among, goal, guess)
+    plan = AuditPlan(name, len(population), among, n, goal.rate, goal.confidence, needed)
+    if out is None:
+        return plan
+    where = SourceOptions(
+        root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
+    )
+    csv_path, page_path = _places(out)
+    _refuse_answers(csv_path)
+    for path in (csv_path, page_path):
+        refuse_existing(path, overwrite=overwrite)
+    require_folder(csv_path)
+    require_images(opened, source)
+    values = rows.exact[name].values
+    there = np.flatnonzero(rows.ok & rows.exact[name].valid)
+    inside = there[population.ranks(values[there]) <= among]
+    ties = salted(rows.hashes, seed)
+    chosen = inside[np.argsort(ties[inside], kind="stable")[:n]]
+    chosen = chosen[np.argsort([hashlib.blake2b(ties[row].tobytes()).digest() for row in chosen.tolist()])]
+    asked = _asked(opened, chosen, values[chosen], population, label)
+    lines = [dict(zip(COLUMNS, one.cells(among, population.value_at(among), name), strict=True)) for one in asked]
+    _write(
+        opened,
+        lines,
+        (csv_path, page_path),
+        ImageSource(source, where),
+        labelled=label is not None,
+        overwrite=overwrite,
+    )
+    return AuditPlan(**{**vars(plan), "csv": csv_path, "page": page_path})
+
+
+def _needed(among: int, goal: Goal, guess: float) -> dict[float, int | None]:
+    half = max(among // 2, 1)
+
+    def images(share: float) -> int | None:
+        if share:
+            n = verdicts_for_power(half, goal.rate, goal.confidence, expected=share, power=POWER)
+        else:
+            n = fewest_verdicts(half, goal.rate, goal.confidence)
+        return None if n is None else min(ceil(n * among / half), among)  # of all, so many lie in the half
+
+    return {share: images(share) for share in sorted({0.0, guess, goal.rate / 2})}
+
+
+def _images(typed: int | None, needed: int | None, among: int, goal: Goal, guess: float) -> int:
+    if typed is not None and not 1 <= typed <= MOST:
+        raise InputError(f"--images takes 1 to {MOST:,}, got {typed:,}; draw twice, with other seeds, for more")
+    if typed is not None:
+        return min(typed, among)
+    if needed is None:
+        raise InputError(
+            f"no number of images shows a share of at most {goal.rate:.3g} where {guess:.3g} of the better half is bad;"
+            " ask for a higher --max-bad-rate, or expect fewer bad ones with --expected"
+        )
+    if needed > MOST:
+        raise InputError(
+            f"{needed:,} images would have to be judged, and a page takes {MOST:,}; ask for a higher --max-bad-rate, a "
+            "lower --confidence, or draw several files with --images and --seed"
+        )
+    return needed
+
+
+def _places(out: str | Path) -> tuple[Path, Path]:
+    path = Path(out)
+    if not path.name.endswith(ENDING) or path.name == ENDING:
+        raise InputError(f"expected a name such as kept{ENDING} for what is to be judged, got {path}")
+    return path, path.with_name(path.name.removesuffix(".csv") + ".html")
+
+
+def _refuse_answers(path: Path) -> None:
+    """Refuse to replace a file in which a person has answered."""
+    from curate.policies.audit.verdicts import count_answers
+
+    n = count_answers(path)
+    if n:
+        raise InputError(f"{path} holds {n:,} answers of a person; move it, or choose another name")
+
+
+def _asked(
+    table: Table, rows: np.ndarray, values: np.ndarray, population: Population, label: str | None
+) -> list[Asked]:
+    keys = keys_at(table, rows)
+    ranks = population.ranks(values).tolist()
+    labels = [None] * len(rows) if label is None else table.take(rows, [label]).column(label).to_pylist()
+    return [
+        Asked(f"{number} of {len(rows)}", str(one), "" if given is None else str(given), float(value), rank)
+        for number, (one, given, value, rank) in enumerate(zip(keys, labels, values.tolist(), ranks, strict=True), 1)
+    ]
+
+
+def _write(
+    table: Table,
+    lines: list[dict[str, str]],
+    places: tuple[Path, Path],
+    images: ImageSource,
+    *,
+    labelled: bool,
+    overwrite: bool,
+) -> None:
+    from curate.display.verdict_page import verdict_page
+
+    csv_path, page_path = places
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(map(guarded, line.values()) for line in lines)
+    page = verdict_page(table, lines, images, name=csv_path.name, labelled=labelled)
+    contents = {page_path: page.encode(), csv_path: text.getvalue().encode("utf-8", "surrogateescape")}
+    files: list[AtomicFile] = []
+    try:
+        for path, content in contents.items():
+            files.append(AtomicFile(path, overwrite=overwrite))
+            files[-1].write(content)
+        commit_together(files)
+    finally:
+        for file in files:
+            file.discard()

@@ -1,0 +1,62 @@
+"""What an audit is to show, checked."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from curate.tables.amount import Amount
+from scoring.errors import InputError
+
+CONFIDENCE, AVERAGE = "confidence", "average"
+PROMISES = {
+    CONFIDENCE: "at most that share of the kept rows is bad, unless chance was against it",
+    AVERAGE: "on average over audits, the bad rows that are kept are at most that share of all rows",
+}
+COLUMNS = ("image", "key", "label", "value", "rank", "among", "cut", "column", "answer")  # of the CSV
+MOST = 1000  # pictures on a page
+ANY, MAJORITY, SHARE = "any", "majority", "share"
+JUDGES = {
+    ANY: "bad where any judge says so",
+    MAJORITY: "bad where at least half of the judges say so",
+    SHARE: "as bad as the share of judges who say so",
+}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound on the share of bad rows among those that are kept.
+
+    Attributes:
+        rate: the bound, in (0, 1).
+        confidence: that it holds, in (0, 1).
+    """
+
+    rate: float
+    confidence: float
+    usual: ClassVar[str] = "2% and 95% are usual"
+
+
+def parse_share(value: str | float, flag: str) -> float:
+    """Return a share that is typed as 0.02 or 2%, above 0 and below 1.
+
+    Raises:
+        InputError: for anything else.
+    """
+    text = str(value).strip()
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise InputError(f"{flag} takes a share above 0 and below 1, such as 2% or 0.02, got {text[:40]!r}")
+    return share
+
+
+def parse_goal(rate: str | float, confidence: str | float) -> Goal:
+    """Return the goal that is typed; InputError for a share that is none."""
+    return Goal(parse_share(rate, "--max-bad-rate"), parse_share(confidence, "--confidence"))
+
+
+def parse_keep(value: str | float) -> Amount:
+    """Return how many of the most certain rows could be kept; InputError for what is no amount."""
+    return Amount.parse(value, "--keep")

@@ -1,0 +1,164 @@
+"""What comes of audits: a plan, what verdicts show, and what a filter promises; each says itself in words."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.counted import Grid, Printed, counted
+from curate.policies.audit.request import AVERAGE
+
+if TYPE_CHECKING:
+    from scoring.metrics import Interval
+
+
+@dataclass(frozen=True)
+class AuditPlan(Printed):
+    """What is to be judged.
+
+    Attributes:
+        column: by which rows are cut.
+        rows: that have a score.
+        among: of them, the most certain, which could be kept and are drawn from.
+        images: to judge.
+        rate: share of bad rows that is to be shown.
+        confidence: of it.
+        needed: share that is bad in truth of the more certain half of ``among`` -> images for a chance of 80 % to show
+            the rate for that half; None where no number does. The share 0 is what is needed where not one is bad.
+        csv: to fill in.
+        page: to judge on; None where the images could not be asked for.
+    """
+
+    column: str
+    rows: int
+    among: int
+    images: int
+    rate: float
+    confidence: float
+    needed: dict[float, int | None]
+    csv: Path | None = None
+    page: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self) | {
+            "needed": [{"bad": share, "images": n} for share, n in self.needed.items()],
+            "csv": self.csv and str(self.csv),
+            "page": self.page and str(self.page),
+        }
+
+    def lines(self) -> list[str | Grid]:
+        """Return what a plan says: what it is for, how many images by how many are bad, and what to do with them."""
+        part = "all" if self.among == self.rows else f"the {self.among:,} most certain of"
+        lines: list[str | Grid] = [
+            f"to show that at most {_share(self.rate)} is bad of {part} {counted(self.rows, 'row')} with "
+            f"{self.column}, at confidence {_share(self.confidence)}",
+            Grid(
+                [
+                    (_share(share), "no number would do" if n is None else f"{n:,}", _chance(share))
+                    for share, n in self.needed.items()
+                ],
+                header=("bad in the better half", "images", "chance to keep that half or more"),
+                right=1,
+            ),
+        ]
+        if self.csv is None:
+            return [*lines, f"{counted(self.images, 'image')} would be drawn; write them with -o NAME.audit.csv"]
+        return [
+            *lines,
+            f"{counted(self.images, 'image')} to judge: open {self.page}, or fill in {self.csv}",
+            f"then: curate filter TABLE --max-bad-rate {_share(self.rate)} --audit {self.csv} -o kept.parquet",
+        ]
+
+
+@dataclass(frozen=True)
+class AuditReading(Printed):
+    """What verdicts say.
+
+    Attributes:
+        column: by which rows are cut.
+        among: rows that the sample was drawn from.
+        counts: rows by what was said: good, bad, between, blank.
+        bad: share of these rows that is bad, with its 95 % interval.
+        kept: rate -> how many of the most certain rows have at most that share of bad ones at ``confidence``; 0 for
+            none. Each by itself.
+        confidence: of each.
+    """
+
+    column: str
+    among: int
+    counts: dict[str, int]
+    bad: "Interval"
+    kept: dict[float, int]
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        kept = [{"max_bad_rate": rate, "kept": n} for rate, n in self.kept.items()]
+        return {**asdict(self), "bad": self.bad._asdict(), "kept": kept}
+
+    def lines(self) -> list[str | Grid]:
+        """Return what verdicts say of the rows they were drawn from, and how many each rate would keep."""
+        count = self.counts
+        lines: list[str | Grid] = [
+            f"{sum(count.values()):,} drawn: {count['good']:,} good, {count['bad']:,} bad, {count['between']:,} unsure "
+            f"or judged both ways, {count['blank']:,} without an answer",
+        ]
+        if count["blank"]:
+            lines.append("images without an answer count as not drawn, which is right if they were left out by chance")
+        low, high = self.bad.low, self.bad.high
+        lines.append(
+            f"of the {self.among:,} rows they stand for, {_share(self.bad.value)} are bad (95 % interval {_share(low)} "
+            f"to {_share(high)})"
+        )
+        rows = [
+            (_share(rate), f"{kept:,}" if kept else "none", f"{kept / self.among:.0%}" if kept else "")
+            for rate, kept in self.kept.items()
+        ]
+        return [*lines, Grid(rows, header=("at most bad", f"keeps by {self.column}", "share"), right=1)]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is promised of the rows that stay.
+
+    Attributes:
+        kept: rows.
+        of: rows that could have stayed.
+        judged: of the kept rows.
+        bad: of the judged rows, as a sum of badness.
+        rate: that was asked for. A lower bound than that is not promised: the cut was chosen by the verdicts.
+        cut: score of the last row that stays.
+    """
+
+    kept: int
+    of: int
+    judged: int
+    bad: float
+    rate: float
+    cut: float
+
+    def line(self, rule: str, confidence: float, promise: str) -> str:
+        """Return the promise of a filter in one sentence."""
+        seen = f"{self.judged:,} judged, {self.bad:g} bad"
+        if promise == AVERAGE:
+            return (
+                f"{rule} keeps {self.kept:,} of {counted(self.of, 'row')} ({seen}): on average over audits, bad ones "
+                f"that are kept are at most {_share(self.rate)} of all"
+            )
+        return (
+            f"{rule} keeps {self.kept:,} of {counted(self.of, 'row')} ({seen}): at most {_share(self.rate)} of them "
+            f"are bad, at confidence {_share(confidence)}"
+        )
+
+
+def _chance(share: float) -> str:
+    return "certain, if not one is bad" if share == 0 else "80%"
+
+
+def _share(value: float) -> str:
+    """Return a share as per cent, with as many digits as say something.
+
+    >>> _share(0.02), _share(0.005), _share(1 / 3)
+    ('2%', '0.5%', '33.3%')
+    """
+    return f"{100 * value:.3g}%"

@@ -1,0 +1,270 @@
+"""Verdicts that came back: read, joined over judges, and every one accounted for."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from curate.exchange.labels import ExpectedRows
+from curate.manifest.text import read_text, unguarded
+from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+GOOD, BAD, UNSURE = "good", "bad", "unsure"
+KEYS = {"g": GOOD, "b": BAD, "u": UNSURE}  # of the page
+WORDS: dict[str, str] = {
+    **dict.fromkeys((GOOD, "g", "ok", "keep"), GOOD),
+    **dict.fromkeys((BAD, "b", "drop"), BAD),
+    **dict.fromkeys((UNSURE, "u", "?"), UNSURE),
+}
+LABEL_STUDIO = ".json"
+MOST_BYTES = 64 << 20
+MOST_FILES = 100
+_PLACE = re.compile(r"^(?P<number>\d{1,6}) of (?P<total>\d{1,6})$")
+
+
+@dataclass(frozen=True)
+class Zone:
+    """The rows that a sample was drawn from: the ``among`` most certain, down to the score ``cut``."""
+
+    among: int
+    cut: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A row and what was said of it.
+
+    Attributes:
+        key: of the row.
+        value: its score when it was drawn.
+        rank: its rank then, from 1 for the most certain.
+        answers: of all judges: good, bad or unsure.
+        badness: of all together, 0 for good to 1 for bad.
+    """
+
+    key: str
+    value: float
+    rank: int
+    answers: tuple[str, ...]
+    badness: float
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What people said of random samples of the rows that could be kept.
+
+    Attributes:
+        files: that were read.
+        column: by which rows are cut.
+        zones: that samples were drawn from, the strictest first.
+        judged: rows with an answer, in the order of the files.
+        blank: rows that were drawn and have none.
+        judges: how answers of several were joined.
+    """
+
+    files: tuple[str, ...]
+    column: str
+    zones: tuple[Zone, ...]
+    judged: tuple[Judged, ...]
+    blank: int
+    judges: str
+
+    def counts(self) -> dict[str, int]:
+        """Return rows by what was said: good, bad, between (judges disagree, or are unsure) and blank."""
+        said = [set(one.answers) for one in self.judged]
+        good, bad = said.count({GOOD}), said.count({BAD})
+        return {GOOD: good, BAD: bad, "between": len(said) - good - bad, "blank": self.blank}
+
+    def badness(self) -> np.ndarray:
+        """Return how bad each judged row is, shape (n,), in [0, 1]."""
+        return np.array([one.badness for one in self.judged], np.float64)
+
+
+@dataclass
+class _Row:
+    key: str
+    value: float
+    rank: int
+    answers: list[str]
+
+
+@dataclass(frozen=True)
+class _File:
+    zone: Zone
+    column: str
+    rows: list[_Row]
+
+
+def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
+    """Read what people said of drawn rows.
+
+    Each file is a NAME.audit.csv of ``curate audit plan`` with its column ``answer`` filled in: good, bad or unsure
+    (g, b, u). Copies of one file are several judges; files that were drawn with other seeds or from other zones add to
+    the sample. A ``.json`` file is an export of Label Studio, whose choices are good, bad and unsure, for rows of the
+    CSV files beside it. An unsure answer counts as bad. A row without an answer counts as not drawn, which is right if
+    it was left out by chance.
+
+    Args:
+        files: at least one CSV.
+        judges: how several answers are joined, a name in ``JUDGES``.
+
+    Raises:
+        InputError: for a file, column, line or word that is missing or wrong, a key that is judged twice in a file,
+            files of different tables or columns, or no answer at all.
+    """
+    lookup(JUDGES, judges, kind="way of joining judges")
+    paths = [Path(file) for file in files]
+    if not 1 <= len(paths) <= MOST_FILES:
+        raise InputError(f"--audit takes 1 to {MOST_FILES} files, got {len(paths)}")
+    plans = [_read_plan(path) for path in paths if path.suffix != LABEL_STUDIO]
+    if not plans:
+        raise InputError(f"{paths[0]} says nothing of what was drawn; give the NAME.audit.csv of curate audit plan too")
+    columns = list(dict.fromkeys(plan.column for plan in plans))
+    if len(columns) > 1:
+        raise InputError(f"expected audits of one column, got {columns[0]} and {columns[1]}; give those of one")
+    rows: dict[str, _Row] = {}
+    for plan in plans:
+        for row in plan.rows:
+            known = rows.setdefault(row.key, _Row(row.key, row.value, row.rank, []))
+            if known.value != row.value:
+                raise InputError(
+                    f"the audits give {row.key!r} two scores, {known.value:g} and {row.value:g}; give one table's"
+                )
+            known.answers += row.answers
+    for path in paths:
+        if path.suffix == LABEL_STUDIO:
+            _add_label_studio(path, rows)
+    judged = [
+        Judged(row.key, row.value, row.rank, tuple(row.answers), _badness(row.answers, judges))
+        for row in rows.values()
+        if row.answers
+    ]
+    if not judged:
+        raise InputError(
+            f"{paths[0]}: expected answers in the column 'answer', got none on {len(rows):,} rows; write good, bad or "
+            "unsure"
+        )
+    zones = tuple(sorted({plan.zone for plan in plans}, key=lambda zone: zone.among))
+    return Verdicts(tuple(map(str, paths)), columns[0], zones, tuple(judged), len(rows) - len(judged), judges)
+
+
+def is_audit(path: str | Path) -> bool:
+    """Return whether a file is one of ``curate audit plan``, by its first line."""
+    try:
+        with Path(path).open("rb") as file:
+            header = file.read(1000).decode("utf-8-sig", "replace").split("\n", 1)[0]
+    except OSError:
+        return False
+    return "among" in re.split(r"[,;\t]", header.strip())
+
+
+def count_answers(path: Path) -> int:
+    """Return how many rows of a file have an answer; 0 where it is no audit."""
+    if not path.is_file():
+        return 0
+    try:
+        return sum(bool(row.answers) for row in _read_plan(path).rows)
+    except InputError:
+        return 0
+
+
+def _badness(answers: Sequence[str], judges: str) -> float:
+    share = sum(answer != GOOD for answer in answers) / len(answers)
+    if judges == SHARE:
+        return share
+    return float(share >= 1 / 2) if judges == MAJORITY else float(share > 0)
+
+
+def _read_plan(path: Path) -> _File:
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; it is no audit")
+    text = read_text(path, what="an audit")
+    header = text.split("\n", 1)[0]
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=header.count))
+    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]!r}; give the NAME.audit.csv of curate audit plan")
+    try:
+        lines = [line for line in reader if any(line.values())]
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as CSV ({error}); save it as CSV again") from None
+    return _checked(path, lines)
+
+
+def _checked(path: Path, lines: list[dict[str, str]]) -> _File:
+    rows: list[_Row] = []
+    heads: set[tuple[int, float, str]] = set()
+    places: set[str] = set()
+    bad: list[str] = []
+    for number, line in enumerate(lines, 2):
+        try:
+            row, head = _parsed(line)
+            if line["image"] in places:
+                raise ValueError(f"image {line['image']!r} comes twice")
+        except ValueError as error:
+            bad.append(f"line {number}: {error}")
+            continue
+        places.add(line["image"])
+        heads.add(head)
+        rows.append(row)
+    if bad:
+        more = f" ({len(bad):,} in all)" if len(bad) > 1 else ""
+        raise InputError(f"{path}, {bad[0][:200]}{more}; correct it, or draw the audit again")
+    totals = {place.partition(" of ")[2] for place in places}
+    if totals != {str(len(places))}:
+        raise InputError(
+            f"{path}: expected all rows of an audit, got {len(places):,} of {', '.join(sorted(totals)[:3]) or 'none'}; "
+            "leave answers empty where there are none, and the rows in"
+        )
+    if len(heads) != 1 or len({row.key for row in rows}) < len(rows):
+        raise InputError(f"{path}: expected each key once and one population, got more; give one file as it was drawn")
+    among, cut, column = heads.pop()
+    return _File(Zone(among, cut), column, rows)
+
+
+def _parsed(line: dict[str, str]) -> tuple[_Row, tuple[int, float, str]]:
+    values = {name: unguarded((line.get(name) or "").strip()) for name in COLUMNS}
+    place = _PLACE.match(values["image"])
+    if place is None or not 1 <= int(place["number"]) <= int(place["total"]) <= MOST:
+        raise ValueError(f"expected an image such as '1 of 200', got {values['image'][:40]!r}")
+    numbers = {name: _number(values[name], name) for name in ("value", "rank", "among", "cut")}
+    rank, among = int(numbers["rank"]), int(numbers["among"])
+    if not 1 <= rank <= among:
+        raise ValueError(f"expected a rank from 1 to {among:,}, got {rank:,}")
+    said = values["answer"].casefold()
+    if said and said not in WORDS:
+        raise ValueError(f"expected good, bad, unsure or nothing as the answer, got {values['answer'][:40]!r}")
+    if not values["column"]:
+        raise ValueError("expected the name of a score in column 'column', got nothing")
+    answers = [WORDS[said]] if said else []
+    key = unguarded(line.get("key") or "")
+    return _Row(key, numbers["value"], rank, answers), (among, numbers["cut"], values["column"])
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        value = float(text.replace(",", "."))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"expected a number in column {name!r}, got {text[:40]!r}")
+    return value
+
+
+def _add_label_studio(path: Path, rows: dict[str, _Row]) -> None:
+    """Add what annotators chose, to the rows that were drawn."""
+    from curate.exchange.label_studio import read
+
+    found = read(path, ExpectedRows.of(list(rows), (GOOD, BAD, UNSURE)))
+    if not found.rows:
+        problems = "; ".join(map(str, found.problems[:3]))
+        raise InputError(f"{path} has no usable verdict{f' ({problems})' if problems else ''}; choices are good, bad")
+    for label in found.rows:
+        rows[label.key].answers.append(label.label)

@@ -1,0 +1,201 @@
+"""The rule with a guarantee: the most rows of which a random sample, judged by people, shows that few are bad."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.policies.audit.population import Population, in_doubt
+from curate.policies.audit.request import ANY, AVERAGE, CONFIDENCE, JUDGES, PROMISES, Goal, parse_goal
+from curate.policies.audit.results import Promise
+from curate.policies.audit.verdicts import Zone, read_audit
+from curate.policies.filter.ruling import Ruling
+from curate.tables.digests import tie_breaks
+from curate.tables.rows import Rows
+from scoring.errors import InputError
+from scoring.lookup import lookup
+
+if TYPE_CHECKING:
+    from scoring.metrics.guarantee import Sampled
+
+CLOSE = 1e-6  # of scores that went through a spreadsheet
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A judged row: its key, its score then, and how bad it is, in [0, 1]."""
+
+    key: str
+    value: float
+    badness: float
+
+
+@dataclass(frozen=True)
+class MaxBadRate:
+    """Keep the most rows of which at most a share is bad, as verdicts on a random sample of them show."""
+
+    rate: str | int | float
+    column: str
+    confidence: str | float
+    promise: str
+    judges: str
+    files: tuple[str, ...]
+    zones: tuple[Zone, ...]
+    sample: tuple[Sample, ...]
+    blank: int
+    per: str | None = field(default=None, init=False)
+    name: ClassVar[str] = "max-bad-rate"
+    ranks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        parse_goal(self.rate, self.confidence)
+        lookup(PROMISES, self.promise, kind="promise")
+        lookup(JUDGES, self.judges, kind="way of joining judges")
+
+    @cached_property
+    def goal(self) -> Goal:
+        """The rate and confidence as numbers."""
+        return parse_goal(self.rate, self.confidence)
+
+    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+        """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
+        numbers = table_rows.exact[self.column]
+        found = self.promised(table_rows, inside)
+        doubt = in_doubt(numbers.values[rows], self.column)
+        bar = in_doubt(np.array([found.cut], doubt.dtype), self.column)
+        return Ruling((doubt <= bar) & numbers.valid[rows], numbers.valid[rows], np.array([found.cut]), found)
+
+    def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
+        """Return the cut and what is promised of it.
+
+        Raises:
+            InputError: if verdicts are of another table, or allow no cut at all.
+        """
+        from scoring.metrics.guarantee import Sampled  # loads torch
+
+        everything = Population.of(table_rows, self.column)
+        self._refuse_another(everything)
+        some = Population.of(table_rows, self.column, inside)
+        if not len(some):
+            raise InputError(f"--{self.name}: no row with a value of {self.column} is left by the rules before it")
+        at = self._rows(table_rows)
+        values = table_rows.exact[self.column].values[at]
+        self._refuse_changed(values)
+        cuts = np.array([zone.cut for zone in self.zones], everything.ordered.dtype)
+        ends = np.unique(some.ranks(cuts))
+        ends = ends[ends > 0]
+        there = inside[at]
+        badness = np.array([one.badness for one in self.sample], np.float64)[there]
+        if not len(ends) or not there.any():
+            raise InputError(f"--{self.name}: the rules before it leave no judged row; audit what they leave")
+        sampled = Sampled(ends, some.ranks(values[there]), badness)
+        kept = self._cut(sampled, some)
+        strata = sampled.until(kept)
+        judged, bad = (sum(getattr(one, name) for one in strata) for name in ("n", "positive"))
+        return Promise(kept, len(some), judged, bad, self.goal.rate, some.value_at(kept))
+
+    def _cut(self, sampled: "Sampled", some: Population) -> int:
+        from scoring.metrics.guarantee import N_CUTS, conformal_cut, guaranteed_cut
+
+        goal, end = self.goal, int(sampled.ends[-1])
+        if self.promise == AVERAGE:
+            if len(sampled.ends) > 1:
+                raise InputError(f"--promise {AVERAGE} takes audits of one zone, got several; use {CONFIDENCE}")
+            cuts = np.unique(some.snap(np.unique(np.linspace(1, end, 5 * N_CUTS).astype(np.int64))))
+            kept = conformal_cut(sampled, goal.rate, cuts)
+            if not kept:
+                raise InputError(
+                    f"infeasible with these verdicts: {counted(len(sampled.ranks), 'verdict')} cannot show "
+                    f"{goal.rate:.3g} on average; judge at least {int(np.ceil(1 / goal.rate)) - 1:,}"
+                )
+            return kept
+        found = guaranteed_cut(sampled, goal.rate, goal.confidence, snap=some.snap)
+        if not found.kept:
+            raise InputError(self._infeasible(sampled))
+        return found.kept
+
+    def _infeasible(self, sampled: "Sampled") -> str:
+        from scoring.metrics.guarantee import more_verdicts
+
+        goal = self.goal
+        more = more_verdicts(sampled, goal.rate, goal.confidence)
+        said = f"{counted(len(sampled.ranks), 'verdict')}, {sampled.badness.sum():g} of them bad"
+        advice = (
+            f"about {more:,} more like these would be needed"
+            if more is not None
+            else "no number of verdicts like these would do; ask for a higher rate, or go by another --column"
+        )
+        return (
+            f"infeasible with these verdicts ({said}): they do not show for any cut of {self.column} that at most "
+            f"{goal.rate:.3g} is bad at confidence {goal.confidence:.3g}; {advice}"
+        )
+
+    def _rows(self, table_rows: Rows) -> NDArray[np.int64]:
+        """Return the row of each judged key, shape (n,)."""
+        hashes = tie_breaks([one.key.encode("utf-8", "surrogateescape") for one in self.sample])
+        order = np.argsort(hashes)
+        places = np.full(len(hashes), -1, np.int64)
+        block = 1 << 22
+        for start in range(0, len(table_rows), block):
+            some = table_rows.hashes[start : start + block]
+            hit = np.flatnonzero(np.isin(some, hashes))
+            places[order[np.searchsorted(hashes, some[hit], sorter=order)]] = start + hit
+        if (places < 0).any():
+            unknown = self.sample[int((places < 0).argmax())].key
+            n = int((places < 0).sum())
+            raise InputError(
+                f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in the table: {unknown[:80]!r}; "
+                "give the table that was audited"
+            )
+        return places
+
+    def _refuse_changed(self, values: NDArray) -> None:
+        then = np.array([one.value for one in self.sample])
+        differs = ~np.isclose(values.astype(np.float64), then, rtol=CLOSE, atol=0)
+        if differs.any():
+            at = int(differs.argmax())
+            raise InputError(
+                f"--audit: {self.column} of {self.sample[at].key[:80]!r} was {then[at]:g} when it was drawn and is "
+                f"{values[at]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit the table as it is"
+            )
+
+    def _refuse_another(self, everything: Population) -> None:
+        for zone in self.zones:
+            now = int(everything.ranks(np.array([zone.cut], everything.ordered.dtype))[0])
+            if now != zone.among:
+                raise InputError(
+                    f"--audit: {zone.among:,} rows were drawn from, down to {self.column} {zone.cut:g}, and the table "
+                    f"has {now:,} such rows; audit the table as it is"
+                )
+
+
+def read_guarantee(
+    rate: str | float,
+    audits: list[str],
+    *,
+    column: str | None = None,
+    confidence: str | float = "95%",
+    promise: str = CONFIDENCE,
+    judges: str = ANY,
+) -> MaxBadRate:
+    """Return the rule for a rate and the files of an audit.
+
+    Raises:
+        InputError: for a share that is none, files that cannot be used, or another column than the audited one.
+    """
+    flag = f"--{MaxBadRate.name}"
+    parse_goal(rate, confidence)
+    if not audits:
+        raise InputError(
+            f"{flag} goes by what people say of a sample; draw one with curate audit plan, and give it with --audit"
+        )
+    verdicts = read_audit(audits, judges=judges)
+    if column is not None and column != verdicts.column:
+        raise InputError(f"--audit is of the column {verdicts.column}, and --column is {column}; leave --column out")
+    sample = tuple(Sample(one.key, one.value, one.badness) for one in verdicts.judged)
+    return MaxBadRate(
+        rate, verdicts.column, confidence, promise, judges, verdicts.files, verdicts.zones, sample, verdicts.blank
+    )

@@ -1,0 +1,349 @@
+"""From a drawn audit with answers to a filter with a promise, and one line for everything that does not fit."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.policies.audit.draw import audit_plan
+from curate.policies.audit.reading import read_verdicts
+from curate.policies.audit.verdicts import read_audit
+from curate.policies.filter.policy import filter
+from curate.policies.verify import verify
+from scoring.metrics.guarantee import Sampled, fewest_verdicts, guaranteed_cut
+
+N = 3000
+
+
+def run(*line):
+    return CliRunner().invoke(app, [str(word) for word in line])
+
+
+@pytest.fixture(scope="module")
+def heap(tmp_path_factory):
+    """A table whose least certain rows are bad, mostly; all rows show one picture."""
+    folder = tmp_path_factory.mktemp("heap")
+    rng = np.random.default_rng(0)
+    doubt = rng.random(N).astype(np.float32)
+    bad = rng.random(N) < np.where(doubt > 0.8, 0.7, 0.002)
+    Image.new("RGB", (16, 16), (9, 99, 199)).save(folder / "one.png")
+    keys = [f"k{i:04}" for i in range(N)]
+    table = {
+        "key": keys,
+        "uri": [str(folder / "one.png")] * N,
+        "status": ["ok"] * (N - 5) + ["truncated"] * 5,
+        "label": ["cat" if i % 2 else "dog" for i in range(N)],
+        "unc_made_up": pa.array(doubt),
+        "kappa_made_up": pa.array(1 / doubt),
+        "unc_tied": pa.array(np.round(doubt, 1), pa.float32()),
+    }
+    pq.write_table(pa.table(table), folder / "scores.parquet")
+    return (
+        folder / "scores.parquet",
+        dict(zip(keys, bad.tolist(), strict=True)),
+        dict(zip(keys, doubt.tolist(), strict=True)),
+    )
+
+
+def answered(path, bad, *, change=None):
+    """Fill in the truth; ``change`` may alter the lines."""
+    with path.open() as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        line["answer"] = "bad" if bad[line["key"]] else "g"
+    if change:
+        change(lines)
+    out = path.with_name(f"answered_{path.name}")
+    with out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+    return out
+
+
+@pytest.fixture
+def audit(heap, tmp_path):
+    def make(name="a", change=None, **options):
+        path = tmp_path / f"{name}.audit.csv"
+        options = {"column": "unc_made_up", "max_bad_rate": "2%", "images": 500, **options}
+        audit_plan(heap[0], path, **options)
+        return answered(path, heap[1], change=change)
+
+    return make
+
+
+def test_the_plan_draws_a_simple_random_sample_of_the_rows_that_could_be_kept(heap, tmp_path):
+    plan = audit_plan(heap[0], tmp_path / "a.audit.csv", "unc_made_up", max_bad_rate=0.02, keep="50%", images=300)
+    with (tmp_path / "a.audit.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    in_order = sorted(list(heap[2].values())[: N - 5])
+    assert plan.among == round((N - 5) / 2 + 0.1) == int(lines[0]["among"])
+    assert len({line["key"] for line in lines}) == 300
+    for line in lines:
+        assert float(line["value"]) == heap[2][line["key"]]
+        assert in_order[int(line["rank"]) - 1] == heap[2][line["key"]]
+    ranks = np.array([int(line["rank"]) for line in lines])
+    assert ranks.max() <= plan.among
+    assert abs(ranks.mean() / plan.among - 0.5) < 4 / np.sqrt(12 * 300)
+    assert abs(np.corrcoef(ranks, np.arange(300))[0, 1]) < 0.25  # pictures come in no order
+    page = (tmp_path / "a.audit.html").read_text()
+    assert page.count("<section") == 300
+    assert "0.0" not in page.split("<section")[5].split("<p>")[1].split("</p>")[0]  # no score is shown
+
+
+def test_another_seed_draws_others_and_high_is_certain_for_a_kappa(heap, tmp_path):
+    first, second = (
+        audit_plan(heap[0], tmp_path / f"{seed}.audit.csv", "kappa_made_up", max_bad_rate="2%", images=50, seed=seed)
+        for seed in (0, 1)
+    )
+    drawn = [{line["key"] for line in csv.DictReader(path.csv.open())} for path in (first, second)]
+    assert len(drawn[0] & drawn[1]) < 10
+    best = min(csv.DictReader(first.csv.open()), key=lambda line: int(line["rank"]))
+    assert float(best["value"]) == max(float(line["value"]) for line in csv.DictReader(first.csv.open()))
+
+
+def test_the_filter_keeps_what_the_definition_says_and_verifies(heap, audit, tmp_path):
+    path = audit()
+    result = filter(heap[0], tmp_path / "kept.parquet", max_bad_rate="2%", audit=path)
+    with path.open() as file:
+        lines = list(csv.DictReader(file))
+    sampled = Sampled(
+        np.array([N - 5]),
+        np.array([int(line["rank"]) for line in lines]),
+        np.array([line["answer"] == "bad" for line in lines], float),
+    )
+    assert result.kept == guaranteed_cut(sampled, 0.02, 0.95).kept
+    kept = pq.read_table(tmp_path / "kept.parquet")["key"].to_pylist()
+    in_order = sorted((key for key in list(heap[2])[: N - 5]), key=heap[2].get)
+    assert set(kept) == set(in_order[: result.kept])
+    assert np.mean([heap[1][key] for key in kept]) <= 0.02
+    assert result.kept > 0.7 * N
+    assert verify(tmp_path / "kept.receipt.json").identical
+    decisions = pq.read_table(tmp_path / "kept.decisions.parquet").to_pylist()
+    gone = next(row for row in decisions if row["decision"] == "drop")
+    assert "above the cut" in gone["reason"]
+    assert gone["rule"] == "--max-bad-rate 2%"
+    assert gone["margin"] < 0
+
+
+def test_a_kappa_and_its_uncertainty_keep_the_same_rows(heap, audit, tmp_path):
+    for column in ("unc_made_up", "kappa_made_up"):
+        filter(heap[0], tmp_path / f"{column}.parquet", max_bad_rate="2%", audit=audit(column, column=column))
+    kept = [
+        set(pq.read_table(tmp_path / f"{name}.parquet")["key"].to_pylist()) for name in ("unc_made_up", "kappa_made_up")
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_rules_before_it_narrow_what_is_promised_and_rules_after_it_are_refused(heap, audit, tmp_path):
+    path = audit(images=900)
+    result = filter(heap[0], tmp_path / "kept.parquet", where='label == "cat"', max_bad_rate="2%", audit=path)
+    kept = pq.read_table(tmp_path / "kept.parquet")
+    assert set(kept["label"].to_pylist()) == {"cat"}
+    assert 0 < result.kept < 1500
+    found = run(
+        "filter",
+        heap[0],
+        "--max-bad-rate",
+        "2%",
+        "--audit",
+        path,
+        "--keep-top",
+        "50%",
+        "--column",
+        "unc_made_up",
+        "--dry-run",
+    )
+    assert found.exit_code == 1
+    assert "put it after all other rules" in found.output
+
+
+def test_rows_of_equal_score_stay_or_go_together(heap, audit, tmp_path):
+    filter(heap[0], tmp_path / "kept.parquet", max_bad_rate="5%", audit=audit(column="unc_tied", max_bad_rate="5%"))
+    kept = pq.read_table(tmp_path / "kept.parquet")["unc_tied"].to_pylist()
+    everything = pq.read_table(heap[0])["unc_tied"].to_pylist()[: N - 5]
+    assert len(kept) == sum(value <= max(kept) for value in everything)
+
+
+def test_judges_are_joined_as_asked(heap, audit, tmp_path):
+    def opposite(lines):
+        for line in lines:
+            line["answer"] = (
+                {"g": "bad", "bad": "good"}[line["answer"]] if int(line["rank"]) % 10 == 0 else line["answer"]
+            )
+
+    first, second = audit("a"), audit("b", change=opposite)
+    assert second.read_text() != first.read_text()
+    kept = {
+        judges: read_audit([first, second], judges=judges).badness().sum() for judges in ("any", "majority", "share")
+    }
+    alone = read_audit([first]).badness().sum()
+    assert kept["any"] > kept["share"] > alone
+    assert kept["any"] == kept["majority"]  # of two, one is half
+    assert read_audit([first, second, first], judges="majority").badness().sum() == alone
+
+
+def test_unsure_counts_as_bad_and_blank_as_not_drawn(audit):
+    def doubtful(lines):
+        lines[0]["answer"], lines[1]["answer"] = "?", ""
+
+    verdicts = read_audit([audit(change=doubtful)])
+    assert verdicts.blank == 1
+    assert verdicts.counts()["between"] == 1
+    assert len(verdicts.judged) == 499
+    assert verdicts.judged[0].badness == 1
+
+
+def test_a_second_audit_of_a_stricter_zone_adds_to_the_first(heap, audit, tmp_path):
+    files = [audit("all", images=500), audit("some", images=400, keep="70%", seed=5)]
+    verdicts = read_audit(files)
+    assert [zone.among for zone in verdicts.zones] == [int(np.ceil(0.7 * (N - 5))), N - 5]
+    result = filter(heap[0], None, max_bad_rate="2%", audit=files, dry_run=True)
+    assert result.kept > 0.6 * N
+
+
+def test_label_studio_brings_verdicts_back(heap, audit, tmp_path):
+    path = tmp_path / "asked.audit.csv"
+    audit_plan(heap[0], path, "unc_made_up", max_bad_rate="2%", images=200)
+    keys = [line["key"] for line in csv.DictReader(path.open())]
+    assert run("filter", heap[0], "--keys", path, "-o", tmp_path / "asked.parquet").exit_code == 0
+    exported = run(
+        "export",
+        tmp_path / "asked.parquet",
+        "--to",
+        "label-studio",
+        "-o",
+        tmp_path / "tasks.json",
+    )
+    assert exported.exit_code == 0, exported.output
+    tasks = json.loads((tmp_path / "tasks.json").read_text())
+    assert len(tasks) == 200
+    for number, task in enumerate(tasks):
+        verdict = "bad" if heap[1][task["data"]["curate_key"]] else "good"
+        result = [{"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [verdict]}}]
+        task["annotations"] = [{"id": number, "completed_by": 1, "result": result}]
+    (tmp_path / "done.json").write_text(json.dumps(tasks))
+    verdicts = read_audit([path, tmp_path / "done.json"])
+    assert {one.key: one.badness for one in verdicts.judged} == {key: float(heap[1][key]) for key in keys}
+
+
+def test_what_verdicts_show_without_the_table(heap, audit):
+    read = read_verdicts([audit(images=600)])
+    truth = np.mean(list(heap[1].values())[: N - 5])
+    assert read.bad.low < truth < read.bad.high
+    assert list(read.kept) == [0.01, 0.02, 0.05, 0.1]
+    assert sorted(read.kept.values()) == list(read.kept.values())
+    assert "at most bad" in str(read)
+
+
+def test_on_average_is_another_promise(heap, audit):
+    path = audit(images=200)
+    average = filter(heap[0], None, max_bad_rate="2%", audit=path, promise="average", dry_run=True)
+    sure = filter(heap[0], None, max_bad_rate="5%", audit=path, dry_run=True)
+    assert average.kept > 0
+    assert sure.kept > 0
+
+
+def refused(*line):
+    found = run(*line)
+    assert found.exit_code == 1, found.output
+    assert found.output.count("\n") == 1
+    return found.output
+
+
+def test_infeasible_says_how_many_more(heap, audit, tmp_path):
+    text = refused(
+        "filter", heap[0], "--max-bad-rate", "1%", "--audit", audit(images=100), "-o", tmp_path / "k.parquet"
+    )
+    assert "infeasible with these verdicts" in text
+    assert f"about {fewest_verdicts(N - 5, 0.01, 0.95) - 100} more" in text
+    assert not (tmp_path / "k.parquet").exists()
+
+    def all_bad(lines):
+        for line in lines:
+            line["answer"] = "b"
+
+    text = refused("filter", heap[0], "--max-bad-rate", "1%", "--audit", audit("b", change=all_bad), "--dry-run")
+    assert "no number of verdicts like these would do" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: lines[0].update(key="stranger"), "not in the table: 'stranger'"),
+        (lambda lines: lines[0].update(value="0.5"), "was 0.5 when it was drawn"),
+        (lambda lines: lines[0].update(answer="perhaps"), "expected good, bad, unsure or nothing"),
+        (lambda lines: lines[0].update(rank="x"), "expected a number in column 'rank'"),
+        (lambda lines: lines[0].update(rank="9999"), "expected a rank from 1 to"),
+        (lambda lines: lines[0].update(image=lines[1]["image"]), "comes twice"),
+        (lambda lines: lines[0].update(key=lines[1]["key"]), "expected each key once"),
+        (lambda lines: lines.pop(), "leave answers empty"),
+        (lambda lines: [line.update(answer="") for line in lines], "got none on 500 rows"),
+        (
+            lambda lines: [line.update(among="2000") for line in lines if line.update(rank="1") is None],
+            "and the table has",
+        ),
+    ],
+)
+def test_verdicts_that_do_not_fit_are_one_line(heap, audit, change, words):
+    assert words in refused("filter", heap[0], "--max-bad-rate", "2%", "--audit", audit(change=change), "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("--max-bad-rate", "2%"), "draw one with curate audit plan"),
+        (("--max-bad-rate", "0", "--audit", "AUDIT"), "a share above 0 and below 1"),
+        (("--max-bad-rate", "2%", "--audit", "AUDIT", "--confidence", "100%"), "--confidence takes a share"),
+        (("--max-bad-rate", "2%", "--audit", "AUDIT", "--promise", "surely"), "promise"),
+        (("--max-bad-rate", "2%", "--audit", "AUDIT", "--judges", "all"), "judges"),
+        (("--max-bad-rate", "2%", "--audit", "AUDIT", "--column", "kappa_made_up"), "leave --column out"),
+        (("--max-bad-rate", "2%", "--max-bad-rate", "3%", "--audit", "AUDIT"), "give it once"),
+        (("--keep-top", "5", "--column", "unc_made_up", "--audit", "AUDIT"), "is for --max-bad-rate"),
+        (("--max-bad-rate", "2%", "--audit", "nowhere.csv"), "nowhere.csv"),
+    ],
+)
+def test_a_line_that_cannot_be_meant_is_one_line(heap, audit, line, words):
+    path = str(audit(images=200))
+    assert words in refused("filter", heap[0], *(path if word == "AUDIT" else word for word in line), "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("--max-bad-rate", "2%", "--keep", "0%"), "--keep takes"),
+        (("--max-bad-rate", "2%", "--expected", "3%"), "no number of images shows"),
+        (("--max-bad-rate", "0.1%"), "would have to be judged"),
+        (("--max-bad-rate", "2%", "--images", "0"), "--images takes 1 to 1,000"),
+        (("--max-bad-rate", "2%", "-o", "kept.csv"), "expected a name such as kept.audit.csv"),
+        (("--max-bad-rate", "2%", "--column", "label"), "label"),
+        (("--max-bad-rate", "2%", "--column", "nothing"), "nothing"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_one_line(heap, line, words, tmp_path):
+    line = [str(tmp_path / word) if word == "kept.csv" else word for word in line]
+    column = () if "--column" in line else ("--column", "unc_made_up")
+    assert words in refused("audit", "plan", heap[0], *column, *line)
+
+
+def test_answers_are_never_replaced(heap, audit):
+    path = audit()
+    text = refused(
+        "audit", "plan", heap[0], "--column", "unc_made_up", "--max-bad-rate", "2%", "--overwrite", "-o", path
+    )
+    assert "holds 500 answers" in text
+
+
+def test_pairs_and_pictures_are_told_apart(heap, audit, tmp_path):
+    shown = run("audit", audit())
+    assert shown.exit_code == 0
+    assert "500 drawn" in shown.output
+    assert "--target-precision is for pairs" in refused("audit", audit("b"), "--target-precision", "0.9")
+    (tmp_path / "pairs.csv").write_text("pair,key_a\n")
+    assert "key_b" in refused("audit", tmp_path / "pairs.csv")
