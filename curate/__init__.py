@@ -1,15 +1,9 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
-<<<<<<< HEAD
-``compare``, ``retrieve``, ``export``, ``verify``, ``plot``, ``report`` and ``view`` are the commands of these names,
-with the same options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table that shows its
-images in a notebook. They are loaded when first used, so that ``import curate`` costs nothing.
-=======
-``compare``, ``export``, ``verify``, ``plot``, ``report``, ``view`` and ``audit_plan`` are the commands of
+``compare``, ``retrieve``, ``export``, ``verify``, ``plot``, ``report``, ``view`` and ``audit_plan`` are the commands of
 these names, with the same options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table
 that shows its images in a notebook. They are loaded when first used, so that ``import curate`` costs nothing.
->>>>>>> 2ae69f4 (Filters with a guarantee: curate audit plan draws what a person judges, and filter --max-bad-rate keeps the most rows of which the verdicts show it)
 """
 
 from importlib import import_module
