@@ -1,0 +1,266 @@
+"""The URL benchmark: train an estimator of uncertainty on some classes, and ask it of pictures of others.
+
+    python examples/url.py --data DATA --work build/url
+    python examples/url.py --data DATA --work build/url --trunks upstream --estimators CE MCInfoNCE
+    python examples/url.py --data DATA --work build/url --print
+
+DATA holds the files that `url_data.py` names. Two frozen trunks, apart: the one that ships, which has learned from
+ImageNet and so has seen some of the classes downstream, and ``upstream``, a small one that is trained here on nothing
+but the upstream classes to train on. Features are cached once; every estimator then learns on those of the upstream
+classes, by the loop of `curate train --cached`, and says how uncertain it is of
+
+- upstream pictures of classes that it saw and of classes that nobody showed it, and every set downstream: is it less
+  certain where the nearest other picture is of another class (R-AUROC)?
+- crops: is it less certain of them than of their whole pictures?
+- CIFAR-10 pictures: do its uncertainties go with the entropy of people's votes?
+- downstream pictures among upstream ones: are they the less certain (OOD), and are the mistaken (mixed)?
+- a set downstream of which it then learned a few pictures a class: R-AUROC on the others.
+
+Settings are the paper's where it gives them. Where there are several candidates, the one with the highest R-AUROC on
+upstream classes held out for that is taken, tried with another seed than those reported; never by anything downstream.
+
+Results are kept in --work, one JSON file for each trunk, estimator and seed: a run that was cut off goes on. --out
+writes them as JSON lines. Source: Kirchhof et al. 2023, "URL: A Representation Learning Benchmark for Transferable
+Uncertainty Estimates".
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from study_results import Ledger
+from url_baselines import BASELINES, Known, Plain, baseline_answers, embedded
+from url_data import CHOOSING, DOWNSTREAM, SEEN, Amounts, votes, write_all
+from url_estimators import ESTIMATORS, Estimator, Fitted, fit, fit_few, uncertainty
+from url_measures import Floats, Measured, crops_of, few_of, questions, unit
+from url_tables import Judge, few_sets, tables
+from url_trunks import OWN, Trunk, keys_of, some_of, trunk_of
+
+from scoring.checkpoint import DEFAULT
+from scoring.errors import InputError
+from scoring.metrics import auroc, knn_predict
+from trainers.cache import PLAIN, CachedFeatures
+
+TRIAL = 1000  # the seed of the runs that choose
+RANDOM = ("luck",)  # baselines that a seed changes
+
+
+@dataclass
+class Bench:
+    """One trunk: its caches, what is measured, and where results are kept."""
+
+    study: argparse.Namespace
+    trunk: Trunk
+    train: CachedFeatures
+    shots: CachedFeatures
+    measured: Measured
+    ledger: Ledger
+
+    def chosen(self, name: str) -> dict[str, Any]:
+        """Return the candidate of an estimator with the highest R-AUROC on the classes held out for choosing."""
+        candidates = [dict(one) for one in ESTIMATORS[name].candidates]
+        if len(candidates) == 1:
+            return candidates[0]
+        rows = self.measured.sets[CHOOSING]
+        mistaken = self.measured.mistaken(rows)
+
+        def tried(candidate: Mapping[str, Any]) -> float:
+            fitted = self.fit(name, candidate, TRIAL)
+            return auroc(self.said(name, candidate, fitted, self.measured.features[rows]), mistaken)
+
+        worth = []
+        for candidate in candidates:
+            key = f"{self.trunk.name} {name} {json.dumps(candidate)}"
+            found = self.ledger.of(key, TRIAL, lambda one=candidate: {"R-AUROC": tried(one)})  # type: ignore[misc]
+            worth.append(found["R-AUROC"])
+            print(f"{key}: {worth[-1]:.3f} on held-out upstream classes", flush=True)
+        return candidates[int(np.argmax(worth))]
+
+    def fit(self, name: str, chosen: Mapping[str, Any], seed: int) -> Fitted:
+        """Return an estimator, trained on the upstream classes to train on."""
+        state = self.ledger.path(f"{self.trunk.name} {name} {json.dumps(dict(chosen))}", seed).with_suffix(".state")
+        model, epochs = self.trunk.bare, self.study.epochs
+        return fit(ESTIMATORS[name], chosen, model, self.train, seed=seed, epochs=epochs, state=state)
+
+    def said(self, name: str, chosen: Mapping[str, Any], fitted: Fitted, features: torch.Tensor) -> Floats:
+        """Return the uncertainties of an estimator."""
+        return np.asarray(uncertainty(ESTIMATORS[name], chosen, fitted, features).numpy())
+
+    def run(self, name: str, seed: int) -> dict[str, Any]:
+        """Return the answers of an estimator: trained, asked, and trained on with a few pictures."""
+        chosen, begun = self.chosen(name), time.perf_counter()
+        fitted = self.fit(name, chosen, seed)
+        seconds = time.perf_counter() - begun
+        whole = self.said(name, chosen, fitted, self.measured.features)
+        crops = self.said(name, chosen, fitted, self.measured.crops)
+        answers = {heap: whole[rows] for heap, rows in self.measured.heaps.items()}
+        for heap in self.measured.sets:
+            answers[crops_of(heap)] = crops[self.measured.crops_in(heap)]
+        for heap in few_sets():
+            answers[few_of(heap)] = self.few(name, chosen, fitted, (seed, heap))
+        return {**self.kept(answers, seed), "chosen": chosen, "seconds": seconds}
+
+    def few(self, name: str, chosen: Mapping[str, Any], fitted: Fitted, which: tuple[int, str]) -> Floats:
+        """Return what an estimator says of the other rows of a set, after a few pictures of each class."""
+        seed, heap = which
+        estimator: Estimator = ESTIMATORS[name]
+        rows = np.flatnonzero([key.startswith(f"{seed}/{heap}/") for key in keys_of(self.shots)])
+        state = self.ledger.path(f"{self.trunk.name} {name} {heap}", seed).with_suffix(".state")
+        model, data = self.trunk.bare, some_of(self.shots, rows)
+        after = fit_few(estimator, chosen, fitted, data, trunk=model, seed=seed, state=state)
+        return self.said(name, chosen, after, self.measured.features[self.measured.rest(seed, heap)])
+
+    def kept(self, answers: Mapping[str, Floats], seed: int) -> dict[str, Any]:
+        """Return answers as plain JSON values, with the measures that they give."""
+        once = np.ones((1, len(self.measured.keys)), np.int32)
+        measures: dict[str, dict[str, float]] = {}
+        for one in questions(self.measured, seed):
+            if one.heap in answers and (one.target is not None or crops_of(one.heap) in answers):
+                measures.setdefault(one.measure, {})[one.of] = float(one.values(answers, once)[0])
+        return {"answers": {heap: said.tolist() for heap, said in answers.items()}, "measures": measures}
+
+
+def bench_of(study: argparse.Namespace, name: str, ledger: Ledger) -> Bench:
+    """Return a trunk with everything that is measured on it; features that are not there yet are made."""
+    how = {"backbone": study.backbone, "size": study.size, "epochs": study.trunk_epochs}
+    trunk = trunk_of(name, study.data, study.work, **how)
+    pictures, views = study.work / "pictures", study.views + 1
+    epochs = {"train": views, "measured": 1, "cropped": 1, "shots": views}
+    caches = {kind: trunk.cache(pictures / f"{kind}.parquet", epochs=n) for kind, n in epochs.items()}
+    whole, crops = caches["measured"], caches["cropped"]
+    keys = keys_of(whole)
+    at = {key: row for row, key in enumerate(keys)}
+    drawn: dict[tuple[int, str], list[int]] = {}
+    for key in keys_of(caches["shots"]):
+        seed, known = key.split("/", 1)
+        drawn.setdefault((int(seed), known.split("/")[0]), []).append(at[known])
+    if whole.labels is None:
+        raise SystemExit(f"{whole.folder} has no labels; expected those of url_data.py")
+    features = whole.epoch(PLAIN).float()
+    measured = Measured(
+        keys,
+        features,
+        embedded(trunk.whole, features),
+        whole.labels,
+        crops.epoch(PLAIN).float(),
+        np.array([at[key] for key in keys_of(crops)]),
+        votes(study.data, study.limit),
+        {which: np.array(rows) for which, rows in drawn.items()},
+        whole.classes,
+    )
+    return Bench(study, trunk, caches["train"], caches["shots"], measured, ledger)
+
+
+def named(bench: Bench) -> float:
+    """Return the share of held-out pictures of the classes to train on that 20 neighbours among those name rightly."""
+    rows = bench.measured.sets[SEEN]
+    asked, known = (unit(features.float()) for features in (bench.measured.features[rows], bench.train.epoch(PLAIN)))
+    if bench.train.labels is None:
+        raise SystemExit(f"{bench.train.folder} has no labels; expected those of url_data.py")
+    said = knn_predict(asked, known, bench.train.labels, k=min(20, len(known)))
+    right = [bench.measured.classes[one] for one in bench.measured.labels[rows]]
+    return float(np.mean([bench.train.classes[one] == name for one, name in zip(said, right, strict=True)]))
+
+
+def run_all(study: argparse.Namespace, bench: Bench) -> Iterator[str]:
+    """Run what is not there yet, seed by seed, and yield a line for each run."""
+    plain = None
+    for name in BASELINES:
+        for seed in range(study.seeds) if name in RANDOM else (0,):
+            key = f"{bench.trunk.name} {name}"
+            if not bench.ledger.path(key, seed).exists():
+                pictures = study.work / "pictures"
+                plain = plain or Plain.of(pictures / "measured.parquet", pictures / "cropped.parquet")
+                known = Known(bench.trunk.whole, bench.measured, plain)
+                answers = baseline_answers(name, known, seed)
+                bench.ledger.of(key, seed, lambda a=answers, s=seed: bench.kept(a, s))  # type: ignore[misc]
+    for seed in range(study.seeds):
+        for name in study.estimators:
+            key = f"{bench.trunk.name} {name}"
+            one = bench.ledger.of(key, seed, lambda n=name, s=seed: bench.run(n, s))  # type: ignore[misc]
+            worth = np.mean([one["measures"]["R-AUROC"][of] for of in DOWNSTREAM])
+            yield f"{key}, seed {seed}: R-AUROC downstream {worth:.3f}, {one['seconds']:.0f} s, {one['chosen']}"
+
+
+def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what was typed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the files")
+    parser.add_argument("--work", type=Path, default=Path("build/url"), help="where features and results are kept")
+    parser.add_argument("--trunks", nargs="+", default=[DEFAULT, OWN], help=f"shipped models, checkpoints, or {OWN}")
+    parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=list(ESTIMATORS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=5, help="of an estimator over the upstream pictures")
+    parser.add_argument("--views", type=int, default=6, help="cached of each picture to learn from")
+    parser.add_argument("--per-class", type=int, default=125, help="upstream pictures of a class to learn from")
+    parser.add_argument("--limit", type=int, default=3000, help="the most pictures of a set downstream")
+    parser.add_argument("--shots", type=int, default=5, help="pictures of a class of few-shot learning")
+    parser.add_argument("--backbone", default="resnet10t", help=f"timm's name, of the trunk {OWN}")
+    parser.add_argument("--size", type=int, default=48, help="side in pixels, of the same")
+    parser.add_argument("--trunk-epochs", type=int, default=6, help="of the same")
+    parser.add_argument("--out", type=Path, help="write all results as JSON lines, one a trunk, estimator and seed")
+    parser.add_argument("--print", action="store_true", help="run nothing; print what is there")
+    return parser.parse_args(typed)
+
+
+def prepared(study: argparse.Namespace) -> Amounts:
+    """Write the tables of pictures, and refuse a folder that holds those of other amounts."""
+    amounts = Amounts(study.per_class, study.limit, study.shots, study.seeds)
+    note = study.work / "amounts.json"
+    study.work.mkdir(parents=True, exist_ok=True)
+    if note.exists() and json.loads(note.read_text()) != asdict(amounts):
+        raise SystemExit(f"{study.work} holds pictures of other amounts, {note.read_text()}; take another --work")
+    note.write_text(json.dumps(asdict(amounts)))
+    write_all(study.data, study.work / "pictures", amounts)
+    return amounts
+
+
+def main(typed: Sequence[str] | None = None) -> None:
+    """Run the benchmark and print it, one trunk after another."""
+    study = parse_arguments(typed)
+    amounts = prepared(study)
+    settings = {**asdict(amounts), "epochs": study.epochs, "views": study.views}
+    lines = []
+    for name in study.trunks:
+        own = {"backbone": study.backbone, "size": study.size, "trunk": study.trunk_epochs} if name == OWN else {}
+        ledger = Ledger(study.work / "results", {**settings, **own})
+        try:
+            bench = bench_of(study, name, ledger)
+            for told in () if study.print else run_all(study, bench):
+                print(told, flush=True)
+        except InputError as error:
+            raise SystemExit(f"error: {error}") from None
+        known = results_of(study, bench)
+        print(
+            f"\n## {bench.trunk.name}\n\n{SAID}; 20 neighbours name {named(bench):.1%} of the seen classes' pictures\n"
+        )
+        lines += [{"trunk": bench.trunk.name, **one} for results in known.values() for one in results]
+        print("\n".join(tables(Judge(bench.measured, range(study.seeds)), known)))
+    if study.out:
+        told = ({name: value for name, value in one.items() if name != "answers"} for one in lines)
+        study.out.write_text("".join(json.dumps(one) + "\n" for one in told))
+
+
+SAID = "Means of the seeds and sets, ± half the 95 % interval"
+
+
+def results_of(study: argparse.Namespace, bench: Bench) -> dict[str, list[dict[str, Any]]]:
+    """Return the results that are there, by the name in the tables; one that lacks a seed is left out."""
+    found = {}
+    for name in (*study.estimators, *BASELINES):
+        seeds = range(1) if name in BASELINES and name not in RANDOM else range(study.seeds)
+        key = f"{bench.trunk.name} {name}"
+        known = bench.ledger.known([key], seeds)
+        if key in known:
+            found[name] = known[key]
+    return found
+
+
+if __name__ == "__main__":
+    main()

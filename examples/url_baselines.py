@@ -1,0 +1,167 @@
+"""What needs no training: luck, the picture alone, the length of its features, and how it stands in its heap."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+from url_estimators import BLOCK
+from url_measures import Floats, Measured, Rows, crops_of
+
+from scoring.heap.fit import fit_heap
+from scoring.images import Preprocessing, decode, decode_rgb
+from scoring.metrics import nearest
+from scoring.metrics.degradations import laplacian_variance
+from scoring.model import ScoringModel
+
+SHARP_SIZE = 128  # side at which sharpness is measured, of whole pictures and of crops alike
+FITTED = "unc_fitted"
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What the pictures themselves say.
+
+    Attributes:
+        bytes_per_pixel: of the files, shape (N,).
+        sharpness: variance of the Laplacian of whole pictures at one size, shape (N,).
+        sharpness_of_crops: the same of crops, shape (K,).
+    """
+
+    bytes_per_pixel: Floats
+    sharpness: Floats
+    sharpness_of_crops: Floats
+
+    @classmethod
+    def of(cls, whole: Path, crops: Path) -> "Plain":
+        """Read two tables of pictures."""
+        images = [pq.read_table(path, columns=["image"])["image"].to_pylist() for path in (whole, crops)]
+        sizes = np.array([len(image) / np.prod(decode_rgb(image).shape[:2]) for image in images[0]])
+        return cls(sizes, *(np.array([sharpness(image) for image in some]) for some in images))
+
+
+def sharpness(image: bytes) -> float:
+    """Return the variance of the Laplacian of a picture at ``SHARP_SIZE`` pixels."""
+    pixels = decode(image, Preprocessing(size=SHARP_SIZE, resize=SHARP_SIZE)).pixels
+    if pixels is None:
+        raise SystemExit("a picture of the benchmark cannot be read; expected none")
+    return float(laplacian_variance(torch.from_numpy(pixels).permute(2, 0, 1)[None]))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What baselines may use: the model with the heads that it came with, features, and the pictures themselves."""
+
+    model: ScoringModel
+    measured: Measured
+    plain: Plain
+
+    @cached_property
+    def columns(self) -> dict[str, NDArray[np.float32]]:
+        """The columns of the model's own heads, of whole pictures; none for a model without."""
+        return _columns(self.model, self.measured.features)
+
+    @cached_property
+    def columns_of_crops(self) -> dict[str, NDArray[np.float32]]:
+        """The same of crops."""
+        return _columns(self.model, self.measured.crops)
+
+    @cached_property
+    def embedding_of_crops(self) -> Tensor:
+        """Unit vectors, shape (K, E)."""
+        return embedded(self.model, self.measured.crops)
+
+
+@torch.inference_mode()
+def embedded(model: ScoringModel, features: Tensor) -> Tensor:
+    """Return unit vectors, shape (N, E)."""
+    return torch.cat([model.embed(rows).float() for rows in features.split(BLOCK)])
+
+
+@torch.inference_mode()
+def _columns(model: ScoringModel, features: Tensor) -> dict[str, NDArray[np.float32]]:
+    if not len(model.heads):
+        return {}
+    parts = [model.read(rows).columns for rows in features.split(BLOCK)]
+    return {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
+
+
+Said = tuple[Floats, Floats | None]  # of the rows of a heap, and of crops; None where it says nothing of them
+Baseline = Callable[[Known, Rows, Rows, int], Said]
+
+
+def luck(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
+    """Return numbers drawn by seed."""
+    generator = np.random.default_rng([seed, len(rows), int(rows[0])])
+    return generator.random(len(rows)), generator.random(len(crops))
+
+
+def fewer_bytes(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
+    """Return how few bytes a pixel the file has; of crops, which were stored anew, nothing."""
+    return -known.plain.bytes_per_pixel[rows], None
+
+
+def less_sharp(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
+    """Return how small the variance of the Laplacian is."""
+    return -known.plain.sharpness[rows], -known.plain.sharpness_of_crops[crops]
+
+
+def shorter(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
+    """Return one over the length of the trunk's features."""
+    whole, parts = known.measured.features[rows], known.measured.crops[crops]
+    return (1 / whole.double().norm(dim=1)).numpy(), (1 / parts.double().norm(dim=1)).numpy()
+
+
+def alone(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
+    """Return the distance to the nearest other row of the heap after centring; of a crop, to one that it is not of."""
+    embedding = known.measured.embedding[rows]
+    mean = embedding.mean(0)
+    middle = F.normalize(embedding - mean, dim=1)
+    whole = 1 - nearest(middle, middle, 1, same=True)[0][:, 0].double().numpy()
+    if not len(crops):
+        return whole, None
+    cosine, index = nearest(F.normalize(known.embedding_of_crops[crops] - mean, dim=1), middle, 2)
+    own = torch.from_numpy(np.searchsorted(rows, known.measured.crop_rows[crops]))
+    other = torch.where(index[:, 0] == own, cosine[:, 1], cosine[:, 0])
+    return whole, 1 - other.double().numpy()
+
+
+def fitted(known: Known, rows: Rows, crops: Rows, seed: int) -> Said:
+    """Return what `curate fit` without labels says of the heap that it is fitted to, and of crops as new rows."""
+    columns = {name: values[rows] for name, values in known.columns.items()}
+    fit, said = fit_heap(known.measured.embedding[rows].numpy(), columns)
+    whole = said.columns[FITTED].astype(np.float64)
+    if not len(crops):
+        return whole, None
+    columns = {name: values[crops] for name, values in known.columns_of_crops.items()}
+    new = fit.score(known.embedding_of_crops[crops].numpy(), columns)
+    return whole, new.columns[FITTED].astype(np.float64)
+
+
+BASELINES: dict[str, Baseline] = {  # to add one, add a line
+    "luck": luck,
+    "fewer bytes a pixel": fewer_bytes,
+    "less sharp": less_sharp,
+    "shorter features": shorter,
+    "nearest other, centred": alone,
+    FITTED: fitted,
+}
+OF_PICTURES = ("fewer bytes a pixel", "less sharp")
+
+
+def baseline_answers(name: str, known: Known, seed: int) -> dict[str, Floats]:
+    """Return what a baseline says of every heap, each asked by itself."""
+    measured, found = known.measured, {}
+    for heap, rows in measured.heaps.items():
+        crops = measured.crops_in(heap) if heap in measured.sets else np.zeros(0, np.int64)
+        whole, parts = BASELINES[name](known, rows, crops, seed)
+        found[heap] = whole
+        if parts is not None and len(parts):
+            found[crops_of(heap)] = parts
+    return found

@@ -1,0 +1,175 @@
+"""What the URL benchmark asks of an uncertainty, and how sure the answers are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+from url_data import DOWNSTREAM, SEEN, UNSEEN, VOTED
+
+from scoring.metrics import RankOrder, entropy, recall_at_1, weighted_spearman
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Answers = Mapping[str, Floats]  # name of a heap -> uncertainty of its rows; higher is less certain
+R_AUROC, CROP, PEOPLE, OOD, MIXED = "R-AUROC", "crop", "votes", "OOD", "mixed"
+FEW, FEW_BEFORE = "few", "few, before"
+REPEATS = 300
+
+
+def crops_of(heap: str) -> str:
+    """Return the name of the crops of a set."""
+    return f"{heap}, crops"
+
+
+def mix_of(heap: str) -> str:
+    """Return the name of a set mixed with as many upstream pictures."""
+    return f"{heap} and {SEEN}"
+
+
+def few_of(heap: str) -> str:
+    """Return the name of the rows of a set that a few others were learned from."""
+    return f"{heap}, few"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The pictures that are measured on, by one trunk.
+
+    Attributes:
+        keys: SET/FILE/ROW of each picture.
+        features: shape (N, D), float32.
+        embedding: unit vectors, shape (N, E).
+        labels: shape (N,); no two sets share a class.
+        crops: features of the crops, shape (K, D).
+        crop_rows: which picture each crop is of, shape (K,).
+        votes: of people, for the rows of ``people``, shape (V, C).
+        few: for each seed and set, the rows that are learned from.
+        classes: what each label stands for.
+        known_mistaken: what ``mistaken`` found before.
+    """
+
+    keys: list[str]
+    features: Tensor
+    embedding: Tensor
+    labels: Tensor
+    crops: Tensor
+    crop_rows: Rows
+    votes: Floats
+    few: dict[tuple[int, str], Rows]
+    classes: list[str]
+    known_mistaken: dict[bytes, NDArray[np.bool_]] = field(default_factory=dict)
+
+    @cached_property
+    def sets(self) -> dict[str, Rows]:
+        """The rows of each set, ascending."""
+        names = np.array([key.split("/")[0] for key in self.keys])
+        return {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+
+    @cached_property
+    def heaps(self) -> dict[str, Rows]:
+        """The rows of every heap that is asked about: the sets, and those downstream mixed with upstream."""
+        drawn = np.random.default_rng(1).permutation(self.sets[SEEN])
+        mixes = {}
+        for name in DOWNSTREAM:
+            rows = self.sets[name]
+            n = min(len(rows), len(drawn))
+            some = rows if n == len(rows) else np.random.default_rng(2).permutation(rows)[:n]
+            mixes[mix_of(name)] = np.sort(np.concatenate([drawn[:n], some]))
+        return {**self.sets, **mixes}
+
+    def crops_in(self, name: str) -> Rows:
+        """Return which of the crops are of a set."""
+        return np.flatnonzero(np.isin(self.crop_rows, self.sets[name]))
+
+    def mistaken(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return whether the nearest other of some rows is of another class, shape (n,); sought once."""
+        key = rows.tobytes()
+        if key not in self.known_mistaken:
+            self.known_mistaken[key] = ~recall_at_1(self.embedding[rows], self.labels[rows])
+        return self.known_mistaken[key]
+
+    def rest(self, seed: int, name: str) -> Rows:
+        """Return the rows of a set that are not learned from."""
+        return np.setdiff1d(self.sets[name], self.few[seed, name])
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something that an uncertainty is asked.
+
+    Attributes:
+        measure: what it counts for.
+        of: the set.
+        heap: whose answers.
+        rows: of the pictures, in the order of the answers, shape (n,).
+        target: what should be uncertain, bool, or by how much, shape (n,); None for crops against their whole pictures.
+        within: which of the heap's rows are asked of; None for all.
+    """
+
+    measure: str
+    of: str
+    heap: str
+    rows: Rows
+    target: NDArray | None
+    within: Rows | None = None
+
+    def values(self, answers: Answers, counts: NDArray[np.int64]) -> Floats:
+        """Return the measure of samples, shape (R,), of the counts of each picture in each, shape (R, N)."""
+        here = counts[:, self.rows]
+        said = answers[self.heap] if self.within is None else answers[self.heap][self.within]
+        if np.isnan(said).any():
+            raise SystemExit(f"an uncertainty of {self.heap} is not a number; expected none")
+        if self.target is None:
+            less = (answers[crops_of(self.heap)] > said).astype(np.float64)
+            return (here @ less) / here.sum(1)
+        order = RankOrder(said)
+        if self.measure == PEOPLE:
+            people = RankOrder(self.target)
+            return np.array([weighted_spearman(order, people, one) for one in here])
+        target = order.sort(self.target[:, None])
+        return np.array([order.auroc(one, target)[0] for one in here])
+
+
+def questions(measured: Measured, seed: int) -> list[Question]:
+    """Return everything that is asked of the answers of one seed."""
+    sets, found = measured.sets, []
+    for name in (SEEN, UNSEEN, *DOWNSTREAM):
+        rows = sets[name]
+        found.append(Question(R_AUROC, name, name, rows, measured.mistaken(rows)))
+    for name in (UNSEEN, *DOWNSTREAM):
+        found.append(Question(CROP, name, name, sets[name], None))
+    found.append(Question(PEOPLE, VOTED, VOTED, sets[VOTED], entropy(measured.votes)))
+    for name in DOWNSTREAM:
+        heap = mix_of(name)
+        rows = measured.heaps[heap]
+        found.append(Question(OOD, name, heap, rows, np.isin(rows, sets[name])))
+        found.append(Question(MIXED, name, heap, rows, measured.mistaken(rows)))
+    for at, name in measured.few:
+        if at == seed:
+            rest = measured.rest(seed, name)
+            target = measured.mistaken(rest)
+            found.append(Question(FEW, name, few_of(name), rest, target))
+            found.append(Question(FEW_BEFORE, name, name, rest, target, np.searchsorted(sets[name], rest)))
+    return found
+
+
+def resampled(measured: Measured) -> NDArray[np.int32]:
+    """Return how often each picture is drawn when each set is drawn anew, shape (1 + R, N); the first line is of ones.
+
+    Every estimator is measured on the same resamples, so that differences are paired.
+    """
+    counts = np.ones((1 + REPEATS, len(measured.keys)), np.int32)
+    for at, rows in enumerate(measured.sets.values()):
+        generator = np.random.default_rng([3, at])
+        for line in counts[1:]:
+            line[rows] = np.bincount(generator.integers(0, len(rows), len(rows)), minlength=len(rows))
+    return counts
+
+
+def unit(features: Tensor) -> Tensor:
+    """Return rows of unit length."""
+    return F.normalize(features, dim=1)

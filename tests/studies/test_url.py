@@ -1,0 +1,305 @@
+"""The URL benchmark: its measures against slow restatements, and a run of it on a few pictures."""
+
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from scipy import stats
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+import url
+import url_baselines
+import url_data
+import url_estimators
+import url_measures
+import url_tables
+import url_trunks
+
+pytestmark = pytest.mark.study
+
+DOMAINS = ("photo", "cartoon", "sketch", "art_painting")
+
+
+def picture(colour, generator, side=20):
+    pixels = generator.integers(0, 156, (5, 5, 3), np.uint8)
+    pixels[:, :, colour % 3] += np.uint8(15 * (colour // 3))
+    stored = io.BytesIO()
+    Image.fromarray(pixels).resize((side, side)).save(stored, "PNG")
+    return stored.getvalue()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Small files under the names of the real ones: colours are classes."""
+    folder, generator = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+
+    def write(name, classes, each, **more):
+        label = np.repeat(np.arange(classes), each)
+        columns = {"id": np.arange(len(label)), "label": label.astype(np.int16)}
+        columns["image"] = [picture(one, generator) for one in label]
+        pq.write_table(
+            pa.table(columns | {key: make(len(label)) for key, make in more.items()}), folder / f"{name}.parquet"
+        )
+
+    for name in url_data.UPSTREAM:
+        write(name, 20, 4)
+    write(url_data.HELD_OUT, 20, 8)
+    for name in ("caltech_subset", "grocery_160", "monkeys10_160", "rsscn7_160"):
+        write(name, 3, 12)
+    write("pacs_160", 3, 32, domain=lambda n: [DOMAINS[row % 4] for row in range(n)])
+    write(url_data.PEOPLE, 10, 3)
+    counts = pa.array([[int(one) for one in generator.integers(0, 9, 10)] for _ in range(24)])
+    pq.write_table(pa.table({"id": np.arange(24), "counts": counts}), folder / f"{url_data.VOTES}.parquet")
+    return folder
+
+
+def typed(data, work, *more):
+    small = [
+        "--seeds",
+        "2",
+        "--epochs",
+        "1",
+        "--views",
+        "2",
+        "--per-class",
+        "16",
+        "--shots",
+        "2",
+        "--trunk-epochs",
+        "20",
+    ]
+    return [
+        "--data",
+        str(data),
+        "--work",
+        str(work),
+        "--trunks",
+        "upstream",
+        *small,
+        "--size",
+        "32",
+        "--backbone",
+        "test_resnet",
+        *more,
+    ]
+
+
+def test_the_benchmark_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(url_estimators, "FEW_STEPS", 2)
+    monkeypatch.setattr(url_measures, "REPEATS", 20)
+    out = tmp_path / "results.jsonl"
+    few = {name: url_estimators.ESTIMATORS[name] for name in ("CE", "InfoNCE", "nivMF", "loss prediction, ranks")}
+    monkeypatch.setattr(url_estimators, "ESTIMATORS", few)
+    arguments = typed(data, tmp_path / "work", "--estimators", *few, "--out", str(out))
+    url.main(arguments)
+    told = capsys.readouterr().out.split("\n## ", 1)[1]
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(one["name"], one["seed"]) for one in lines] == [
+        *((f"upstream {name}", seed) for name in few for seed in range(2)),
+        *((f"upstream {name}", seed) for name in url.BASELINES for seed in range(2 if name == "luck" else 1)),
+    ]
+    by_name = {(one["name"].removeprefix("upstream "), one["seed"]): one["measures"] for one in lines}
+    assert set(by_name["CE", 0]) == {"R-AUROC", "crop", "votes", "OOD", "mixed", "few", "few, before"}
+    mean = np.mean([np.mean([by_name["CE", seed]["OOD"][name] for name in url_data.DOWNSTREAM]) for seed in range(2)])
+    row = next(line for line in told.splitlines() if line.startswith("| CE |"))
+    assert row.split("|")[7].split()[0] == url_tables.number(mean)
+    assert not list((tmp_path / "work" / "results").glob("*.state"))
+    monkeypatch.setattr(url_estimators, "train", None)  # nothing is trained again
+    url.main(arguments)
+    assert capsys.readouterr().out.split("\n## ", 1)[1] == told
+    with pytest.raises(SystemExit, match="pictures of other amounts"):
+        url.main([*arguments, "--shots", "3"])
+
+
+def test_upstream_is_cut_by_class_and_no_held_out_picture_is_trained_on(data, tmp_path):
+    parts = url_data.class_parts(np.repeat(np.arange(200), 3))
+    assert [len(part) for part in parts] == [140, 30, 30]
+    assert sorted(np.concatenate(parts)) == list(range(200))
+    assert all((one == two).all() for one, two in zip(parts, url_data.class_parts(np.arange(200)), strict=True))
+    for file in data.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    first = pq.read_table(data / f"{url_data.UPSTREAM[0]}.parquet")
+    stolen = pq.read_table(data / f"{url_data.HELD_OUT}.parquet")["image"][0].as_py()
+    images = [stolen if row % 4 == 0 else image for row, image in enumerate(first["image"].to_pylist())]
+    (tmp_path / f"{url_data.UPSTREAM[0]}.parquet").unlink()
+    pq.write_table(
+        first.drop_columns("image").append_column("image", pa.array(images)),
+        tmp_path / f"{url_data.UPSTREAM[0]}.parquet",
+    )
+    found = url_data.upstream(tmp_path, per_class=None)
+    assert stolen not in found.images
+    assert sorted(set(found.labels)) == [f"seen/{one:04d}" for one in url_data.class_parts(np.arange(20))[0]]
+    assert len(found.labels) == 14 * (3 + 4 + 4)
+    assert np.unique(url_data.upstream(tmp_path, per_class=5).labels, return_counts=True)[1].tolist() == [5] * 14
+
+
+def test_a_crop_is_the_middle_and_shots_are_of_every_class(data):
+    image = picture(0, np.random.default_rng(1), side=21)
+    pixels = np.array(Image.open(io.BytesIO(image)))
+    crop = np.array(Image.open(io.BytesIO(url_data.middle(image, 0.5))))
+    assert (crop == pixels[5:15, 5:15]).all()  # of 21 half is 10 (to even)
+    whole = url_data.measured(data, 3000)
+    some = url_data.shots(whole, url_data.Amounts(shots=2, seeds=2))
+    assert len(some.keys) == len(set(some.keys)) == 2 * 4 * 3 * 2
+    images = dict(zip(whole.keys, whole.images, strict=True))
+    assert all(images[key.split("/", 1)[1]] == one for key, one in zip(some.keys, some.images, strict=True))
+
+
+def toy(n=40, seed=0):
+    """Two sets downstream and one upstream, with a few crops and votes."""
+    generator = np.random.default_rng(seed)
+    names = [*url_data.DOWNSTREAM, url_data.SEEN, url_data.UNSEEN, url_data.CHOOSING, url_data.VOTED]
+    keys = [f"{name}/file/{row}" for name in names for row in range(n)]
+    labels = torch.tensor([4 * at + row % 4 for at in range(len(names)) for row in range(n)])
+    features = torch.from_numpy(generator.normal(size=(len(keys), 6))).float()
+    crops = np.flatnonzero([key.split("/")[0] in url_data.CROPPED for key in keys])
+    few = {(0, name): at * n + np.arange(4) for at, name in enumerate(names) if name in url_tables.few_sets()}
+    return url_measures.Measured(
+        keys,
+        features,
+        url_measures.unit(features),
+        labels,
+        features[crops] + 1,
+        crops,
+        generator.random((n, 10)),
+        few,
+        [],
+    )
+
+
+def slow_auroc(said, target):
+    """Count pairs, ties as half."""
+    pairs = [(one > other) + (one == other) / 2 for one in said[target] for other in said[~target]]
+    return float(np.mean(pairs))
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_answers_are_measured_as_defined_on_written_out_resamples(rounded, monkeypatch):
+    monkeypatch.setattr(url_measures, "REPEATS", 2)
+    measured, generator = toy(), np.random.default_rng(1)
+    counts = url_measures.resampled(measured)
+    answers = {heap: generator.normal(size=len(rows)) for heap, rows in measured.heaps.items()}
+    answers |= {f"{heap}, crops": generator.normal(size=len(measured.crops_in(heap))) for heap in measured.sets}
+    answers |= {f"{heap}, few": generator.normal(size=36) for heap in url_tables.few_sets()}
+    if rounded:  # so that many tie
+        answers = {heap: said.round() for heap, said in answers.items()}
+    embedding = measured.embedding.double()
+    for one in url_measures.questions(measured, 0):
+        values = one.values(answers, counts)
+        here = embedding[one.rows]
+        near = (here @ here.T).fill_diagonal_(-2).argmax(1)
+        wrong = (measured.labels[one.rows][near] != measured.labels[one.rows]).numpy()
+        for value, line in zip(values, counts, strict=True):
+            rows = np.repeat(np.arange(len(one.rows)), line[one.rows])
+            said = answers[one.heap] if one.within is None else answers[one.heap][one.within]
+            if one.measure == "crop":
+                slow = float((answers[f"{one.heap}, crops"] > said)[rows].mean())
+            elif one.measure == "votes":
+                share = measured.votes / measured.votes.sum(1, keepdims=True)
+                slow = stats.spearmanr(said[rows], stats.entropy(share, axis=1)[rows]).statistic
+            else:
+                is_down = np.array([measured.keys[row].split("/")[0] == one.of for row in one.rows])
+                slow = slow_auroc(said[rows], (is_down if one.measure == "OOD" else wrong)[rows])
+            assert value == pytest.approx(slow, abs=1e-9), (one.measure, one.of)
+
+
+def test_mixes_hold_as_many_of_either_kind_and_resamples_keep_to_their_set():
+    measured = toy()
+    for name in url_data.DOWNSTREAM:
+        rows = measured.heaps[url_measures.mix_of(name)]
+        kinds = [measured.keys[row].split("/")[0] for row in rows]
+        assert sorted(set(kinds)) == sorted({name, url_data.SEEN})
+        assert kinds.count(name) == kinds.count(url_data.SEEN) == 40
+    counts = url_measures.resampled(measured)
+    assert (counts[0] == 1).all()
+    assert all((counts[:, rows].sum(1) == len(rows)).all() for rows in measured.sets.values())
+
+
+def test_an_uncertainty_that_is_not_a_number_is_refused():
+    measured = toy()
+    one = url_measures.questions(measured, 0)[0]
+    with pytest.raises(SystemExit, match="not a number"):
+        one.values({one.heap: np.full(40, np.nan)}, np.ones((1, len(measured.keys)), np.int32))
+
+
+def test_a_crop_is_as_far_as_the_nearest_picture_that_it_is_not_of():
+    measured = toy()
+    model = torch.nn.Module()
+    model.embed = url_measures.unit  # type: ignore[assignment]
+    known = url_baselines.Known(model, measured, None)
+    rows = measured.sets["Caltech"]
+    crops = measured.crops_in("Caltech")
+    whole, parts = url_baselines.alone(known, rows, crops, 0)
+    mean = measured.embedding[rows].mean(0)
+    middle = url_measures.unit(measured.embedding[rows] - mean).double()
+    of_crops = url_measures.unit(url_measures.unit(measured.crops[crops]) - mean).double()
+    for at in range(len(rows)):
+        others = np.delete(np.arange(len(rows)), at)
+        assert whole[at] == pytest.approx(float(1 - (middle[others] @ middle[at]).max()), abs=1e-5)
+        own = int(np.flatnonzero(measured.crop_rows[crops] == rows[at])[0])
+        assert parts[own] == pytest.approx(float(1 - (middle[others] @ of_crops[own]).max()), abs=1e-5)
+
+
+def test_what_is_chosen_is_best_on_the_classes_for_choosing_alone(tmp_path, monkeypatch):
+    measured = toy()
+    rows = measured.sets[url_data.CHOOSING]
+    good = measured.mistaken(rows).astype(float)
+    bench = url.Bench(None, url_trunks.Trunk("t", "t", tmp_path), None, None, measured, url.Ledger(tmp_path, {}))
+    said = {0: -good, 1: good, 2: np.zeros(len(good))}
+    monkeypatch.setattr(url.Bench, "fit", lambda self, name, candidate, seed: (candidate, seed))
+    asked = []
+
+    def answer(self, name, candidate, fitted, features):
+        asked.append((fitted[1], len(features)))
+        return said[candidate["kappa_pos"]]
+
+    monkeypatch.setattr(url.Bench, "said", answer)
+    candidates = tuple({"kappa_pos": one} for one in said)
+    monkeypatch.setitem(url.ESTIMATORS, "InfoNCE", replace(url.ESTIMATORS["InfoNCE"], candidates=candidates))
+    assert bench.chosen("InfoNCE") == {"kappa_pos": 1}
+    assert asked == [(url.TRIAL, len(rows))] * 3
+    assert bench.chosen("InfoNCE") == {"kappa_pos": 1}
+    assert len(asked) == 3  # kept
+
+
+def test_a_mean_is_over_seeds_and_sets_and_its_interval_draws_seeds_too():
+    values = {("R-AUROC", name): np.full((3, 5), at) + np.arange(3)[:, None] for at, name in enumerate("ab")}
+    drawn = np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2], [0, 1, 2]])
+    found = url_tables.Found(values, drawn)
+    assert found.of("R-AUROC", "ab").tolist() == [1.5, 0.5, 1.5, 2.5, 1.5]
+    assert found.of("R-AUROC", "abc") is None
+    assert found.by_seed("R-AUROC", "ab").tolist() == [0.5, 1.5, 2.5]
+    alone = url_tables.Found({("R-AUROC", "a"): np.arange(5.0)[None]}, drawn)  # a baseline without seeds
+    assert alone.of("R-AUROC", "a").tolist() == [0, 1, 2, 3, 4]
+
+
+def test_going_on_takes_over_what_fits_and_leaves_the_first_as_it_was():
+    old, new = (torch.nn.ModuleDict({"a": torch.nn.Linear(3, 2), "b": torch.nn.Linear(3, n)}) for n in (4, 5))
+    before = {name: value.clone() for name, value in old.state_dict().items()}
+    url_estimators.take_over(old, new)
+    assert torch.equal(new["a"].weight, old["a"].weight)
+    with torch.no_grad():
+        new["a"].weight.add_(1)
+    assert all(torch.equal(value, before[name]) for name, value in old.state_dict().items())
+
+
+def test_the_picture_alone_counts_the_way_round_that_is_better():
+    sets, drawn = list(url_data.DOWNSTREAM), np.zeros((4, 1), np.int64)
+
+    def reached(value):
+        return url_tables.Found({("R-AUROC", name): np.full((1, 5), value) for name in sets}, drawn)
+
+    found = {"CE": reached(0.55), "fewer bytes a pixel": reached(0.42), "less sharp": reached(0.54)}
+    name, samples = url_tables.best_of_pictures(found)
+    assert (name, samples[0]) == ("fewer bytes a pixel, turned round", pytest.approx(0.58))
+    row = url_tables.ahead_table(found | {"unc_fitted": reached(0.7)})[-1]
+    assert row == "| CE | +.050 [+.050, +.050] | -.030 [-.030, -.030] | -.150 [-.150, -.150] |"
