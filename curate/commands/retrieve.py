@@ -54,13 +54,13 @@ def run(
         typer.Option(
             metavar="COLUMN",
             help="What says how certain an image is: kappa_*, unc_*, or max:COLUMN, min:COLUMN. [default: unc_fitted "
-            "for rows of the table, else the model's own]",
+            "for rows of the table, or with a fitted --model; else the model's own]",
             show_default=False,
             autocompletion=columns,
         ),
     ] = None,
     model: Annotated[
-        str | None, options.shared("--model", ": that of the table, for images, if it does not ship")
+        str | None, options.shared("--model", ", for images: that of the table, or what curate fit made of it")
     ] = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,

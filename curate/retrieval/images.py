@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from curate.engines.settings import ScoreSettings
 from curate.manifest import ReadError
-from curate.retrieval.scorer import scorer_of
+from curate.retrieval.scorer import fit_of, scorer_of
 from curate.tables.table import Table
+from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
+from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage, decode
 from scoring.runner import Runner
 
@@ -42,17 +44,19 @@ def score_images(
     Args:
         readers: give the bytes of an image each, or raise ``ReadError``; one or more.
         table: whose model is meant.
-        model: that scored it, if it does not ship.
+        model: that scored it, if it does not ship; or one that was fitted to the table by ``curate fit``, which adds
+            the columns of the fit.
 
     Raises:
         InputError: if the model is not known, or is another.
     """
     runner, settings = scorer_of(table, model=model)
+    fit = fit_of(model)
     parts = []
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(readers), BATCH):
             some = readers[start : start + BATCH]
-            parts.append(_scored(runner, list(pool.map(lambda one: _decoded(one, runner, settings), some))))
+            parts.append(_scored(runner, fit, list(pool.map(lambda one: _decoded(one, runner, settings), some))))
     return ScoredImages(
         np.concatenate([part.vectors for part in parts]),
         {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns},
@@ -74,15 +78,19 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
     return image if image.pixels is not None else f"is no image that can be read ({image.status})"
 
 
-def _scored(runner: Runner, images: Sequence[DecodedImage | str]) -> ScoredImages:
+def _scored(runner: Runner, fit: HeapFit | None, images: Sequence[DecodedImage | str]) -> ScoredImages:
     there = [at for at, image in enumerate(images) if not isinstance(image, str)]
     problems = [image if isinstance(image, str) else "" for image in images]
     vectors = np.zeros((len(images), runner.model.embedding_width), np.float32)
-    columns = {name: np.full(len(images), np.nan) for name in runner.columns}
+    names = (*runner.columns, *(HEAP_COLUMNS if fit is not None else ()))
+    columns = {name: np.full(len(images), np.nan) for name in names}
     pixels = [image.pixels for image in images if not isinstance(image, str) and image.pixels is not None]
     if pixels:
         scores = runner.submit(np.stack(pixels)).result()
         vectors[there] = scores.embedding
+        said = dict(scores.columns)
+        if fit is not None:
+            said |= fit.score(scores.embedding.astype(np.float16), said).columns
         for name, values in columns.items():
-            values[there] = scores.columns[name]
+            values[there] = said[name]
     return ScoredImages(vectors, columns, problems)

@@ -250,7 +250,7 @@ def _of_images(
     if signal is not None and signal.column not in found.columns:
         raise InputError(
             f"--certainty {signal.column} is of rows of the table, and {files[0][0]} is none; name a column that its "
-            f"model gives ({', '.join(found.columns)})"
+            f"model gives ({', '.join(found.columns)}), or fit the model to the table by curate fit"
         )
     none = np.full(len(files), -1)
     certainty = np.full(len(files), np.nan) if signal is None else signal.sign * found.columns[signal.column]

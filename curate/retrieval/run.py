@@ -11,7 +11,7 @@ from curate.columns import EMBEDDING, KEY
 from curate.counted import counted
 from curate.retrieval import regions
 from curate.retrieval.cuts import Cut, parse_cut
-from curate.retrieval.queries import ROW, Named, Queries, name_queries, read_queries
+from curate.retrieval.queries import FOLDER, IMAGE, ROW, Named, Queries, name_queries, read_queries
 from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Answers
 from curate.retrieval.search import Found, Searched
 from curate.retrieval.write import check_answers, write_answers
@@ -101,8 +101,9 @@ def retrieve(
             table, or a value of the column.
         clean: rows less certain than this are not found, likewise.
         certainty: column that says how certain an image is: ``kappa_*``, ``unc_*``, or ``max:COLUMN``, ``min:COLUMN``;
-            by default the fitted score where all queries are rows of the table, else that of the model's own method.
-        model: that scored the table, if it does not ship, for queries that are images.
+            by default the fitted score where all queries are rows of the table, or images and ``model`` is fitted to
+            it; else that of the model's own method.
+        model: for queries that are images: that of the table, if it does not ship, or what ``curate fit`` made of it.
         embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of what is drawn: rows to calibrate on, and inverted lists.
         overwrite: replace a file that is there.
@@ -122,7 +123,7 @@ def retrieve(
     texts = [str(queries)] if isinstance(queries, str | Path) else [str(each) for each in queries]
     named = name_queries(texts, opened)
     notes: list[str] = []
-    column = _certainty(certainty, opened, named, settings, notes)
+    column = _certainty(certainty, opened, settings, notes, fitted=_fit_says_of(named, model))
     if credible is not None and calibrate is None and column is not None:
         regions.refuse_no_concentration(opened, column.column)
     needs = Needs(
@@ -141,16 +142,25 @@ def retrieve(
     return found
 
 
+def _fit_says_of(named: Sequence[Named], model: str | Path | None) -> bool:
+    """Return whether the fitted score is known of all queries: rows of the table, or images that the fit is told of."""
+    kinds = {one.kind for one in named}
+    if kinds <= {ROW}:
+        return True
+    from curate.retrieval.scorer import is_fitted
+
+    return kinds <= {ROW, IMAGE, FOLDER} and is_fitted(model)
+
+
 def _certainty(
-    text: str | None, table: Table, named: Sequence[Named], settings: RetrieveSettings, notes: list[str]
+    text: str | None, table: Table, settings: RetrieveSettings, notes: list[str], *, fitted: bool
 ) -> Signal | None:
     """Return the column that says how certain an image is; None where there is none, and nothing asks for it."""
     if text is not None:
         return signal(text, table, certain_first=True, flag="--certainty")
-    of_rows = all(one.kind == ROW for one in named)
     try:
         return signal(
-            default_column(table, flag="--certainty", fitted=of_rows), table, certain_first=True, flag="--certainty"
+            default_column(table, flag="--certainty", fitted=fitted), table, certain_first=True, flag="--certainty"
         )
     except InputError as error:
         if settings.needs_certainty:

@@ -6,8 +6,10 @@ from typing import Any
 from curate.engines.settings import ScoreSettings
 from curate.tables.provenance import model_of
 from curate.tables.table import Table
-from scoring.checkpoint import load_model, read_header, shipped_models
+from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
 from scoring.errors import InputError
+from scoring.heap.model import HeapFit
+from scoring.heap.stored import FIT, read_fit
 from scoring.runner import Runner, select_device, select_precision
 
 
@@ -30,7 +32,7 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
             raise InputError(f"{table.path} was scored by {which}; name its checkpoint with --model")
         model = digests[wanted]
     network, card = load_model(model)
-    if wanted and card["digest"] != wanted:
+    if wanted and card.get("base", card["digest"]) != wanted:  # a fitted model's embeddings are its base model's
         raise InputError(
             f"expected the model that scored {table.path} ({wanted[:12]}), got {model} ({card['digest'][:12]}); "
             "edited copies must be scored as the table was: name that model with --model"
@@ -40,6 +42,20 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
     before = before if isinstance(before, dict) else {}
     settings = ScoreSettings(device=device, **_settings_of(before))
     return Runner(network, chosen, select_precision(settings.precision, chosen, network.spec.cpu_precision)), settings
+
+
+def fit_of(model: str | Path | None) -> HeapFit | None:
+    """Return what a model was fitted to by ``curate fit``; None where it was not, or none is named.
+
+    Raises:
+        InputError: if there is no such checkpoint, or its fit cannot be used.
+    """
+    return None if model is None else read_fit(model, read_header(find_checkpoint(model)))
+
+
+def is_fitted(model: str | Path | None) -> bool:
+    """Return whether a model was fitted to a heap; InputError if there is no such checkpoint."""
+    return model is not None and FIT in read_header(find_checkpoint(model))
 
 
 def _settings_of(before: dict[str, Any]) -> dict[str, Any]:

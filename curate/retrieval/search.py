@@ -14,7 +14,7 @@ from scoring.search.probes import choose_probes
 from scoring.search.rows import Vectors
 
 EXACT_ROWS = 50_000  # up to here every query is compared with every row
-EXACT_QUERIES = 20_000  # so too by so few queries: lists would cost more than they save
+EXACT_PAIRS = 20_000_000_000  # so too where pairs are no more than that: lists would cost more than they save
 WANTED = 0.99  # share of the neighbours that the choice of lists aims at
 QUERIES = 4096  # at a time
 MOST_PAIRS = 10_000_000  # that are given back
@@ -57,7 +57,8 @@ class Searched:
                 "ask for a part"
             )
         search, probes, recall = self._everything, None, Recall.of_everything()
-        if self.among.sum() > EXACT_ROWS and len(queries) > EXACT_QUERIES:
+        n_rows = int(self.among.sum())
+        if n_rows > EXACT_ROWS and n_rows * len(queries) > EXACT_PAIRS:
             search, probes, recall = self._listed(k)
         parts = []
         for start in range(0, len(queries), QUERIES):

@@ -50,3 +50,17 @@ def test_the_benchmark_of_backends_tells_speeds_and_what_becomes_of_scores():
     ]
     assert len(rho) == 5
     assert min(rho) > 0.999
+
+
+@pytest.mark.parametrize("options", [["known"], ["speed", "--rows", "3000", "--width", "16", "--queries", "50"]])
+def test_the_benchmark_of_retrieval_tells_coverage_and_speed(options):
+    script = [sys.executable, str(ROOT / "benchmarks" / "retrieval.py"), *options]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    if options[0] == "speed":
+        assert all("recall 1 (exact)" in line for line in lines)
+        assert len(lines) == 3
+    else:
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+        assert all(abs(float(inside.split()[0]) - float(chance)) < 0.02 for _, _, chance, inside, _ in cells)

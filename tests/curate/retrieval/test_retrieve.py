@@ -159,7 +159,7 @@ def test_large_tables_are_searched_in_lists_and_the_recall_is_that_of_the_answer
     large = write(tmp_path / "large.parquet", n=3000)
     exact = curate.retrieve(large, str(large), top=5)
     monkeypatch.setattr(search, "EXACT_ROWS", 1000)
-    monkeypatch.setattr(search, "EXACT_QUERIES", 1000)
+    monkeypatch.setattr(search, "EXACT_PAIRS", 1000)
     found = curate.retrieve(large, str(large), top=5)
     pairs = [set(zip(one.links.query.tolist(), one.links.row.tolist(), strict=True)) for one in (exact, found)]
     share = len(pairs[0] & pairs[1]) / len(pairs[0])
@@ -334,3 +334,14 @@ def test_images_that_cannot_be_asked_with_are_one_line(whole, folder, tiny_check
         assert result.stderr.count("\n") == 1
     result = run("retrieve", whole, folder / "03.png", "--model", tiny_checkpoint, "--certainty", "min:width", "-q")
     assert "is of rows of the table" in result.stderr
+
+
+def test_a_model_fitted_to_the_table_tells_the_fitted_score_of_images(whole, folder, tiny_checkpoint, tmp_path):
+    fitted, scored = tmp_path / "fitted.safetensors", tmp_path / "t.parquet"
+    curate.fit(whole, fitted, apply=scored, model=tiny_checkpoint)
+    found = curate.retrieve(scored, str(folder / "07.png"), model=fitted, top=1)
+    table = pl.read_parquet(scored).filter(pl.col("key") == "07.png")
+    assert found.column == "unc_fitted"
+    assert found.certainty[0] == pytest.approx(table["unc_fitted"][0], abs=1e-3)
+    assert found.neighbours(0)[0].key == "07.png"
+    assert curate.retrieve(scored, str(folder / "07.png"), model=tiny_checkpoint).column == "kappa_visimsiam"
