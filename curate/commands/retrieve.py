@@ -17,6 +17,9 @@ def run(
         typer.Argument(metavar="QUERY...", help="Keys of the table, images, folders of images, or scored tables."),
     ],
     out: Annotated[Path | None, options.shared("--out", ": the answers, NAME.parquet, .csv or .jsonl")] = None,
+    table_rows: Annotated[
+        Path | None, typer.Option(help="What became of every row of the table, likewise.", show_default=False)
+    ] = None,
     top: Annotated[
         int | None, options.shared("--top", ": rows of each query, by cosine. [default: 10, or all inside]")
     ] = None,
@@ -103,7 +106,10 @@ def run(
         from curate.display.answers import answer_sheet
         from curate.display.picture import save_picture
         from curate.manifest import SourceOptions
+        from scoring.errors import InputError
 
+        if sheet.resolve() in {Path(name).resolve() for name in found.queries.names}:
+            raise InputError(f"{sheet} is a query, and would be written over; choose another name for --sheet")
         where = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
         save_picture(answer_sheet(found, source, where), sheet, overwrite=overwrite)
     if json_:
@@ -112,6 +118,6 @@ def run(
     print_lines(found.lines(), show, show_table)
     for note in found.notes if not quiet else ():
         say(f"note: {note}")
-    for name, path in (("answers", out), ("sheet", sheet)):
+    for name, path in (("answers", out), ("rows", table_rows), ("sheet", sheet)):
         if path is not None and not quiet:
             say(f"{name}: {path}")

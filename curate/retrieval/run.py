@@ -11,10 +11,10 @@ from curate.columns import EMBEDDING, KEY
 from curate.counted import counted
 from curate.retrieval import regions
 from curate.retrieval.cuts import Cut, parse_cut
-from curate.retrieval.queries import FOLDER, IMAGE, ROW, Named, Queries, name_queries, read_queries
+from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, Named, Queries, name_queries, read_queries
 from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Answers
 from curate.retrieval.search import Found, Searched
-from curate.retrieval.write import check_answers, write_answers
+from curate.retrieval.write import check_files, write_answers
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.signals import Signal, default_column, signal
@@ -71,6 +71,7 @@ def retrieve(
     queries: str | Path | Sequence[str | Path],
     *,
     out: str | Path | None = None,
+    table_rows: str | Path | None = None,
     top: int | None = None,
     credible: float | None = None,
     calibrate: str | None = None,
@@ -92,6 +93,7 @@ def retrieve(
         queries: one or several: keys of rows, images, folders of images, or other scored tables. A row is not its own
             answer.
         out: file to write, NAME.parquet, .csv or .jsonl; None to write nothing.
+        table_rows: file to write what became of every row of the table, likewise.
         top: rows of each query; 10 by default, and with ``credible`` all that lie inside.
         credible: chance, in (0, 1), with which what a query shows lies inside its region; the rows inside are given.
         calibrate: column of classes, on whose rows the regions are calibrated: they then hold the nearest row of a
@@ -115,13 +117,16 @@ def retrieve(
     settings = RetrieveSettings(
         top, credible, calibrate, parse_cut(reject, "--reject"), parse_cut(clean, "--clean"), seed
     )
-    if out is not None:
-        check_answers(Path(out), overwrite=overwrite)
     opened = open_table(table, require=[KEY, EMBEDDING], embedding=embedding)
     if not opened.n_rows:
         raise InputError(f"expected rows to search in {opened.path}, got none: the table is empty; score some images")
     texts = [str(queries)] if isinstance(queries, str | Path) else [str(each) for each in queries]
     named = name_queries(texts, opened)
+    paths = [Path(path) for path in (out, table_rows) if path is not None]
+    read = [
+        file for path in (opened, *(open_table(one.text) for one in named if one.kind == TABLE)) for file in path.files
+    ]
+    check_files(paths, read, overwrite=overwrite)
     notes: list[str] = []
     column = _certainty(certainty, opened, settings, notes, fitted=_fit_says_of(named, model))
     if credible is not None and calibrate is None and column is not None:
@@ -133,12 +138,11 @@ def retrieve(
         advice="name a column of numbers",
     )
     announce(f"reading {counted(opened.n_rows, 'row')}")
-    rows = read_rows(opened, needs)
-    asked = read_queries(named, opened, rows, column, model=model)
-    found = _Work(opened, rows, asked, column, settings, notes).answers(announce)
-    if out is not None:
-        found.out = Path(out)
-        write_answers(found, found.out, overwrite=overwrite)
+    found_rows = read_rows(opened, needs)
+    asked = read_queries(named, opened, found_rows, column, model=model)
+    found = _Work(opened, found_rows, asked, column, settings, notes).answers(announce)
+    found.out = None if out is None else Path(out)
+    write_answers(found, found.out, None if table_rows is None else Path(table_rows), overwrite=overwrite)
     return found
 
 

@@ -1,19 +1,22 @@
-"""Answers as a file: a line for every row that a query found, and one for every query that found none."""
+"""Answers as a file, a line for every row that a query found and every query that found none; and every row."""
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import describe_all
+from curate.columns import KEY, describe_all
+from curate.manifest.store_path import AnyPath
 from curate.manifest.text import guarded, to_json
 from curate.retrieval.results import Answers
+from curate.tables.digests import plain
 from curate.tables.writer import TableWriter
-from scoring.atomic import AtomicFile, refuse_existing, require_folder
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -47,32 +50,113 @@ MEANINGS = {
     "certainty": "of the row, in the unit of the column",
 }
 
+ROWS_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("state", pa.string(), nullable=False),
+        pa.field("certainty", pa.float32()),
+    ]
+)
+ROWS_MEANINGS = {
+    "key": "of the row",
+    "state": "searched, or why it was not",
+    "certainty": "of the row, in the unit of the column",
+}
 
-def check_answers(out: Path, *, overwrite: bool) -> None:
-    """Refuse a name that is of no known kind, or taken, before the work.
+
+def check_files(paths: Sequence[Path], inputs: Iterable[AnyPath], *, overwrite: bool) -> None:
+    """Refuse names that are of no known kind, equal, taken, or of what is read, before the work.
 
     Raises:
-        InputError: naming it.
+        InputError: naming the first.
     """
-    if out.suffix.lower() not in ENDINGS:
-        raise InputError(f"expected a name that ends in {', '.join(ENDINGS)}, got {out}")
-    refuse_existing(out, overwrite=overwrite)
-    require_folder(out)
+    read = {str(path.resolve()) for path in inputs}
+    for path in paths:
+        if path.suffix.lower() not in ENDINGS:
+            raise InputError(f"expected a name that ends in {', '.join(ENDINGS)}, got {path}")
+        if str(path.resolve()) in read:
+            raise InputError(f"{path} is read, and would be written over; choose another name")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError(f"-o and --table-rows are both {paths[0]}; choose two names")
+    if paths and not overwrite:
+        undo_unfinished(paths)
+    for path in paths:
+        refuse_existing(path, overwrite=overwrite)
+        require_folder(path)
 
 
-def write_answers(found: Answers, out: Path, *, overwrite: bool) -> None:
-    """Write answers as Parquet, CSV or JSON lines by the name, whole or not at all."""
-    if out.suffix.lower() == ".parquet":
-        about = {"kind": "answers", "columns": describe_all(SCHEMA.names, MEANINGS), **found.about()}
-        with TableWriter(out, SCHEMA, about, overwrite=overwrite) as table:
-            for lines in _lines(found):
-                table.write(pa.Table.from_pylist(lines, SCHEMA))
-        return
-    with AtomicFile(out, overwrite=overwrite) as file:
-        if out.suffix.lower() == ".csv":
-            file.write((",".join(SCHEMA.names) + "\r\n").encode())
-        for lines in _lines(found):
-            file.write(_csv(lines) if out.suffix.lower() == ".csv" else _json_lines(lines))
+def write_answers(found: Answers, out: Path | None, rows: Path | None, *, overwrite: bool) -> None:
+    """Write answers, and what became of every row, as Parquet, CSV or JSON lines by their names: both or neither."""
+    wanted: list[tuple[Path | None, _What]] = [(rows, _rows_of(found)), (out, _answers_of(found))]
+    files: list[AtomicFile] = []
+    try:
+        for path, what in wanted:
+            if path is not None:
+                files.append(_sealed(found, path, what, overwrite=overwrite))
+        if files:
+            commit_together(files)
+    finally:
+        for file in files:
+            file.discard()
+
+
+@dataclass(frozen=True)
+class _What:
+    """What a file holds: its kind, schema and meanings, and its lines, some at a time."""
+
+    kind: str
+    schema: pa.Schema
+    meanings: Mapping[str, str]
+    lines: Iterator[list[dict[str, Any]]]
+
+
+def _answers_of(found: Answers) -> _What:
+    return _What("answers", SCHEMA, MEANINGS, _lines(found))
+
+
+def _rows_of(found: Answers) -> _What:
+    return _What("retrieved rows", ROWS_SCHEMA, ROWS_MEANINGS, _row_lines(found))
+
+
+def _sealed(found: Answers, path: Path, what: _What, *, overwrite: bool) -> AtomicFile:
+    """Return a file that is written, and waits for its name."""
+    if path.suffix.lower() == ".parquet":
+        about = {"kind": what.kind, "columns": describe_all(what.schema.names, what.meanings), **found.about()}
+        writer = TableWriter(path, what.schema, about, overwrite=overwrite)
+        try:
+            for lines in what.lines:
+                writer.write(pa.Table.from_pylist(lines, what.schema))
+            writer.seal()
+        except BaseException:
+            writer.discard()
+            raise
+        return writer.file
+    file = AtomicFile(path, overwrite=overwrite)
+    is_csv = path.suffix.lower() == ".csv"
+    try:
+        if is_csv:
+            file.write((",".join(what.schema.names) + "\r\n").encode())
+        for lines in what.lines:
+            file.write(_csv(lines) if is_csv else _json_lines(lines))
+    except BaseException:
+        file.discard()
+        raise
+    return file
+
+
+def _row_lines(found: Answers) -> Iterator[list[dict[str, Any]]]:
+    """Yield what became of some rows of the table at a time."""
+    start = 0
+    for batch in found.table.batches([KEY]):
+        stop = start + batch.num_rows
+        keys = plain(batch.column(0)).cast(pa.string()).to_pylist()
+        states = [found.left_out[state] for state in found.row_states[start:stop].tolist()]
+        certainty = found.row_certainty[start:stop].tolist()
+        yield [
+            {"key": key, "state": state, "certainty": _number(value)}
+            for key, state, value in zip(keys, states, certainty, strict=True)
+        ]
+        start = stop
 
 
 def _lines(found: Answers) -> Iterator[list[dict[str, Any]]]:

@@ -83,7 +83,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "run": Command("run curate.toml", torch=True, goes_on=True),
     "sheet": Command("sheet scores.parquet --top 4 --bottom 4 -o sheet.png"),
-    "retrieve": Command("retrieve scores.parquet scores.parquet --top 2 --sheet found.png -o answers.csv"),
+    "retrieve": Command(
+        "retrieve scores.parquet scores.parquet --top 2 --sheet found.png --table-rows rows.parquet -o answers.csv"
+    ),
     "report": Command("report scores.parquet --no-map -o report.html"),
     "plot": Command("plot scores.parquet histogram -o histogram.svg"),
     "evaluate": Command("evaluate scores.parquet --label label --column unc_fitted -o worth.json"),

@@ -188,6 +188,39 @@ def test_files_have_a_line_for_every_answer_and_every_query_without_one(table, t
     assert sum(about["rows"].values()) == N
 
 
+def test_what_became_of_every_row_is_a_file_of_its_own(table, tmp_path):
+    asked = ["retrieve", table, "0-000", "--clean", "10%", "-q"]
+    for name in ("r.parquet", "r.csv", "r.jsonl"):
+        result = run(*asked, "--table-rows", tmp_path / name, "-o", tmp_path / f"of {name}")
+        assert result.exit_code == 0, result.output
+    rows = pl.read_parquet(tmp_path / "r.parquet")
+    assert rows["key"].to_list() == [f"0-{i:03}" for i in range(N)]
+    assert rows["state"][5] == "an image that could not be scored"
+    assert "missing" in rows["state"][6]
+    found = curate.retrieve(table, "0-000", clean="10%")
+    assert dict(rows["state"].value_counts().iter_rows()) == found.row_counts
+    gone = rows.filter(pl.col("state").str.starts_with("cleaned away"))
+    assert gone["certainty"].max() < rows.filter(pl.col("state") == "searched")["certainty"].min()
+    assert [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()] == rows.to_dicts()
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == N + 1
+
+
+def test_nothing_that_is_read_is_written_over(table, tmp_path, whole, folder, tiny_checkpoint):
+    other = write(tmp_path / "o.parquet", n=20, seed=1)
+    before = table.read_bytes(), other.read_bytes()
+    for path in (table, other):
+        for option in ("-o", "--table-rows"):
+            assert "would be written over" in run("retrieve", table, other, option, path, "--overwrite").stderr
+    same = ["-o", tmp_path / "a.csv", "--table-rows", tmp_path / "a.csv"]
+    assert "choose two names" in run("retrieve", table, "0-000", *same).stderr
+    assert (table.read_bytes(), other.read_bytes()) == before
+    image = tmp_path / "query.png"
+    image.write_bytes((folder / "03.png").read_bytes())
+    asked = ["retrieve", whole, image, "--model", tiny_checkpoint, "--sheet", image, "--overwrite", "-q"]
+    assert "would be written over" in run(*asked).stderr
+    assert image.read_bytes() == (folder / "03.png").read_bytes()
+
+
 def test_json_and_terminal_say_the_same(table):
     found = json.loads(run("retrieve", table, "0-000", "--top", 2, "--json").stdout)
     printed = run("retrieve", table, "0-000", "--top", 2).stdout
