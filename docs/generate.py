@@ -89,6 +89,22 @@ METHOD_NOTES: dict[str, tuple[str, str]] = {
     "losspred": ("the order of a classifier's losses", "labels, and a backbone that you trust: the best single score"),
     "junk": ("the chance that an image is no whole picture", "to find damaged images, on any backbone"),
     "supervised": ("the classes", "labels, for a trunk to start the others from on a CPU"),
+    "ensemble": (
+        "ten linear classifiers that learn as one mixture; where they differ is uncertainty",
+        "labels, and the cheapest second opinion; to compare with `supervised`",
+    ),
+    "mcdropout": (
+        "a classifier behind dropout that stays on: the mean over fixed masks",
+        "labels; to compare with `ensemble`",
+    ),
+    "hetxl": (
+        "a classifier of features with noise, whose covariance each image has of its own",
+        "labels that are ambiguous in ways that repeat",
+    ),
+    "sngp": (
+        "a Gaussian process by random features: an entropy that grows with distance from what was seen",
+        "labels, where images unlike all that was trained on are to be told",
+    ),
 }
 
 

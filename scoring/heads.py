@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from scoring.class_heads import ClassifierHeadSpec, DropoutHeadSpec, EnsembleHeadSpec, HetXLHeadSpec, SNGPHeadSpec
 from scoring.column import Column
 from scoring.errors import InputError
+from scoring.head_limits import WIDEST_INSIDE, check_scale, check_width
 from scoring.lookup import lookup
 from scoring.maps import map_of_decoder
 from scoring.scorers import HEAD, HEAD_OF_PIXELS, SCORERS, TRAINED
@@ -13,8 +15,6 @@ from scoring.scorers import HEAD, HEAD_OF_PIXELS, SCORERS, TRAINED
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-WIDEST = 65536
-WIDEST_INSIDE = 8192  # of a layer between two others, whose weights are their product
 DEEPEST = 16
 MOST_BRANCHES = 64
 UNCERTAINTY = {"unc_<method>": Column("uncertainty of the representation", "1", "less certain")}
@@ -57,8 +57,8 @@ class KappaHeadSpec:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_width("a kappa head needs a hidden width", self.hidden)
-        _check_scale("a kappa head", self.scale)
+        check_width("a kappa head needs a hidden width", self.hidden)
+        check_scale("a kappa head", self.scale)
 
     def build(self, width: int) -> "nn.Module":
         """Return a fresh head for features of this width."""
@@ -83,8 +83,8 @@ class NormHeadSpec:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_width("a norm head needs a dimension", self.dim)
-        _check_scale("a norm head", self.scale)
+        check_width("a norm head needs a dimension", self.dim)
+        check_scale("a norm head", self.scale)
 
     def build(self, width: int) -> "nn.Module":
         """Return a fresh head for features of this width."""
@@ -110,8 +110,8 @@ class UncertaintyHeadSpec:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_width("an uncertainty head needs a hidden width", self.hidden)
-        _check_scale("an uncertainty head", self.scale)
+        check_width("an uncertainty head needs a hidden width", self.hidden)
+        check_scale("an uncertainty head", self.scale)
         if not 0 <= self.depth <= DEEPEST:
             raise InputError(f"an uncertainty head needs between 0 and {DEEPEST} hidden layers, got {self.depth}")
 
@@ -153,7 +153,7 @@ class GaussiansHeadSpec:
     branches: int = 1
 
     def __post_init__(self) -> None:
-        _check_width("a head of Gaussians needs a dimension", self.dim)
+        check_width("a head of Gaussians needs a dimension", self.dim)
         if not 1 <= self.branches <= MOST_BRANCHES:
             raise InputError(f"a head of Gaussians has between 1 and {MOST_BRANCHES} of them, got {self.branches}")
 
@@ -169,30 +169,6 @@ class GaussiansHeadSpec:
         apart = (mean - mean.mean(1, keepdim=True)).square().sum(-1)
         values = (log_variance.exp().sum(-1), log_variance.sum(-1), apart)  # each of shape (N, C)
         return dict(zip(self.columns, (value.mean(1) for value in values), strict=True))
-
-
-@dataclass(frozen=True)
-class ClassifierHeadSpec:
-    """The shape of a linear classifier: it gives no column of its own, but logits to the scorers that need them."""
-
-    kind: ClassVar[str] = "classifier"
-    needs: ClassVar[str] = HEAD
-    passes: ClassVar[int] = 0
-    columns: ClassVar[Mapping[str, Column]] = {}
-    classes: int = 2
-
-    def __post_init__(self) -> None:
-        _check_width("a classifier needs a number of classes", self.classes)
-
-    def build(self, width: int) -> "nn.Module":
-        """Return a fresh classifier of features of this width."""
-        from torch import nn
-
-        return nn.Linear(width, self.classes)
-
-    def score(self, given: "Tensor") -> "dict[str, Tensor]":
-        """Return no column for the logits, shape (N, C)."""
-        return {}
 
 
 @dataclass(frozen=True)
@@ -212,9 +188,9 @@ class PrototypeHeadSpec:
     temperature: float = 0.04
 
     def __post_init__(self) -> None:
-        _check_width("a head of prototypes needs a number of them", self.prototypes)
-        _check_width("a head of prototypes needs a hidden width", self.hidden, WIDEST_INSIDE)
-        _check_width("a head of prototypes needs a bottleneck", self.bottleneck, WIDEST_INSIDE)
+        check_width("a head of prototypes needs a number of them", self.prototypes)
+        check_width("a head of prototypes needs a hidden width", self.hidden, WIDEST_INSIDE)
+        check_width("a head of prototypes needs a bottleneck", self.bottleneck, WIDEST_INSIDE)
         if not 0 < self.temperature < float("inf"):
             raise InputError(f"a head of prototypes needs a temperature above 0, got {self.temperature}")
 
@@ -249,8 +225,8 @@ class PosteriorHeadSpec:
     channels: int = 256
 
     def __post_init__(self) -> None:
-        _check_width("a posterior head needs a dimension", self.dim)
-        _check_width("a decoder needs a number of channels", self.channels)
+        check_width("a posterior head needs a dimension", self.dim)
+        check_width("a decoder needs a number of channels", self.channels)
         map_of_decoder(self.size)
 
     def build(self, width: int) -> "nn.Module":
@@ -273,6 +249,10 @@ HeadSpec = (
     | ClassifierHeadSpec
     | PrototypeHeadSpec
     | PosteriorHeadSpec
+    | EnsembleHeadSpec
+    | DropoutHeadSpec
+    | HetXLHeadSpec
+    | SNGPHeadSpec
 )
 EMBEDS = (NormHeadSpec, GaussiansHeadSpec, PosteriorHeadSpec)  # with ``project``: features (N, D) -> mu (N, dim)
 
@@ -292,13 +272,3 @@ def head_from_json(record: Mapping[str, Any]) -> HeadSpec:
     fields = dict(record)
     kinds: dict[str, Any] = {name: kind for name, kind in SCORERS.items() if kind.needs in TRAINED}
     return lookup(kinds, str(fields.pop("kind", KappaHeadSpec.kind)), kind="kind of head")(**fields)
-
-
-def _check_width(what: str, got: int, most: int = WIDEST) -> None:
-    if not 1 <= got <= most:
-        raise InputError(f"{what} between 1 and {most}, got {got}")
-
-
-def _check_scale(what: str, got: float) -> None:
-    if not 0 < got < float("inf"):
-        raise InputError(f"{what} needs a scale above 0, got {got}")

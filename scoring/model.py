@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, feature_width
+from scoring.class_heads import ClassifierHeadSpec
 from scoring.crops import ten_crops
 from scoring.errors import InputError
-from scoring.heads import EMBEDS, ClassifierHeadSpec, HeadSpec
+from scoring.heads import EMBEDS, HeadSpec
 from scoring.images import Preprocessing
 from scoring.scorers import CROPS, HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored
 from scoring.trunks import PLAIN_MEAN, PLAIN_STD, PartSpec, Trunks

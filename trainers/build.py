@@ -53,7 +53,7 @@ def build(
             if config.freeze != "trunk":  # weights that move are no longer those of a package
                 spec = replace(spec, parts=tuple(replace(part, packaged=None) for part in spec.parts))
         kept = kept_heads(config, init)
-        head = kind.head(settings, config.size)
+        head = kind.head(settings, config.size, n_classes)
         heads = {**{name: init.spec.heads[name] for name in kept}, **({} if head is None else {config.method: head})}  # type: ignore[union-attr]
         embedding = embedding_head(config, init)
         made = replace(spec, heads=heads, embedding=embedding)

@@ -162,7 +162,8 @@ def _all_steps(
                 group["lr"] = rate * group["share"]
             rows = rows.to(device)
             seen = views(rows, epoch=epoch, step=step)
-            method.before_step(Batch(rows, None if losses is None else losses[rows], step / steps, seen.pixels))
+            own = None if losses is None else losses[rows]
+            method.before_step(Batch(rows, own, step / steps, seen.pixels, epoch + 1 == config.epochs))
             result = method(seen.features, head, None if labels is None else labels[rows])
             if not result.loss.isfinite():
                 keeper.stop(step, f"the loss is {result.loss.item()}", config.lr)

@@ -1,9 +1,15 @@
 import pytest
 import torch
 
+from scoring.class_heads import (
+    ClassifierHeadSpec,
+    DropoutHeadSpec,
+    EnsembleHeadSpec,
+    HetXLHeadSpec,
+    SNGPHeadSpec,
+)
 from scoring.errors import InputError
 from scoring.heads import (
-    ClassifierHeadSpec,
     GaussiansHeadSpec,
     JunkHeadSpec,
     KappaHeadSpec,
@@ -27,6 +33,10 @@ SPECS = [
     PosteriorHeadSpec(8, 32, 4),
     GaussiansHeadSpec(6, 2),
     PrototypeHeadSpec(16, 8, 4, 0.1),
+    EnsembleHeadSpec(3, 4),
+    DropoutHeadSpec(3, 0.2, 5),
+    HetXLHeadSpec(3, 4, 2, 5),
+    SNGPHeadSpec(3, 8, 0.5, 2.0, 1.0),
 ]
 
 

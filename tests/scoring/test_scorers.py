@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from curate.columns import describe
+from scoring.class_heads import ClassifierHeadSpec
 from scoring.column import Column
 from scoring.errors import InputError
-from scoring.heads import ClassifierHeadSpec, KappaHeadSpec
+from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import Runner
@@ -87,7 +88,7 @@ def pixels():
 def test_features_and_logits_are_given_as_the_model_has_them(model, pixels):
     runner = Runner(model, CPU, scorers={"length": Length(), "entropy": Entropy()})
     scores = runner.submit(pixels).result()
-    names = ["kappa_visimsiam", "unc_visimsiam", "feature_length", "unc_entropy", "top_class"]
+    names = ["kappa_visimsiam", "unc_visimsiam", "unc_classes_entropy", "feature_length", "unc_entropy", "top_class"]
     assert list(scores.columns) == list(runner.columns) == names
     with torch.no_grad():
         features = model.features(torch.from_numpy(pixels).permute(0, 3, 1, 2)).double().numpy()
@@ -149,9 +150,9 @@ def test_a_scorer_that_gives_other_columns_than_it_declares_is_its_authors_mista
 
 
 def test_names_directions_and_meanings_are_what_scorers_declare(monkeypatch):
-    assert columns_of(HEADS).keys() == {"kappa_visimsiam", "unc_visimsiam"}
+    assert columns_of(HEADS).keys() == {"kappa_visimsiam", "unc_visimsiam", "unc_classes_entropy"}
     assert describe("kappa_visimsiam").higher == "more certain"
-    assert describe("unc_entropy").meaning == "uncertainty of the representation"
+    assert describe("unc_entropie").meaning == "uncertainty of the representation"
     monkeypatch.setitem(WHERE, "entropy", f"{__name__}:Entropy")
     assert describe("unc_entropy") == Column("entropy of the class probabilities", "nats", "less certain")
     assert describe("unc_visimsiam").meaning == "uncertainty of the representation"

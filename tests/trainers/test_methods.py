@@ -129,10 +129,10 @@ def test_spread_is_one_on_the_whole_sphere_and_zero_after_collapse():
 
 def test_supervised_loss_is_smoothed_cross_entropy_and_counts_hits():
     torch.manual_seed(0)
-    method = Supervised(Settings(), Task(5, 3))
+    method, head = Supervised(Settings(), Task(5, 3)), Supervised.head(Settings(), 32, 3).build(5)
     features, labels = torch.randn(1, 6, 5), torch.tensor([0, 1, 2, 0, 1, 2])
-    step = method(features, None, labels)
-    logits = features[0] @ method.classifier.weight.T + method.classifier.bias
+    step = method(features, head, labels)
+    logits = features[0] @ head.weight.T + head.bias
     log_p = logits.log_softmax(1)
     smooth = torch.full((6, 3), 0.1 / 3)
     smooth[torch.arange(6), labels] += 0.9

@@ -78,6 +78,7 @@ class InfoNCESettings(ContrastiveSettings):
 
     kappa_pos: float = _kappa_pos(16.0)
     denominator: str = _denominator()
+    norm: bool = setting(False, "a linear projection, whose length the model keeps as kappa")
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class WithKappa(Contrastive[K]):
     share = 0.0  # of all steps, done
 
     @classmethod
-    def head(cls, settings: K, size: int) -> HeadSpec | None:
+    def head(cls, settings: K, size: int, n_classes: int = 2) -> HeadSpec | None:
         """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
         return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
 
@@ -226,6 +227,11 @@ class InfoNCE(Contrastive[InfoNCESettings]):
 
     paper = "van den Oord et al. 2018, arXiv:1807.03748"
     Settings = InfoNCESettings
+
+    @classmethod
+    def head(cls, settings: InfoNCESettings, size: int, n_classes: int = 2) -> HeadSpec | None:
+        """Return the projection, if its length is to be a kappa, which the loss does not see."""
+        return kappa_head("norm", 1.0, settings.latent_dim) if settings.norm else None
 
     def loss(self, mu: Tensor, kappa: Tensor | None, pairs: Contrast) -> Tensor:
         """Return InfoNCE of mu."""

@@ -7,8 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from scoring.head_limits import WIDEST, WIDEST_INSIDE
 from scoring.head_modules import PrototypeHead
-from scoring.heads import WIDEST, WIDEST_INSIDE, HeadSpec, PrototypeHeadSpec
+from scoring.heads import HeadSpec, PrototypeHeadSpec
 from trainers.methods.method import Batch, Method, Step, Task
 from trainers.methods.momentum import MomentumEncoder
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
@@ -77,7 +78,7 @@ class DINO(Method[DINOSettings]):
             self.teacher = MomentumEncoder(live, momentum=settings.momentum, precision=task.precision)
 
     @classmethod
-    def head(cls, settings: DINOSettings, size: int) -> HeadSpec:
+    def head(cls, settings: DINOSettings, size: int, n_classes: int = 2) -> HeadSpec:
         """Return the head of prototypes, which scores by the teacher's temperature and centre."""
         return PrototypeHeadSpec(
             settings.prototypes, settings.hidden_dim, settings.bottleneck, settings.teacher_temperature

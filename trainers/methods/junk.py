@@ -78,7 +78,7 @@ class Junk(Method[JunkSettings]):
         self.n_standard = 1 + settings.n_damaged
 
     @classmethod
-    def head(cls, settings: JunkSettings, size: int) -> HeadSpec:
+    def head(cls, settings: JunkSettings, size: int, n_classes: int = 2) -> HeadSpec:
         """Return a perceptron with two hidden layers of 256."""
         return JunkHeadSpec(hidden=256)
 

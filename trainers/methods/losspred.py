@@ -161,7 +161,7 @@ class LossPred(Method[LossPredSettings]):
         self._batch: Batch | None = None
 
     @classmethod
-    def head(cls, settings: LossPredSettings, size: int) -> HeadSpec:
+    def head(cls, settings: LossPredSettings, size: int, n_classes: int = 2) -> HeadSpec:
         """Return the published perceptron: two hidden layers of 512."""
         return UncertaintyHeadSpec()
 

@@ -35,12 +35,14 @@ class Batch:
         share: of all steps, how many are done, in [0, 1).
         pixels: every view as the backbone reads it, normalised, one tensor (V, N, 3, S, S) for each resolution,
             standard views first; empty where features come from a cache.
+        is_last_pass: whether this is a step of the last pass over the images.
     """
 
     rows: Tensor
     losses: Tensor | None = None
     share: float = 0.0
     pixels: tuple[Tensor, ...] = ()
+    is_last_pass: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,13 @@ class Method(nn.Module, Generic[S]):
         self.settings = settings
 
     @classmethod
-    def head(cls, settings: S, size: int) -> HeadSpec | None:
+    def head(cls, settings: S, size: int, n_classes: int = 2) -> HeadSpec | None:
         """Return the shape of the head that it trains and that the model keeps, or None.
 
         Args:
             settings: its own.
             size: side of a standard view in pixels, for heads that make pictures.
+            n_classes: of the labels, for heads that tell classes.
         """
         return None
 

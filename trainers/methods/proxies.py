@@ -105,7 +105,7 @@ class Proxies(Method[P]):
         self.directions = nn.Parameter(torch.randn(task.n_classes, settings.latent_dim))
 
     @classmethod
-    def head(cls, settings: P, size: int) -> HeadSpec:
+    def head(cls, settings: P, size: int, n_classes: int = 2) -> HeadSpec:
         """Return a projection whose direction is the embedding and whose length is kappa."""
         return NormHeadSpec(settings.latent_dim)
 
@@ -173,7 +173,7 @@ class NivMF(Proxies[NivMFSettings]):
             self.projector = projector(task.width, settings.hidden_dim, settings.latent_dim)
 
     @classmethod
-    def head(cls, settings: NivMFSettings, size: int) -> HeadSpec:
+    def head(cls, settings: NivMFSettings, size: int, n_classes: int = 2) -> HeadSpec:
         """Return a kappa head, or a projection whose length is kappa; each begins near ``kappa_init``."""
         return kappa_head(settings.kappa, settings.kappa_init, settings.latent_dim)
 

@@ -192,7 +192,7 @@ class VISimSiam(SimSiam):
     defaults: ClassVar = {}
 
     @classmethod
-    def head(cls, settings: SiameseSettings, size: int) -> HeadSpec:
+    def head(cls, settings: SiameseSettings, size: int, n_classes: int = 2) -> HeadSpec:
         """Return a kappa head that is scaled for the latent space."""
         return KappaHeadSpec(HEAD_HIDDEN, float(settings.latent_dim - 1))
 

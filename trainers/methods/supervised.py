@@ -5,8 +5,10 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scoring.class_heads import ClassifierHeadSpec
+from scoring.heads import HeadSpec
 from trainers.methods.augmentation import Augmentation
-from trainers.methods.method import Method, Step, Task
+from trainers.methods.method import Method, Step
 from trainers.methods.settings import Settings
 
 
@@ -24,15 +26,16 @@ class Supervised(Method[Settings]):
         "augmentation": Augmentation(scale=(0.25, 1.0), jitter=0.3, gray=0.1, blur=0.1),
     }
 
-    def __init__(self, settings: Settings, task: Task) -> None:
-        super().__init__(settings, task)
-        self.classifier = nn.Linear(task.width, task.n_classes)
+    @classmethod
+    def head(cls, settings: Settings, size: int, n_classes: int = 2) -> HeadSpec:
+        """Return the classifier."""
+        return ClassifierHeadSpec(n_classes)
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return mean cross-entropy over the views, and the accuracy on them."""
-        if labels is None:
-            raise ValueError("cross-entropy needs labels")
-        logits = self.classifier(features.flatten(0, 1))
+        if labels is None or head is None:
+            raise ValueError("cross-entropy needs labels, and its head")
+        logits = head(features.flatten(0, 1))
         target = labels.repeat(features.shape[0])
         loss = F.cross_entropy(logits, target, label_smoothing=0.1)
         return Step(loss, {"accuracy": (logits.argmax(1) == target).float().mean()})

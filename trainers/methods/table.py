@@ -30,5 +30,9 @@ WHERE: dict[str, str] = {  # to add a method, add a line
     "losspred": "trainers.methods.losspred:LossPred",
     "junk": "trainers.methods.junk:Junk",
     "supervised": "trainers.methods.supervised:Supervised",
+    "ensemble": "trainers.methods.classes:Ensemble",
+    "mcdropout": "trainers.methods.classes:MCDropout",
+    "hetxl": "trainers.methods.classes:HetXL",
+    "sngp": "trainers.methods.classes:SNGP",
 }
 METHODS: "Mapping[str, type[Method[Any]]]" = Lazy(WHERE)

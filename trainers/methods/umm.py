@@ -151,7 +151,7 @@ class UMM(Method[UMMSettings]):
         self.bank = Bank(task.n, (settings.branches, settings.latent_dim)) if is_bank else None
 
     @classmethod
-    def head(cls, settings: UMMSettings, size: int) -> HeadSpec:
+    def head(cls, settings: UMMSettings, size: int, n_classes: int = 2) -> HeadSpec:
         """Return C Gaussians of M dimensions."""
         return GaussiansHeadSpec(settings.latent_dim, settings.branches)
 

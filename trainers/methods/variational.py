@@ -102,7 +102,7 @@ class Variational(Method[V]):
         self._seen: Tensor | None = None
 
     @classmethod
-    def head(cls, settings: V, size: int) -> HeadSpec:
+    def head(cls, settings: V, size: int, n_classes: int = 2) -> HeadSpec:
         """Return a posterior with a decoder to pictures of this size."""
         return PosteriorHeadSpec(settings.latent_dim, size, settings.channels)
 

@@ -13,7 +13,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from scoring.checkpoint import load_model, save_checkpoint
-from scoring.heads import ClassifierHeadSpec, KappaHeadSpec
+from scoring.class_heads import ClassifierHeadSpec
+from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.scorers import WHERE
@@ -40,15 +41,15 @@ class Entropy:
 
 
 @dataclass(frozen=True)
-class Dropout:
+class Shaken:
     """Spread of the features over passes."""
 
     passes: int = 3
     needs = FEATURES
-    columns = {"unc_dropout": Column("spread of the features with dropout", "1", "less certain")}
+    columns = {"unc_shaken": Column("spread of the features with dropout", "1", "less certain")}
 
     def score(self, given):
-        return {"unc_dropout": given.std(0).mean(1)}
+        return {"unc_shaken": given.std(0).mean(1)}
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def place(tmp_path, monkeypatch):
     save_checkpoint(tmp_path / "m.safetensors", model.eval(), card)
     (tmp_path / "outside_scorers.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("Entropy", "Dropout", "Nearest"):
+    for name in ("Entropy", "Shaken", "Nearest"):
         monkeypatch.setitem(WHERE, name.lower(), f"outside_scorers:{name}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -124,7 +125,7 @@ def test_scorers_from_outside_are_columns_with_their_meaning():
     assert "| `kappa_<method>` |" in tables["columns"]()
     anew = typer.Typer(rich_markup_mode=None)
     anew.command()(runpy.run_path(str(ROOT / "curate/commands/score.py"))["run"])
-    assert "entropy, dropout, nearest" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
+    assert "entropy, shaken, nearest" in " ".join(CliRunner().invoke(anew, ["--help"]).output.split())
 
 
 @pytest.mark.usefixtures("place")
@@ -155,4 +156,4 @@ def test_a_scorer_that_cannot_be_is_one_line_and_nothing_is_written(place, args,
 
 def test_the_option_names_those_there_are():
     told = " ".join(run("score", "--help").stdout.split())
-    assert "A score that needs no training; again for more: crops, neighbour, ambiguous." in told
+    assert "A score that needs no training; again for more: crops, dropout, neighbour, ambiguous." in told

@@ -153,7 +153,7 @@ def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos
     assert "accuracy " in result.stderr
     card, said = read_header(trunk), json.loads(result.stdout)
     assert (said["model"], said["images"], said["metrics"]) == (card["digest"], 16, card["metrics"])
-    assert card["heads"] == {}
+    assert card["heads"] == {"supervised": {"kind": "classifier", "classes": 2}}
     pl.DataFrame({"path": [str(path) for path in sorted(photos.rglob("[0-9].png"))], "kind": [1, 2] * 8}).write_csv(
         tmp_path / "list.csv"
     )
@@ -164,7 +164,7 @@ def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos
     assert run("score", photos, "-o", tmp_path / "s.parquet", "--model", trunk, "--device", "cpu").exit_code == 0
     columns = pl.read_parquet(tmp_path / "s.parquet").columns
     assert "embedding" in columns
-    assert not [name for name in columns if name.startswith(("kappa_", "unc_"))]
+    assert [name for name in columns if name.startswith(("kappa_", "unc_"))] == ["unc_supervised_entropy"]
 
 
 @pytest.mark.parametrize("command", ["train", "cache"])

@@ -1,0 +1,210 @@
+"""Heads that tell classes and how unsure they are of them: the shapes that a checkpoint records, and their columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from scoring.column import Column
+from scoring.head_limits import MOST_SAMPLES, WIDEST_INSIDE, check_scale, check_width
+from scoring.scorers import HEAD, LOGITS
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+ENTROPY = {"unc_<method>_entropy": Column("entropy of the predicted distribution over classes", "nats", "less certain")}
+SPREAD = {
+    "unc_<method>_jsd": Column(
+        "Jensen-Shannon divergence of the distributions over classes that several predict", "nats", "less certain"
+    )
+}
+LOG_DETERMINANT = {
+    "unc_<method>_logdet": Column(
+        "logarithm of the determinant of the covariance before the classifier", "nats", "less certain"
+    )
+}
+VARIANCE = {
+    "unc_<method>_variance": Column("posterior variance of a logit, relative to the prior's", "1", "less certain")
+}
+
+
+def named(columns: Mapping[str, Column], values: "Tensor") -> "dict[str, Tensor]":
+    """Return values, shape (N, K), as K columns."""
+    return dict(zip(columns, values.unbind(1), strict=True))
+
+
+@dataclass(frozen=True)
+class ClassifierHeadSpec:
+    """The shape of a linear classifier, whose logits other scorers may ask for."""
+
+    kind: ClassVar[str] = "classifier"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = ENTROPY
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        check_width("a classifier needs a number of classes", self.classes)
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh classifier of features of this width."""
+        from torch import nn
+
+        return nn.Linear(width, self.classes)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the entropy of the classes by their logits, shape (N, C), in nats."""
+        from scoring.class_modules import entropy_and_spread
+
+        return named(self.columns, entropy_and_spread(given[:, None])[:, :1])
+
+
+@dataclass(frozen=True)
+class EnsembleHeadSpec:
+    """The shape of a shallow ensemble: several linear classifiers of the same features."""
+
+    kind: ClassVar[str] = "ensemble"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD
+    classes: int = 2
+    members: int = 10
+
+    def __post_init__(self) -> None:
+        check_width("an ensemble needs a number of classes", self.classes)
+        check_width("an ensemble needs a number of members", self.members, MOST_SAMPLES)
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh head for features of this width."""
+        from scoring.class_modules import EnsembleHead
+
+        return EnsembleHead(width, self.classes, self.members)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N, 2)."""
+        return named(self.columns, given)
+
+
+@dataclass(frozen=True)
+class DropoutHeadSpec:
+    """The shape of a linear classifier behind dropout, which is on when it scores: ``samples`` masks, the same for all.
+
+    Source: Gal & Ghahramani 2016, "Dropout as a Bayesian Approximation".
+    """
+
+    kind: ClassVar[str] = "mcdropout"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD
+    classes: int = 2
+    rate: float = 0.1
+    samples: int = 10
+
+    def __post_init__(self) -> None:
+        check_width("a head with dropout needs a number of classes", self.classes)
+        check_width("a head with dropout needs a number of samples", self.samples, MOST_SAMPLES)
+        check_scale("a head with dropout", 1 / self.rate - 1 if self.rate > 0 else 0.0)
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh head for features of this width."""
+        from scoring.class_modules import DropoutHead
+
+        return DropoutHead(width, self.classes, self.rate, self.samples)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N, 2)."""
+        return named(self.columns, given)
+
+
+@dataclass(frozen=True)
+class HetXLHeadSpec:
+    """The shape of a classifier of noisy features: N(mean, V V' + diag d) in ``dim`` dimensions, V of ``rank`` columns.
+
+    Source: Collier et al. 2023, "Massively Scaling Heteroscedastic Classifiers" (HET-XL), arXiv:2301.12860.
+    """
+
+    kind: ClassVar[str] = "hetxl"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD | LOG_DETERMINANT
+    classes: int = 2
+    dim: int = 512
+    rank: int = 1
+    samples: int = 20
+
+    def __post_init__(self) -> None:
+        check_width("a HET-XL head needs a number of classes", self.classes)
+        check_width("a HET-XL head needs a dimension", self.dim, WIDEST_INSIDE)
+        check_width("a HET-XL head needs a rank, at most its dimension,", self.rank, min(self.dim, 256))
+        check_width("a HET-XL head needs a number of samples", self.samples, MOST_SAMPLES)
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh head for features of this width."""
+        from scoring.class_modules import HetXLHead
+
+        return HetXLHead(width, self.classes, self.dim, self.rank, self.samples)
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N, 3)."""
+        return named(self.columns, given)
+
+
+@dataclass(frozen=True)
+class SNGPHeadSpec:
+    """The shape of a Gaussian process classifier by random Fourier features of the unit features.
+
+    Attributes:
+        classes: C.
+        features: how many random ones, F; the precision is F x F.
+        length: scale of the kernel exp(-|x - x'|^2 / (2 length^2)) of unit vectors.
+        ridge: of the prior's precision.
+        mean_field: lambda in logits / sqrt(1 + lambda variance); 0 leaves them as they are.
+
+    Source: Liu et al. 2020, "Simple and Principled Uncertainty Estimation ..." (SNGP), arXiv:2006.10108, eq. 8 to 10.
+    """
+
+    kind: ClassVar[str] = "sngp"
+    needs: ClassVar[str] = HEAD
+    passes: ClassVar[int] = 0
+    columns: ClassVar[Mapping[str, Column]] = ENTROPY | VARIANCE
+    classes: int = 2
+    features: int = 1024
+    length: float = 1.0
+    ridge: float = 1.0
+    mean_field: float = 12.5
+
+    def __post_init__(self) -> None:
+        check_width("an SNGP head needs a number of classes", self.classes)
+        check_width("an SNGP head needs a number of random features", self.features, WIDEST_INSIDE)
+        check_scale("an SNGP head's kernel", self.length)
+        check_scale("an SNGP head's prior", self.ridge)
+        check_scale("an SNGP head's mean field", 1 + self.mean_field if self.mean_field >= 0 else 0.0)
+
+    def build(self, width: int) -> "nn.Module":
+        """Return a fresh head for features of this width."""
+        from scoring.class_modules import SNGPHead
+
+        return SNGPHead(
+            width, self.classes, self.features, length=self.length, ridge=self.ridge, mean_field=self.mean_field
+        )
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns of what the head says, shape (N, 2)."""
+        return named(self.columns, given)
+
+
+@dataclass(frozen=True)
+class DropoutScorer:
+    """What passes of the network with dropout say of the classes; the network runs ten times more.
+
+    Source: Gal & Ghahramani 2016, "Dropout as a Bayesian Approximation".
+    """
+
+    needs: ClassVar[str] = LOGITS
+    columns: ClassVar[Mapping[str, Column]] = ENTROPY | SPREAD
+    passes: int = 10
+
+    def score(self, given: "Tensor") -> "dict[str, Tensor]":
+        """Return the columns for logits of the passes, shape (P, N, C)."""
+        from scoring.class_modules import entropy_and_spread
+
+        return named(self.columns, entropy_and_spread(given.transpose(0, 1)))

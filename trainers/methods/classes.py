@@ -1,0 +1,144 @@
+"""Classifiers that say how unsure they are: HET-XL, SNGP, a shallow ensemble, and dropout that stays on."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scoring.class_heads import DropoutHeadSpec, EnsembleHeadSpec, HetXLHeadSpec, SNGPHeadSpec
+from scoring.head_limits import MOST_SAMPLES, WIDEST_INSIDE
+from scoring.heads import HeadSpec
+from trainers.methods.augmentation import Augmentation
+from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.settings import Settings, setting
+
+
+@dataclass(frozen=True)
+class EnsembleSettings(Settings):
+    """The settings of a shallow ensemble."""
+
+    members: int = setting(10, "linear classifiers", least=2, most=64)
+
+
+@dataclass(frozen=True)
+class DropoutSettings(Settings):
+    """The settings of Monte Carlo dropout."""
+
+    dropout: float = setting(0.1, "share of the features that is dropped", above=0, below=1)
+    samples: int = setting(10, "masks when it scores", least=2, most=MOST_SAMPLES)
+
+
+@dataclass(frozen=True)
+class HetXLSettings(Settings):
+    """The settings of HET-XL."""
+
+    latent_dim: int = setting(512, "width M before the classifier, where the noise is", least=2, most=WIDEST_INSIDE)
+    rank: int = setting(1, "of the covariance beside its diagonal", least=1, most=256)
+    samples: int = setting(
+        20, "draws, of each image while it learns, of all when it scores", least=2, most=MOST_SAMPLES
+    )
+
+
+@dataclass(frozen=True)
+class SNGPSettings(Settings):
+    """The settings of SNGP."""
+
+    features: int = setting(1024, "random Fourier features F", least=2, most=WIDEST_INSIDE)
+    length: float = setting(1.0, "scale of the kernel of unit features", above=0, most=1e3)
+    ridge: float = setting(1.0, "precision of the prior", above=0, most=1e6)
+    mean_field: float = setting(12.5, "by which variance lowers logits", least=0, most=1e6)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class Classes(Method[S]):
+    """What the four share: the cross-entropy of the mean of the distributions that their head gives."""
+
+    needs_labels = True
+    n_standard = 1
+    defaults: ClassVar = {
+        "optimizer": "adamw",
+        "lr": 3e-3,
+        "schedule": "cosine",
+        "warmup": 0.05,
+        "augmentation": Augmentation(scale=(0.25, 1.0), jitter=0.3, gray=0.1, blur=0.1),
+    }
+
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
+        """Return mean cross-entropy over the views, and the accuracy on them."""
+        if labels is None or head is None:
+            raise ValueError("a classifier needs labels, and its head")
+        teller: Any = head  # one of scoring.class_modules
+        log_p = teller.log_probabilities(features.flatten(0, 1))
+        target = labels.repeat(features.shape[0])
+        return Step(F.nll_loss(log_p, target), {"accuracy": (log_p.argmax(1) == target).float().mean()})
+
+
+class Ensemble(Classes[EnsembleSettings]):
+    """Several linear classifiers on the features, which learn together; how far they differ is uncertainty."""
+
+    paper = "Kirchhof et al. 2023 (URL), arXiv:2307.03810"
+    Settings = EnsembleSettings
+
+    @classmethod
+    def head(cls, settings: EnsembleSettings, size: int, n_classes: int = 2) -> HeadSpec:
+        """Return the classifiers."""
+        return EnsembleHeadSpec(n_classes, settings.members)
+
+
+class MCDropout(Classes[DropoutSettings]):
+    """A linear classifier behind dropout, which stays on when it scores."""
+
+    paper = "Gal & Ghahramani 2016, arXiv:1506.02142"
+    Settings = DropoutSettings
+
+    @classmethod
+    def head(cls, settings: DropoutSettings, size: int, n_classes: int = 2) -> HeadSpec:
+        """Return the classifier and its dropout."""
+        return DropoutHeadSpec(n_classes, settings.dropout, settings.samples)
+
+
+class HetXL(Classes[HetXLSettings]):
+    """A classifier of features with noise, whose covariance each image has of its own (HET-XL)."""
+
+    paper = "Collier et al. 2023, arXiv:2301.12860"
+    Settings = HetXLSettings
+
+    @classmethod
+    def head(cls, settings: HetXLSettings, size: int, n_classes: int = 2) -> HeadSpec:
+        """Return the classifier and the maps to its noise."""
+        return HetXLHeadSpec(n_classes, settings.latent_dim, settings.rank, settings.samples)
+
+
+class SNGP(Classes[SNGPSettings]):
+    """A Gaussian process by random features, which knows how far an image is from those it learned from (SNGP).
+
+    The spectral normalisation of the trunk that the paper adds would change a trunk that others trained, and is left
+    out: on a frozen trunk distances are what they are.
+    """
+
+    paper = "Liu et al. 2020, arXiv:2006.10108"
+    Settings = SNGPSettings
+    defaults: ClassVar = Classes.defaults | {"lr": 0.1}  # random features are short: logits need large weights
+
+    def __init__(self, settings: SNGPSettings, task: Task) -> None:
+        super().__init__(settings, task)
+        self._is_last_pass = False
+
+    @classmethod
+    def head(cls, settings: SNGPSettings, size: int, n_classes: int = 2) -> HeadSpec:
+        """Return the classifier of random features and the precision of its weights."""
+        return SNGPHeadSpec(n_classes, settings.features, settings.length, settings.ridge, settings.mean_field)
+
+    def before_step(self, batch: Batch) -> None:
+        """Take note of the last pass over the images, over which the precision is summed."""
+        self._is_last_pass = batch.is_last_pass
+
+    def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
+        """Return mean cross-entropy, and in the last pass add the first view of each image to the precision."""
+        if self._is_last_pass:
+            teller: Any = head
+            teller.add(features[0].detach())
+        return super().forward(features, head, labels)
