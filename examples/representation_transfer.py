@@ -115,7 +115,6 @@ def tuned_answers(model: ScoringModel, some: TrainingSet, asked: Tensor, *, seed
     start = build(config, len(some.classes), init=deepcopy(model).cpu())
     with TemporaryDirectory() as folder:
         tuned, _ = train(config, some, state=Path(folder) / "state", device=device, start=start)
-    classifier: Any = start[1].cpu().eval()
     with torch.inference_mode():
-        said = [classifier.classifier(tuned.features(block)) for block in asked.split(500)]
+        said = [tuned.logits(tuned.features(block)) for block in asked.split(500)]
     return torch.cat(said).argmax(1)

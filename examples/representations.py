@@ -165,10 +165,10 @@ def trained(variant: str) -> str:
     """Return the variant whose model and data a variant has: itself, but for weights that nothing trains.
 
     >>> trained("simsiam lr=0.1"), trained("random vae channels=8"), trained("random")
-    ('simsiam lr=0.1', 'vae channels=8', 'supervised')
+    ('simsiam lr=0.1', 'vae channels=8', 'simsiam')
     """
     method, *rest = variant.split(maxsplit=1)
-    return variant if method != RANDOM else rest[0] if rest else "supervised"
+    return variant if method != RANDOM else rest[0] if rest else "simsiam"
 
 
 def parse_arguments(typed: Sequence[str] | None = None) -> argparse.Namespace:
