@@ -39,8 +39,8 @@ class Regions:
 def is_concentration(table: Table, column: str) -> bool:
     """Return whether a column is the concentration of a von Mises-Fisher distribution around the table's embedding.
 
-    It is where the embedding is the mean direction of that very head, as of a model that was trained by MCInfoNCE and
-    embeds by it; and where no model is named, for then the columns are the user's own.
+    It is taken to be where the embedding is the mean direction of that very head; and where no model is named, for then
+    the columns are the user's own.
     """
     if not column.startswith("kappa_"):
         return False

@@ -1,69 +1,21 @@
 """Find the images of a table that are like some, with how certain either is."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY
 from curate.counted import counted
 from curate.retrieval import regions
-from curate.retrieval.cuts import Cut, parse_cut
-from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, Named, Queries, name_queries, read_queries
-from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Answers
-from curate.retrieval.search import Found, Searched
+from curate.retrieval.cuts import parse_cut
+from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, Named, name_queries, read_queries
+from curate.retrieval.results import Answers
+from curate.retrieval.work import RetrieveSettings, Work
 from curate.retrieval.write import check_files, write_answers
 from curate.tables.needs import EMBEDDINGS, Needs
-from curate.tables.rows import Rows, read_rows
+from curate.tables.rows import read_rows
 from curate.tables.signals import Signal, default_column, signal
 from curate.tables.table import Table, open_table
-from curate.tables.vectors import EMBEDDING_PROBLEMS
 from scoring.errors import InputError
-from scoring.search.links import Links, Recall
-
-TOP = 10
-# What becomes of a row, in the order of ``Answers.row_states``.
-SEARCHED, UNSCORED, UNKNOWN, CLEANED = 0, 1, 2 + len(EMBEDDING_PROBLEMS), 3 + len(EMBEDDING_PROBLEMS)
-
-
-@dataclass(frozen=True)
-class RetrieveSettings:
-    """How to retrieve.
-
-    Attributes:
-        top: rows of each query; None for 10, and for all that lie inside a region.
-        credible: chance with which what a query shows lies inside its region; None for no regions.
-        calibrate: column whose equal values are matches; None to take kappa as the concentration that it is.
-        reject: queries that are too uncertain to be answered.
-        clean: rows that are too uncertain to be found.
-        seed: of what is drawn.
-    """
-
-    top: int | None
-    credible: float | None
-    calibrate: str | None
-    reject: Cut | None
-    clean: Cut | None
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.top is not None and self.top < 1:
-            raise InputError(f"--top must be at least 1, got {self.top}; {TOP} is usual")
-        if self.credible is not None and not 0 < self.credible < 1:
-            raise InputError(f"--credible takes a chance above 0 and below 1, got {self.credible:g}; 0.95 is usual")
-        if self.calibrate is not None and self.credible is None:
-            raise InputError(
-                "--calibrate is for the regions of --credible, which is not there; add it, or leave this out"
-            )
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
-
-    @property
-    def needs_certainty(self) -> bool:
-        """Whether nothing can be decided without a certainty."""
-        return self.credible is not None or self.reject is not None or self.clean is not None
 
 
 def retrieve(
@@ -140,7 +92,7 @@ def retrieve(
     announce(f"reading {counted(opened.n_rows, 'row')}")
     found_rows = read_rows(opened, needs)
     asked = read_queries(named, opened, found_rows, column, model=model)
-    found = _Work(opened, found_rows, asked, column, settings, notes).answers(announce)
+    found = Work(opened, found_rows, asked, column, settings, notes).answers(announce)
     found.out = None if out is None else Path(out)
     write_answers(found, found.out, None if table_rows is None else Path(table_rows), overwrite=overwrite)
     return found
@@ -171,175 +123,3 @@ def _certainty(
             raise
         notes.append(f"no certainty is shown: {error}")
         return None
-
-
-class _Work:
-    """One retrieval in the making."""
-
-    def __init__(
-        self,
-        table: Table,
-        rows: Rows,
-        queries: Queries,
-        column: Signal | None,
-        settings: RetrieveSettings,
-        notes: list[str],
-    ) -> None:
-        self.table, self.rows, self.queries, self.settings, self.notes = table, rows, queries, settings, notes
-        self.column = column or Signal("", 1)
-        self.values = np.full(len(rows), np.nan) if column is None else rows.numbers[column.column]
-        self.certainty = self.column.sign * self.values  # (N,), higher is more certain
-        self.row_words = ["searched", "an image that could not be scored", *EMBEDDING_PROBLEMS]
-        self.row_words += [f"no {self.column.column}", ""]
-        self.states, self.reasons = [ANSWERED] * len(queries), [""] * len(queries)
-
-    def answers(self, announce: Callable[[str], None]) -> Answers:
-        """Return what the queries come to."""
-        row_states = self._row_states()
-        among = row_states == SEARCHED
-        if not among.any():
-            why = ", ".join(f"{int((row_states == at).sum()):,} {text}" for at, text in enumerate(self.row_words) if at)
-            raise InputError(
-                f"expected rows with an embedding to search in {self.table.path}, got none of {len(self.rows):,} "
-                f"({why})"
-            )
-        enough = self._reject_queries(among)
-        asked = self._asked()
-        bounds = self._bounds(among, enough, asked, announce)
-        announce(f"comparing {counted(len(asked), 'query', 'queries')} with {counted(int(among.sum()), 'row')}")
-        found = self._search(among, asked, bounds)
-        inside = np.zeros(len(self.queries), np.int64)
-        inside[asked] = found.inside
-        for at in asked[found.inside == 0].tolist():
-            self.states[at] = ALONE
-            self.reasons[at] = "no row lies inside its region" if bounds is not None else "there is no other row"
-        links = Links(asked[found.links.query], found.links.row, found.links.similarity)
-        return Answers(
-            self.table,
-            self.queries,
-            self.states,
-            self.reasons,
-            self.column.sign * self.queries.certainty,
-            self.column.column,
-            links,
-            self.values,
-            inside,
-            None if bounds is None else self._spread(asked, bounds.bounds),
-            "" if bounds is None else regions.words(bounds, self.column, self._width),
-            row_states,
-            tuple(self.row_words),
-            found.recall,
-            self.notes,
-            self._said(),
-        )
-
-    @property
-    def _width(self) -> int:
-        return 0 if self.rows.embedding is None else self.rows.embedding.shape[1]
-
-    def _spread(self, asked: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values of some queries as values of all, NaN for the others."""
-        found = np.full(len(self.queries), np.nan)
-        found[asked] = values
-        return found
-
-    def _row_states(self) -> NDArray[np.uint8]:
-        """Return what becomes of every row, shape (N,)."""
-        states = np.where(self.rows.embedding_problem, self.rows.embedding_problem + UNSCORED, SEARCHED).astype(
-            np.uint8
-        )
-        states[~self.rows.ok] = UNSCORED
-        clean = self.settings.clean
-        if clean is None:
-            return states
-        states[(states == SEARCHED) & np.isnan(self.certainty)] = UNKNOWN
-        known = self.certainty[states == SEARCHED]
-        if len(known):
-            least = clean.least(known, self.column)
-            states[(states == SEARCHED) & (self.certainty < least)] = CLEANED
-            self.row_words[CLEANED] = f"cleaned away, {self.column.column} {clean.words(self.column, least)}"
-            if not (states == CLEANED).any():
-                self.notes.append(f"--clean {clean.text} takes no row away{_meant(clean)}")
-        return states
-
-    def _reject_queries(self, among: NDArray[np.bool_]) -> float:
-        """Refuse queries that failed or are too uncertain; return the certainty that is enough."""
-        known = self.certainty[among & np.isfinite(self.certainty)]
-        reject, enough = self.settings.reject, -np.inf
-        if reject is not None:
-            if reject.share is not None:  # of all rows, also those that --clean takes away
-                scored = self.rows.ok & (self.rows.embedding_problem == 0) & np.isfinite(self.certainty)
-                known = self.certainty[scored]
-            if not len(known):
-                raise InputError(
-                    f"--reject {reject.text}: expected numbers in {self.column.column!r} of {self.table.path}, got "
-                    "none; name another column with --certainty"
-                )
-            enough = reject.least(known, self.column)
-        for at, (problem, certainty) in enumerate(
-            zip(self.queries.problems, self.queries.certainty.tolist(), strict=True)
-        ):
-            if problem:
-                self.states[at], self.reasons[at] = FAILED, problem
-            elif np.isnan(certainty) and (reject is not None or self.settings.credible is not None):
-                self.states[at], self.reasons[at] = UNDECIDED, f"it has no {self.column.column}"
-            elif reject is not None and certainty < enough:
-                self.states[at] = REJECTED
-                self.reasons[at] = f"{self.column.column} {reject.words(self.column, enough)}"
-        if reject is not None and REJECTED not in self.states:
-            self.notes.append(f"--reject {reject.text} rejects no query{_meant(reject)}")
-        return enough
-
-    def _asked(self) -> NDArray[np.int64]:
-        return np.flatnonzero([state == ANSWERED for state in self.states])
-
-    def _bounds(
-        self, among: NDArray[np.bool_], enough: float, asked: NDArray[np.int64], announce: Callable[[str], None]
-    ) -> "regions.Regions | None":
-        chance, column = self.settings.credible, self.settings.calibrate
-        if chance is None:
-            return None
-        certainty = self.queries.certainty[asked]
-        if column is None:
-            return regions.by_concentration(chance, certainty, self._width)
-        announce(f"calibrating on rows of {column}")
-        return regions.by_matches(
-            chance,
-            self.rows,
-            among,
-            self.certainty >= enough,
-            (self.certainty, certainty),
-            column=column,
-            seed=self.settings.seed,
-        )
-
-    def _search(self, among: NDArray[np.bool_], asked: NDArray[np.int64], bounds: "regions.Regions | None") -> Found:
-        if self.rows.embedding is None:
-            raise ValueError("rows were read without embedding")
-        if not len(asked):
-            nothing = np.zeros(0, np.int64)
-            return Found(Links(nothing, nothing, np.zeros(0, np.float32)), nothing, Recall.of_everything())
-        vectors, own = self.queries.vectors[asked], self.queries.own[asked]
-        searched = Searched(self.rows.embedding, among, seed=self.settings.seed)
-        if bounds is not None:
-            return searched.within(vectors, own, bounds.bounds, self.settings.top)
-        top = self.settings.top or TOP
-        most = int(among.sum())
-        if top > most:
-            self.notes.append(f"--top {top:,} is more than the {counted(most, 'row')} that can be found; all are given")
-        return searched.nearest(vectors, own, top)
-
-    def _said(self) -> dict[str, object]:
-        cuts = {"reject": self.settings.reject, "clean": self.settings.clean}
-        return {
-            "top": self.settings.top or (None if self.settings.credible else TOP),
-            "credible": self.settings.credible,
-            "calibrate": self.settings.calibrate,
-            **{name: None if cut is None else cut.text for name, cut in cuts.items()},
-            "seed": self.settings.seed,
-        }
-
-
-def _meant(cut: Cut) -> str:
-    """Return what a number may have been meant as."""
-    return f"; {cut.text} is a value of the column, and {100 * cut.value:g}% a share" if 0 < cut.value < 1 else ""

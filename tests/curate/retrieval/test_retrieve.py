@@ -378,3 +378,25 @@ def test_a_model_fitted_to_the_table_tells_the_fitted_score_of_images(whole, fol
     assert found.certainty[0] == pytest.approx(table["unc_fitted"][0], abs=1e-3)
     assert found.neighbours(0)[0].key == "07.png"
     assert curate.retrieve(scored, str(folder / "07.png"), model=tiny_checkpoint).column == "kappa_visimsiam"
+
+
+def test_the_kappa_of_the_head_that_embeds_needs_no_calibration(folder, tmp_path):
+    import torch
+
+    from scoring.checkpoint import save_checkpoint
+    from scoring.heads import NormHeadSpec
+    from scoring.images import Preprocessing
+    from scoring.model import ModelSpec, ScoringModel
+
+    model, table = tmp_path / "m.safetensors", tmp_path / "t.parquet"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        spec = ModelSpec("resnet10t", {}, {"own": NormHeadSpec(8)}, Preprocessing(size=32, resize=32), embedding="own")
+        save_checkpoint(
+            model, ScoringModel(spec).eval(), {"method": "own", "training": {}, "metrics": {}, "data_licence": "CC0"}
+        )
+    curate.score(str(folder), table, model=model, fit=False)
+    found = curate.retrieve(table, "03.png", credible=0.9)
+    assert found.column == "kappa_own"
+    assert found.bounds is not None
+    assert "8 dimensions" in found.region
