@@ -122,6 +122,8 @@ def run(
     model: Model = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
+    engine: options.Engine = "local",
+    address: options.Address = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -135,6 +137,7 @@ def run(
         curate dedup scores.parquet --mirrored -o unique.parquet
         curate dedup scores.parquet --finder hash --threshold 4 --finder embedding --dry-run
         curate dedup new.parquet --against old.parquet -o added.parquet
+        curate dedup /nfs/scores --finder embedding -o /nfs/unique.parquet --engine ray --address auto
         curate dedup train.parquet --against test.parquet --only-against --mirrored --fail-on-leaks --dry-run
 
     Every row that goes is the same as the row that stays in its place, which the decisions name with the similarity;
@@ -162,6 +165,7 @@ def run(
             **options.given_to(dedup, {**given, "finder": finders}),
             report=lambda done, total: bar.show(done, total, 0, ""),
             compared=lambda done, total: rows_bar.show(done, total, 0, ""),
+            announce=(lambda text: None) if silent else say,
         )
     if sheet is not None:
         drawn = _draw(result, table, against, sheet, (source, against_source, label), where, overwrite)

@@ -29,6 +29,7 @@ MEANS: dict[str, str] = {
     "--dry-run": "Show what would be done; write nothing",
     "--dtype": "Of what is stored: float16 or float32",
     "--embedding": "Column of your own embeddings, read at unit length in place of the model's",
+    "--engine": "Where it runs: local, or ray, on a cluster; what is written is the same",
     "--epochs": "Passes over the images",
     "--format": ", ".join(TOOLS),
     "--link": "copy, or hard or symbolic: links to local images, where the format copies them",
@@ -194,6 +195,9 @@ Seed = Annotated[int, shared("--seed", show_default=True)]
 Device = Annotated[str, shared("--device", show_default=True)]
 Precision = Annotated[str, shared("--precision", show_default=True)]
 Workers = Annotated[int | None, shared("--workers", min=1, max=1024)]
+
+Engine = Annotated[str, shared("--engine", metavar="NAME", show_default=True)]
+Address = Annotated[str | None, shared("--address", metavar="ADDRESS")]
 
 DryRun = Annotated[bool, shared("--dry-run")]
 Json = Annotated[bool, shared("--json")]

@@ -97,14 +97,9 @@ def run(
     ] = False,
     engine: Annotated[
         str,
-        typer.Option(
-            "--engine",
-            metavar="NAME",
-            help=f"What scores the shards: {', '.join(ENGINES)}.",
-            autocompletion=OFFERED["--engine"],
-        ),
+        options.shared("--engine", f"; there are: {', '.join(ENGINES)}", metavar="NAME", show_default=True),
     ] = "local",
-    address: Annotated[str | None, options.shared("--address", metavar="ADDRESS")] = None,
+    address: options.Address = None,
     actors: Annotated[int | None, options.shared("--actors", min=1)] = None,
     num_gpus: Annotated[float | None, options.shared("--num-gpus")] = None,
     shard_size: Annotated[int, typer.Option(help="Rows committed at a time; a kill costs at most that many.")] = 4096,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 from curate.engines.contract import Cluster, Engine
 from curate.engines.job import opened_job, start_span
@@ -19,12 +20,28 @@ def on_this_machine(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engin
     Raises:
         InputError: if something of a cluster is asked for.
     """
+    refuse_cluster(cluster)
+    yield Engine(settings, score_here)
+
+
+@contextmanager
+def searching_here(cluster: Cluster, out: Path | None, announce: Callable[[str], None]) -> Iterator[None]:
+    """Search in this process, as searches do by themselves.
+
+    Raises:
+        InputError: if something of a cluster is asked for.
+    """
+    refuse_cluster(cluster)
+    yield
+
+
+def refuse_cluster(cluster: Cluster) -> None:
+    """Raise InputError if something of a cluster is asked for."""
     given = [name for name, value in vars(cluster).items() if value is not None]
     if given:
         option = given[0].replace("_", "-")
         instead = "; the local engine takes its GPU by --device cuda" if option == "num-gpus" else ""
         raise InputError(f"--{option} is for --engine ray{instead}")
-    yield Engine(settings, score_here)
 
 
 def score_here(run: ScoreRun) -> None:

@@ -47,7 +47,7 @@ def on_ray(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
     """
     settled = replace(settings, device=_device(cluster, settings.device))
     with connected(cluster.address) as ray:
-        share_of(_nodes(ray), cluster, threads=1)
+        share_of(nodes_of(ray), cluster, threads=1)
         yield Engine(settled, partial(_score, ray, cluster), elsewhere=True)
 
 
@@ -60,12 +60,13 @@ def _device(cluster: Cluster, asked: str) -> str:
     raise InputError(f"--engine ray gives actors their GPUs by --num-gpus ({more}); got --device {asked}")
 
 
-def _nodes(ray: Any) -> list[dict[str, float]]:
+def nodes_of(ray: Any) -> list[dict[str, float]]:
+    """Return the resources of each node that is alive."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _score(ray: Any, cluster: Cluster, run: ScoreRun) -> None:
-    nodes = _nodes(ray)
+    nodes = nodes_of(ray)
     share = share_of(nodes, cluster, run.job.metadata.get(THREADS, torch.get_num_threads()))
     n = min(share.room, cluster.actors or share.room, len(run.todo()))
     gpus = f" and {share.gpus:g} GPU" if share.gpus else ""
@@ -187,18 +188,7 @@ class Crew:
     def _check(self, facts: dict[str, Any]) -> None:
         """Refuse a node that would write other bytes, or elsewhere; say so where its last digits may differ."""
         node = facts["node"]
-        differs = difference(self._facts["versions"], facts["versions"])
-        if differs:
-            name, ours, theirs = differs
-            raise InputError(
-                f"node {node} has {name} {theirs}, and this process {ours}; install the same on all nodes, and repeat "
-                "the command to go on"
-            )
-        if facts["marker"] != self._facts["marker"]:
-            raise InputError(
-                f"node {node} does not see {self._job.folder}, where shards are written; give --out on a file system "
-                "that all nodes share"
-            )
+        refuse_node(self._facts, facts, f"{self._job.folder}, where shards are written")
         if self._computes and facts["computes"] not in self._computes:
             others = ", ".join(sorted(self._computes))
             self._run.announce(
@@ -242,6 +232,25 @@ class Crew:
         self._run.announce(f"lost an actor on {node} ({why}); its {counted(len(spans), 'shard')} go to another")
         self._hire()
         self._hand_out()
+
+
+def refuse_node(ours: dict[str, Any], theirs: dict[str, Any], place: str) -> None:
+    """Raise InputError for a node that is another than this process in what decides bytes, or sees no marker.
+
+    Args:
+        ours: facts of this process.
+        theirs: of a process on the node.
+        place: where the marker is, and what for.
+    """
+    node, differs = theirs["node"], difference(ours["versions"], theirs["versions"])
+    if differs:
+        name, here, there = differs
+        raise InputError(
+            f"node {node} has {name} {there}, and this process {here}; install the same on all nodes, and repeat the "
+            "command to go on"
+        )
+    if theirs["marker"] != ours["marker"]:
+        raise InputError(f"node {node} does not see {place}; give --out on a file system that all nodes share")
 
 
 def reason(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scoring.lookup import Lazy
@@ -17,3 +18,12 @@ WHERE: dict[str, str] = {
     "ray": "curate.engines.on_ray:on_ray",
 }
 ENGINES: "Mapping[str, Callable[[Cluster, ScoreSettings], AbstractContextManager[Engine]]]" = Lazy(WHERE)
+
+# The same engines, for the searches of the commands that work on tables: a context manager inside which they run there.
+SEARCHING: dict[str, str] = {
+    "local": "curate.engines.local:searching_here",
+    "ray": "curate.engines.ray_tasks:searching_on_ray",
+}
+SEARCHES: "Mapping[str, Callable[[Cluster, Path | None, Callable[[str], None]], AbstractContextManager[None]]]" = Lazy(
+    SEARCHING
+)

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -29,21 +30,25 @@ def space(n: int, width: int, kind: np.dtype) -> NDArray:
     if size <= IN_MEMORY:
         return np.zeros((n, width), kind)
     with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
-        _take_room(file.fileno(), size)
+        advice = "name a folder on a larger disk in the environment variable TMPDIR"
+        take_room(file.fileno(), size, tempfile.gettempdir(), advice)
         return np.memmap(file, kind, "w+", shape=(n, width))
 
 
-def _take_room(handle: int, size: int) -> None:
-    """Have the disk set the bytes aside, for a mapping that finds it full later on kills the process."""
-    if not hasattr(os, "posix_fallocate"):
+def take_room(handle: int, size: int, place: str | Path, advice: str) -> None:
+    """Have the disk set the bytes of a file aside, for a mapping that finds it full later on kills the process.
+
+    Raises:
+        InputError: if it has no room at ``place``; the text ends in the advice.
+    """
+    if not size or not hasattr(os, "posix_fallocate"):
+        os.ftruncate(handle, size)
         return
     try:
         os.posix_fallocate(handle, 0, size)
     except OSError as error:
-        raise InputError(
-            f"{tempfile.gettempdir()} has no room for {size / 1e9:,.1f} GB of vectors ({error.strerror}); "
-            "name a folder on a larger disk in the environment variable TMPDIR"
-        ) from None
+        needed = f"{size / 1e9:,.1f} GB of vectors"
+        raise InputError(f"{place} has no room for {needed} ({error.strerror}); {advice}") from None
 
 
 def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:

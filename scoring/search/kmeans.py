@@ -1,11 +1,14 @@
 """Spherical k-means: directions that rows gather around, and which of them a row is nearest to."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.search.rows import BLOCK, Vectors, check_vectors, unit_rows
+from scoring.tasks import HERE, Shared, Tasks, cuts, tasks_for
 
 PER_CENTROID = 64  # rows that train one centroid, by default
 MOST_PER_CENTROID = 256  # more of them move a centroid no further
@@ -59,8 +62,9 @@ def spherical_kmeans(
     start = generator.permutation(len(units))[np.arange(k) % len(units)]
     centroids = _unit(units[torch.from_numpy(start).to(units.device)].float())
     before = None
+    shared = _tasks_of(units, centroids).shared(units)
     for _ in range(iterations):
-        label = nearest_centroids(units, centroids)[0][:, 0]
+        label = nearest_centroids(units, centroids, shared=shared)[0][:, 0]
         if before is not None and torch.equal(label, before):
             break
         centroids, before = _means(units, label, k, generator), label
@@ -90,30 +94,85 @@ def assign(
     check_vectors(vectors)
     if not 1 <= probes <= len(centroids):
         raise ValueError(f"probes must be between 1 and {len(centroids)} (centroids), got {probes}")
-    middle = torch.from_numpy(centroids).to(device)
     index = np.full((len(vectors), probes), -1, np.int32)
     cosine = np.full((len(vectors), probes), -np.inf, np.float32)
-    for start in range(0, len(vectors), BLOCK):
-        rows = unit_rows(vectors[start : start + BLOCK], numbers=range(start, start + BLOCK))
-        usable = rows.squares > 0
-        best, value = nearest_centroids(rows.units.to(middle.device), middle, probes)
-        index[start : start + BLOCK][usable] = best.cpu().numpy()[usable]
-        cosine[start : start + BLOCK][usable] = value.float().cpu().numpy()[usable]
+    products = float(vectors.shape[1] * len(centroids))
+    tasks = tasks_for(products * len(vectors)) if device in (None, "cpu") else HERE
+    table, middle = tasks.shared(vectors), tasks.shared(torch.from_numpy(centroids).to(device))
+    parts = cuts(len(vectors), BLOCK, products, tasks.grain)
+    some = (Assigning(table, middle, start, stop, probes) for start, stop in parts)
+    for start, best, value in (part for parts in tasks.run(assigned, some) for part in parts):
+        index[start : start + len(best)], cosine[start : start + len(best)] = best, value
     return index, cosine
 
 
-def nearest_centroids(units: Tensor, centroids: Tensor, probes: int = 1) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Assigning:
+    """A task: the nearest of centroids (k, D) to the rows from ``start`` to ``stop`` of a table (N, D)."""
+
+    vectors: Shared[Vectors]
+    centroids: Shared[Tensor]
+    start: int
+    stop: int
+    probes: int
+
+
+def assigned(task: Assigning) -> list[tuple[int, NDArray[np.int32], NDArray[np.float32]]]:
+    """Return the first row of each block, and what ``assign`` says of its rows."""
+    vectors, middle, found = task.vectors.value, task.centroids.value, []
+    for start in range(task.start, task.stop, BLOCK):
+        stop = min(start + BLOCK, task.stop)
+        rows = unit_rows(vectors[start:stop], numbers=range(start, stop))
+        index = np.full((stop - start, task.probes), -1, np.int32)
+        cosine = np.full((stop - start, task.probes), -np.inf, np.float32)
+        usable = rows.squares > 0
+        best, value = _nearest(rows.units.to(middle.device), middle, task.probes)
+        index[usable], cosine[usable] = best.cpu().numpy()[usable], value.float().cpu().numpy()[usable]
+        found.append((start, index, cosine))
+    return found
+
+
+def nearest_centroids(
+    units: Tensor, centroids: Tensor, probes: int = 1, *, shared: Shared[Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """Return index (N, probes), int64, and cosine (N, probes), bfloat16, of the centroids nearest to unit rows.
 
     Args:
         units: shape (N, D), bfloat16.
         centroids: shape (k, D), on the same device.
         probes: how many of them.
+        shared: the unit rows, where they are shared already.
     """
+    tasks = _tasks_of(units, centroids)
+    if tasks is HERE:
+        return _nearest(units, centroids, probes)
+    table, middle = shared or tasks.shared(units), tasks.shared(centroids)
+    parts = cuts(len(units), _step(centroids), float(centroids.numel()), tasks.grain)
+    found = list(tasks.run(near_some, ((table, middle, start, stop, probes) for start, stop in parts)))
+    return torch.cat([index for index, _ in found]), torch.cat([value for _, value in found])
+
+
+def near_some(task: tuple[Shared[Tensor], Shared[Tensor], int, int, int]) -> tuple[Tensor, Tensor]:
+    """Return what ``nearest_centroids`` says of the rows between two."""
+    units, centroids, start, stop, probes = task
+    return _nearest(units.value[start:stop], centroids.value, probes)
+
+
+def _tasks_of(units: Tensor, centroids: Tensor) -> Tasks:
+    return tasks_for(float(units.numel()) * len(centroids)) if units.device.type == "cpu" else HERE
+
+
+def _step(centroids: Tensor) -> int:
+    """Return how many rows are compared with centroids at once."""
+    return max(1, PRODUCTS // len(centroids))
+
+
+def _nearest(units: Tensor, centroids: Tensor, probes: int) -> tuple[Tensor, Tensor]:
+    """Return the nearest centroids, in this process."""
     middle = centroids.to(torch.bfloat16).T
     index = torch.empty((len(units), probes), dtype=torch.long, device=units.device)
     value = torch.empty((len(units), probes), dtype=torch.bfloat16, device=units.device)
-    step = max(1, PRODUCTS // len(centroids))
+    step = _step(centroids)
     room = units.new_empty((min(step, len(units)), len(centroids)))  # one for all: freed blocks were not used again
     for start in range(0, len(units), step):
         some = units[start : start + step]

@@ -1,17 +1,96 @@
 """Rows laid out list by list in bfloat16, and the scan over them in blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from scoring.search.inverted import InvertedLists, Spans
 from scoring.search.rows import BLOCK, UnitRows, Vectors, unit_rows
 from scoring.search.scan import Pairs, Side, close_pairs, lowest_product, margin
+from scoring.tasks import HERE, Held, Shared, cuts, tasks_for
 
 CPU_BLOCK = (1024, 2048)  # queries x rows: 4 MB of products, which stay in the cache
 GPU_BLOCK = (2048, 8192)  # 64 MB of products
+
+
+@dataclass(frozen=True)
+class Laid:
+    """N rows as the tasks of a scan see them.
+
+    Attributes:
+        vectors: as stored, shape (N, D).
+        squares: squared length of each stored row, shape (N,), float64.
+        order: the row at each place, shape (N,), int64.
+        units: the rows at length 1 by place, shape (N, D), bfloat16.
+    """
+
+    vectors: Shared[Vectors]
+    squares: Shared[NDArray[np.float64]]
+    order: Shared[NDArray[np.int64]]
+    units: Shared[Tensor]
+
+    def side(self, places: NDArray[np.int64]) -> Side:
+        """Return the rows at some places, ascending; without a copy if none is missing between them."""
+        low, high = int(places[0]), int(places[-1]) + 1
+        units = self.units.value
+        whole = high - low == len(places)
+        some = units[low:high] if whole else units[torch.from_numpy(places).to(units.device)]
+        return Side(self.vectors.value, self.squares.value, self.order.value[places], some)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Q queries as the tasks of a scan see them: as ``UnitRows``, and as stored."""
+
+    vectors: Shared[Vectors]
+    squares: Shared[NDArray[np.float64]]
+    units: Shared[Tensor]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Some queries that look at some places.
+
+    Attributes:
+        queries: ascending, shape (A,).
+        start: the first of the places that may be found.
+        may: from there to the last, whether each may be, as bits.
+        n: places from the first to the last.
+    """
+
+    queries: NDArray[np.int64]
+    start: int
+    may: NDArray[np.uint8]
+    n: int
+
+    @classmethod
+    def at(cls, queries: NDArray[np.int64], places: NDArray[np.int64]) -> "Look":
+        """Return that queries look at places, ascending, of which there is at least one."""
+        start = int(places[0])
+        may = np.zeros(int(places[-1]) + 1 - start, bool)
+        may[places - start] = True
+        return cls(queries, start, np.packbits(may), len(may))
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """The places, ascending."""
+        return self.start + np.flatnonzero(np.unpackbits(self.may, count=self.n))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A task: the pairs of queries that look at places."""
+
+    rows: Laid
+    queries: Asked
+    looks: list[Look]
+    threshold: float
+    lowest: float
+    first: bool
 
 
 class Layout:
@@ -38,15 +117,21 @@ class Layout:
         n_rows, width = vectors.shape
         self.vectors, self.lists, self.device = vectors, lists, device
         self.squares, self._residual = np.empty(n_rows), 0.0
-        self._units = torch.empty((n_rows, width), dtype=torch.bfloat16, device=device)
+        on_device = device.type != "cpu"
+        self._tasks = HERE if on_device else tasks_for(float(n_rows) ** 2 * width)
+        shape = (n_rows, width)
+        room = Held(torch.empty(shape, dtype=torch.bfloat16, device=device)) if on_device else None
+        units: Shared[Tensor] = room or self._tasks.room(shape, torch.bfloat16)
         place = np.empty(n_rows, np.int64)
         place[lists.order] = np.arange(n_rows)
         for start in range(0, n_rows, BLOCK):
             stop = min(start + BLOCK, n_rows)
             part = unit_rows(vectors[start:stop], numbers=range(start, stop))
-            self._units[torch.from_numpy(place[start:stop]).to(device)] = part.units.to(device)
+            units.value[torch.from_numpy(place[start:stop]).to(device)] = part.units.to(device)
             self.squares[start:stop] = part.squares
             self._residual = max(self._residual, float(part.residual.max()))
+        share = self._tasks.shared
+        self._laid = Laid(share(vectors), share(self.squares), share(lists.order), units)
         self._has_length = self.squares[lists.order] > 0  # by place
 
     def scan(
@@ -71,29 +156,59 @@ class Layout:
         """
         allowed = margin(float(rows.residual.max(initial=0.0)), self._residual, self.vectors.shape[1])
         lowest = lowest_product(threshold, allowed, self.device)
-        n_queries, n_places = CPU_BLOCK if self.device.type == "cpu" else GPU_BLOCK
         may = self._has_length if among is None else self._has_length & among[self.lists.order]
-        for start, stop, looking in spans:
-            places = start + np.flatnonzero(may[start:stop])
-            if not len(places) or not len(looking):
-                continue
-            units = rows.units[torch.from_numpy(looking).to(self.device)]
-            for begin in range(0, len(places), n_places):
-                at = places[begin : begin + n_places]
-                block = self._side(at)
-                for low in range(0, len(looking), n_queries):
-                    some = slice(low, low + n_queries)
-                    part = Side(queries, rows.squares, looking[some], units[some])
-                    query, row, cosine = close_pairs(part, block, threshold, lowest, first=first)
-                    if len(query):
-                        yield part.numbers[query], at[row], cosine
-                    if first and len(row):  # what is found needs no later query
-                        left = np.delete(np.arange(len(at)), row)
-                        at, block = at[left], block.take(left)
+        width = self.vectors.shape[1]
+        work = float(sum((stop - start) * len(looking) for start, stop, looking in spans)) * width
+        tasks = self._tasks if work >= self._tasks.least else HERE
+        asked = Asked(tasks.shared(queries), tasks.shared(rows.squares), tasks.shared(rows.units))
+        looks = _portions(_looks(spans, may, tasks.grain / width), tasks.grain / width)
+        scans = (Scan(self._laid, asked, some, threshold, lowest, first) for some in looks)
+        for pairs in tasks.run(scanned, scans):
+            yield from pairs
 
-    def _side(self, places: NDArray[np.int64]) -> Side:
-        """Return the rows at some places, ascending; without a copy if none is missing between them."""
-        low, high = int(places[0]), int(places[-1]) + 1
-        whole = high - low == len(places)
-        units = self._units[low:high] if whole else self._units[torch.from_numpy(places).to(self.device)]
-        return Side(self.vectors, self.squares, self.lists.order[places], units)
+
+def _looks(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
+    """Yield who looks where, span by span; a look of more than ``most`` pairs is cut between blocks."""
+    for start, stop, looking in spans:
+        places = start + np.flatnonzero(may[start:stop])
+        if not len(places) or not len(looking):
+            continue
+        for begin, end in cuts(len(places), CPU_BLOCK[1], len(looking), most):
+            yield Look.at(looking, places[begin:end])
+
+
+def _portions(looks: Iterable[Look], least: float) -> Iterator[list[Look]]:
+    """Yield looks together, each time so many that they are of as many pairs at least."""
+    some: list[Look] = []
+    pairs = 0
+    for look in looks:
+        some.append(look)
+        pairs += len(look.queries) * look.n
+        if pairs >= least:
+            yield some
+            some, pairs = [], 0
+    if some:
+        yield some
+
+
+def scanned(scan: Scan) -> list[Pairs]:
+    """Return query, place and cosine of the pairs that a task finds, block by block."""
+    queries, units = scan.queries, scan.queries.units.value
+    stored, squares, found = queries.vectors.value, queries.squares.value, []
+    n_queries, n_places = CPU_BLOCK if units.device.type == "cpu" else GPU_BLOCK
+    for look in scan.looks:
+        looking, places = look.queries, look.places
+        mine = units[torch.from_numpy(looking).to(units.device)]
+        for begin in range(0, len(places), n_places):
+            at = places[begin : begin + n_places]
+            block = scan.rows.side(at)
+            for low in range(0, len(looking), n_queries):
+                some = slice(low, low + n_queries)
+                part = Side(stored, squares, looking[some], mine[some])
+                query, row, cosine = close_pairs(part, block, scan.threshold, scan.lowest, first=scan.first)
+                if len(query):
+                    found.append((part.numbers[query], at[row], cosine))
+                if scan.first and len(row):  # what is found needs no later query
+                    left = np.delete(np.arange(len(at)), row)
+                    at, block = at[left], block.take(left)
+    return found

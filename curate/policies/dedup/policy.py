@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
+from curate.engines.search import searching
 from curate.policies.apply import apply
 from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
@@ -234,14 +235,17 @@ def dedup(
     model: str | None = None,
     embedding: str | None = None,
     seed: int = 0,
+    engine: str = "local",
+    address: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
     report: Callable[[int, int], None] = lambda done, total: None,
     compared: Callable[[int, int], None] = lambda done, total: None,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> DedupResult:
     """Keep one row of each group that is the same; write subset, decisions, groups and receipt.
 
-    Every keyword but ``report`` and ``compared`` is the option of ``curate dedup`` of that name.
+    Every keyword but ``report``, ``compared`` and ``announce`` is the option of ``curate dedup`` of that name.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
@@ -273,10 +277,13 @@ def dedup(
         model: that scored the table, for ``estimate_recall``, if it does not ship.
         embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of the images and pairs that are drawn.
+        engine: where large searches run: ``local``, or ``ray``; what is written is the same.
+        address: of a Ray cluster; by default one of this machine alone.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
         report: told of images edited, of all.
         compared: told of rows compared, of all.
+        announce: told in words where searches run.
 
     Returns:
         counts, notes and paths.
@@ -322,7 +329,8 @@ def dedup(
         compared=compared,
     )
     _refuse_pictures(policy, opened, out, dry_run=dry_run)
-    return apply(policy, opened, out, dry_run=dry_run, overwrite=overwrite)
+    with searching(engine, address, None if dry_run else out, announce):
+        return apply(policy, opened, out, dry_run=dry_run, overwrite=overwrite)
 
 
 def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table:

@@ -28,19 +28,6 @@ from curate.manifest import SourceOptions
 from scoring.errors import InputError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kappa-curate[ray]'")
-NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """A head and a node, with a core each."""
-    from ray.cluster_utils import Cluster as TwoNodes
-
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    nodes = TwoNodes(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
-    nodes.add_node(**NODE)
-    yield nodes
-    nodes.shutdown()
 
 
 def on_cluster(folder, out, checkpoint, cluster, **changes):
@@ -309,6 +296,7 @@ def addresses(pids):
     return {line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets}
 
 
+@pytest.mark.slow
 def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(folder, whole, tiny_checkpoint, tmp_path):
     command = [sys.executable, "-m", "curate", "score", str(folder), "-o", str(tmp_path / "s.parquet"), "--quiet"]
     sizes = ["--model", str(tiny_checkpoint), "--batch-size", "4", "--shard-size", "8", "--actors", "1"]
@@ -377,7 +365,7 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
     out, said = tmp_path / "s.parquet", []
     result = on_cluster(large, out, tiny_checkpoint, cluster, announce=said.append)
     if kill == 2:
-        cluster.add_node(**NODE)
+        cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
     assert killed == [kill]
     assert sorted(lines) == list(range(38))  # nothing lost, nothing twice
     assert result.rows == 300

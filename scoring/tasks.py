@@ -1,0 +1,117 @@
+"""How the tasks of a search are run: one after another where it is, or by whoever was asked to run them elsewhere.
+
+A search that is large says its work as tasks: a function of a module, and arguments that are small and can be pickled.
+What is large and the same for many tasks is shared once. Tasks are cut where a search cuts its blocks, so that who runs
+them decides nothing: results come in the order of the tasks, and their bytes are the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+A = TypeVar("A")
+R = TypeVar("R")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class Shared(Protocol[V_co]):
+    """An array or a tensor that many tasks read; what is pickled of it is where it lies."""
+
+    @property
+    def value(self) -> V_co:
+        """The array or tensor, here."""
+
+
+class Tasks(Protocol):
+    """Whoever runs tasks.
+
+    Attributes:
+        least: products of two numbers that a search has to need before any of it is run as tasks of theirs.
+        grain: products that one task should take, about; 0 where there is nothing to gain from cutting.
+    """
+
+    least: float
+    grain: float
+
+    def shared(self, value: V) -> Shared[V]:
+        """Share an array or a tensor on the processor, which must not change while somebody holds what is returned."""
+
+    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
+        """Return a tensor to be filled and then shared: it is filled before it is given to a task."""
+
+    def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
+        """Yield what a function of a module returns for each argument, in their order."""
+
+
+@dataclass(frozen=True)
+class Held(Generic[V_co]):
+    """What is shared with nobody but this process."""
+
+    value: V_co
+
+
+class Here:
+    """Runs tasks in this process, each when its result is asked for."""
+
+    least = 0.0
+    grain = 0.0
+
+    def shared(self, value: V) -> Shared[V]:
+        """Return the same, held."""
+        return Held(value)
+
+    def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
+        """Return a tensor in memory."""
+        return Held(torch.empty(tuple(shape), dtype=dtype))
+
+    def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
+        """Yield results in the order of the arguments."""
+        return map(function, arguments)
+
+
+HERE = Here()
+_RUNNING: ContextVar[Tasks] = ContextVar("tasks", default=HERE)
+
+
+@contextmanager
+def tasks_run_by(tasks: Tasks) -> Iterator[None]:
+    """Have the tasks of all searches inside, of this thread, run by ``tasks``."""
+    token = _RUNNING.set(tasks)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def tasks_for(products: float) -> Tasks:
+    """Return who runs the tasks of a search that takes so many products of two numbers."""
+    tasks = _RUNNING.get()
+    return tasks if products >= tasks.least else HERE
+
+
+def cuts(n: int, block: int, products: float, grain: float) -> Iterator[tuple[int, int]]:
+    """Yield ranges that cover n rows, each of whole blocks and of about ``grain`` products.
+
+    Args:
+        n: rows.
+        block: rows that are computed at once, which a task does not cut.
+        products: of a row.
+        grain: of a task; 0 for one of all rows.
+    """
+    step = n if not grain else block * max(1, round(grain / max(1.0, products * block)))
+    for start in range(0, n, max(1, step)):
+        yield start, min(start + step, n)
+
+
+def joined(parts: Iterable[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
+    """Return the columns of all parts, one part after another; of one part, its own."""
+    every = list(parts)
+    return every[0] if len(every) == 1 else tuple(np.concatenate(column) for column in zip(*every, strict=True))
