@@ -44,6 +44,8 @@ def run(
     labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds: to learn from")] = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
+    engine: options.Engine = "local",
+    address: options.Address = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -56,6 +58,7 @@ def run(
         curate fit scores.parquet --apply fitted.parquet
         curate fit scores.parquet -o fitted.safetensors
         curate fit scores.parquet --labelled labels.csv --apply fitted.parquet
+        curate fit /nfs/scores --apply /nfs/fitted.parquet --engine ray --address auto
         curate score more/ --model fitted.safetensors -o more.parquet
 
     unc_fitted is high for junk, and below that for what the heap cannot tell: images far from all others that are no
@@ -77,6 +80,8 @@ def run(
         labelled=labelled,
         embedding=embedding,
         seed=seed,
+        engine=engine,
+        address=address,
         overwrite=overwrite,
         report=line,
     )

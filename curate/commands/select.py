@@ -75,6 +75,8 @@ def run(
     plot: Plot = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
+    engine: options.Engine = "local",
+    address: options.Address = None,
     dry_run: options.DryRun = False,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
@@ -90,6 +92,7 @@ def run(
         curate select scores.parquet --budget 10% --strategy herding --balance label --plot gains.png -o train.parquet
         curate select scores.parquet --budget 50 --strategy score --score unc_losspred --dry-run
         curate select scores.parquet --budget 10% --strategy small-loss --label label -o train.parquet
+        curate select /nfs/scores --budget 1% --strategy prob-cover -o /nfs/batch.parquet --engine ray --address auto
 
     auto covers the images first and, once there are labels, goes where classes meet; it needs embeddings, and no
     choice of a regime. Labelled rows are never picked again, and picks keep away from them. Strategies that go by
@@ -104,7 +107,8 @@ def run(
 
     if plot is not None:
         _refuse_plot(plot, dry_run, overwrite)
-    result = select(**options.given_to(select, given), set=parse_settings(set_ or []))
+    announce = (lambda text: None) if json_ or quiet else say
+    result = select(**options.given_to(select, given), set=parse_settings(set_ or []), announce=announce)
     if plot is not None:
         _draw(result, plot, overwrite)
     if json_:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
+from curate.engines.search import searching
 from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.base import base_of, check_same
 from curate.fitting.entropy import class_entropy
@@ -57,6 +58,8 @@ def fit(
     labelled: str | Path | None = None,
     embedding: str | None = None,
     seed: int = 0,
+    engine: str = "local",
+    address: str | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> FitResult:
@@ -75,6 +78,8 @@ def fit(
         labelled: file of keys and classes, or a folder of rounds, to learn from.
         embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of clusterings, and of the rows that are kept of a large heap.
+        engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
+        address: of the engine's cluster.
         overwrite: replace files that are there.
         report: told in words what is done.
 
@@ -92,7 +97,11 @@ def fit(
     base = None if places[0] is None else base_of(opened, model)
     if model is not None and base is None:
         check_same(opened, model)
-    done = _applied(opened, fitted, report) if fitted is not None else _fitted(opened, label, labelled, seed, report)
+    with searching(engine, address, places[1] or places[0], report):
+        if fitted is not None:
+            done = _applied(opened, fitted, report)
+        else:
+            done = _fitted(opened, label, labelled, seed, report)
     about = _about(done, opened, seed)
     if places[1] is not None:
         columns = done.heap.in_table({**done.said.columns, **_of_classes(done, seed)})

@@ -1,5 +1,6 @@
 """The k nearest other rows of every row, among any number of rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from scoring.search.links import Recall
 from scoring.search.nearest import NearestSearch
 from scoring.search.probes import MOST_PROBES, ProbeCounts, choose_probes
 from scoring.search.rows import Vectors, check_vectors, inverse_lengths, units_float32
+from scoring.tasks import Shared, cuts, tasks_for
 
 MOST_NEIGHBOURS = 64
 SAMPLE = 512  # rows compared with all rows: one half decides, the other reports
@@ -74,10 +76,64 @@ def knn_graph(
         return Graph(index, cosine, Recall.of_everything())
     search = NearestSearch(vectors, lists)
     probes, measured = choose_probes(sampled_counts(search, k, seed), recall)
-    for start in range(0, len(lists.rows), QUERIES):  # list by list: they look at the same ones
-        rows = lists.rows[start : start + QUERIES]
-        index[rows], cosine[rows] = search.neighbours(rows, k, probes)
+    for rows, near, value in _neighbours_of_all(search, k, probes):
+        index[rows], cosine[rows] = near, value
     return Graph(index, cosine, measured)
+
+
+@dataclass(frozen=True)
+class Neighbouring:
+    """A task: the k nearest rows of those that lie from ``start`` to ``stop`` in the lists, in the lists they look at.
+
+    Attributes:
+        vectors: the table, shape (N, D).
+        inverse: one over the length of each row, shape (N,).
+        home: the list of each row, as in ``InvertedLists``.
+        centroids: of the lists, shape (C, D).
+        order: as in ``InvertedLists``.
+        start: of ``InvertedLists.rows``.
+        stop: likewise.
+        k: neighbours.
+        probes: lists that each row looks at.
+    """
+
+    vectors: Shared[Vectors]
+    inverse: Shared[NDArray[np.float64]]
+    home: Shared[NDArray[np.int32]]
+    order: Shared[NDArray[np.int64]]
+    centroids: Shared[torch.Tensor]
+    start: int
+    stop: int
+    k: int
+    probes: int
+
+
+Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+
+
+def neighboured(task: Neighbouring) -> list[Found]:
+    """Return rows, their neighbours and the cosines of these, block by block."""
+    lists = InvertedLists(task.home.value, len(task.centroids.value), task.centroids.value, order=task.order.value)
+    search, found = NearestSearch(task.vectors.value, lists, task.inverse.value), []
+    for start in range(task.start, task.stop, QUERIES):  # list by list: they look at the same ones
+        rows = lists.rows[start : min(start + QUERIES, task.stop)]
+        found.append((rows, *search.neighbours(rows, task.k, task.probes)))
+    return found
+
+
+def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[Found]:
+    """Yield rows, their neighbours and cosines, by whoever runs tasks."""
+    lists, vectors = search.lists, search.vectors
+    if lists.centroids is None:
+        raise ValueError("lists have centroids where not all rows are compared with all")
+    compared = float(vectors.shape[1]) * probes * len(lists.rows) / lists.n_lists  # products of a row, about
+    tasks = tasks_for(compared * len(lists.rows))
+    share = tasks.shared
+    held = (share(vectors), share(search.inverse), share(lists.home), share(lists.order), share(lists.centroids))
+    parts = cuts(len(lists.rows), QUERIES, compared, tasks.grain or 1)  # here block by block: results are large
+    some = (Neighbouring(*held, start, stop, k, probes) for start, stop in parts)
+    for found in tasks.run(neighboured, some):
+        yield from found
 
 
 def _exact_graph(vectors: Vectors, k: int) -> Graph:

@@ -28,9 +28,16 @@ class InvertedLists:
         centroids: of the lists, shape (C, D), float32; None for a single list that holds every row.
     """
 
-    def __init__(self, home: NDArray[np.int32], n_lists: int, centroids: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        home: NDArray[np.int32],
+        n_lists: int,
+        centroids: Tensor | None = None,
+        *,
+        order: NDArray[np.int64] | None = None,  # where it is known
+    ) -> None:
         self.home, self.centroids = home, centroids
-        self.order = np.argsort(home, kind="stable").astype(np.int64)
+        self.order = np.argsort(home, kind="stable").astype(np.int64) if order is None else order
         self.starts = np.searchsorted(home[self.order], np.arange(n_lists + 1)).astype(np.int64)
 
     @classmethod

@@ -22,15 +22,16 @@ class NearestSearch:
     Args:
         vectors: shape (N, D).
         lists: of these rows.
+        inverse: ``inverse_lengths`` of the rows, where they are known.
     """
 
-    def __init__(self, vectors: Vectors, lists: InvertedLists) -> None:
+    def __init__(self, vectors: Vectors, lists: InvertedLists, inverse: NDArray[np.float64] | None = None) -> None:
         self.vectors, self.lists = vectors, lists
-        self._inverse = inverse_lengths(vectors)
+        self.inverse = inverse_lengths(vectors) if inverse is None else inverse
 
     def _unit(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return rows at length 1, shape (B, D)."""
-        return units_float32(self.vectors, self._inverse, rows)
+        return units_float32(self.vectors, self.inverse, rows)
 
     def probed(self, rows: NDArray[np.int64], probes: int) -> NDArray[np.int64]:
         """Return the lists nearest to rows, shape (B, probes); first of all the one that a row lies in."""

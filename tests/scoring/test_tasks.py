@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from scoring.search import CosineIndex, assign, spherical_kmeans
+from scoring.search import CosineIndex, assign, knn_graph, spherical_kmeans
 from scoring.tasks import HERE, Held, cuts, tasks_for, tasks_run_by
 
 
@@ -89,6 +89,20 @@ def test_clusters_are_the_same_bytes(monkeypatch):
     here, there, n = both(search)
     assert n["near_some"] > 10
     assert n["assigned"] == 8
+    assert_equal_bytes(here, there)
+
+
+def test_graphs_are_the_same_bytes(monkeypatch):
+    monkeypatch.setattr("scoring.search.graph.QUERIES", 300)
+    rows = clustered()
+
+    def search():
+        graph = knn_graph(rows, 9, exact_rows=100, recall=0.9)
+        return graph.index, graph.cosine, np.array(graph.recall.estimate)
+
+    here, there, n = both(search)
+    assert (here[0] >= 0).mean() > 0.99
+    assert 3 < n["neighboured"] <= 14
     assert_equal_bytes(here, there)
 
 

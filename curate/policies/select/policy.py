@@ -1,6 +1,6 @@
 """Choose rows of a table, to label next or to train on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from curate.columns import KEY
+from curate.engines.search import searching
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import compare_arranged
@@ -155,8 +156,11 @@ def select(
     graph: str | Path | None = None,
     embedding: str | None = None,
     seed: int = 0,
+    engine: str = "local",
+    address: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> SelectResult:
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.
 
@@ -186,8 +190,11 @@ def select(
         graph: file of the graph of nearest neighbours: read, or computed and written.
         embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: the same one gives the same picks.
+        engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
+        address: of the engine's cluster.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
+        announce: told in words what is done.
 
     Returns:
         counts, gains, notes and paths.
@@ -218,13 +225,9 @@ def select(
     )
     if score is not None:  # of a choice that is made: receipts of earlier versions hold such a score, and verify
         refuse_unused_score(strategy, request.plan.selector())
-    return apply(
-        Select(request),
-        open_table(table, require=[KEY], embedding=embedding),
-        out,
-        dry_run=dry_run,
-        overwrite=overwrite,
-    )
+    opened = open_table(table, require=[KEY], embedding=embedding)
+    with searching(engine, address, None if dry_run else out, announce):
+        return apply(Select(request), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 
 def _name(path: str | Path | None) -> str | None:

@@ -123,6 +123,25 @@ def test_dedup_writes_the_same_bytes_though_a_worker_is_killed(table, tmp_path, 
 
 
 @pytest.mark.slow
+def test_choices_and_fits_are_the_same_bytes_on_a_cluster(table, tmp_path, cluster, small_tasks, monkeypatch):
+    monkeypatch.setattr("scoring.search.graph.QUERIES", 400)
+    monkeypatch.setattr("scoring.heap.neighbours.COMPARED", 500)
+    monkeypatch.setattr("scoring.heap.neighbours.EXACT_ROWS", 500)
+    there = {"engine": "ray", "address": cluster.address}
+    for where in ("here", "there"):
+        (tmp_path / where).mkdir()
+    for where, asked in (("here", {}), ("there", there)):
+        curate.select(table, tmp_path / where / "batch.parquet", "typiclust", 40, **asked)
+        chosen = small_tasks.count("near_some")
+        curate.fit(table, apply=tmp_path / where / "fitted.parquet", **asked)
+    assert chosen > 0
+    assert small_tasks.count("neighboured") == 8
+    for name in ("batch", "fitted"):
+        pair = [bytes_beside(tmp_path / where / f"{name}.parquet") for where in ("here", "there")]
+        assert pair[0] == pair[1] != {}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [4, 12, 25])
 def test_dedup_lives_through_the_loss_of_a_node(n, table, tmp_path, cluster, small_tasks, monkeypatch):
     curate.dedup(table, tmp_path / "here.parquet", "embedding")
