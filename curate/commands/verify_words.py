@@ -8,6 +8,8 @@ if TYPE_CHECKING:
 
 DIFFERENCES = {
     "decision": "{0.key}: now {0.now}, then {0.then}",
+    "score": "{0.key}: its {0.column} is {0.now:.6g} now, {0.then:.6g} then; decided alike",
+    "reason": "{0.key}: its {0.column} is {0.now!r} by the rules, and {0.then!r} in the decisions",
     "gone": "{0.key}: decided then, but no longer in the input",
     "lacking": "{0.key}: kept, but not in the subset",
     "extra": "{0.key}: in the subset, but not kept",
@@ -24,6 +26,27 @@ FINDINGS = {
     "twice": "the subset holds some rows more than once",
     "file gone": "{0.what} is no longer there",
     "file changed": "{0.what} is not the file that was written: its bytes differ from the receipt",
+    "other bytes": (
+        "{0.what} is not the file that was read then: what the rules read of it is the same, and other bytes differ; "
+        "if another file of the same rows is meant, name it with --table"
+    ),
+    "other bytes beside": (
+        "{0.what} is not the file that was read then: what the rules read of it is the same, and other bytes differ"
+    ),
+    "rewritten": "{0.what} is another file than was read then, with the same rows as far as the rules read them",
+    "moved": "{0.then} is now {0.now}",
+    "other model": "the input was scored by other weights: {0.now:.16}... now, {0.then:.16}... then",
+    "other version": "it was written by curate {0.then}, this is {0.now}",
+    "other package": "{0.what} was {0.then} then and is {0.now} now, which can move last digits",
+    "unsealed": (
+        "{0.what} was written by curate {0.then}, when receipts had no digest of themselves nor of the bytes read: "
+        "checked are the rows, the rules and what was written; not the receipt itself, nor columns that no rule read"
+    ),
+    "forged": "{0.what}",
+    "other rules": (
+        "all that was read and written is as the receipt says, and its rules decide otherwise: they are not those of "
+        "then, or another version or processor decides by them"
+    ),
 }
 OTHER_COLUMNS = {  # by what has them
     "subset": "the input has other columns or types now than the subset",

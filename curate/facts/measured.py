@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.evaluation.curves import read_strengths
-from curate.policies.receipts import MAX_BYTES
+from curate.policies.seal import MAX_BYTES
 from scoring.errors import InputError
 
 MOST = 100  # measures, and columns of scores

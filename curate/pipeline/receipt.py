@@ -1,7 +1,6 @@
 """One receipt over all steps: every command line, what became of the rows, and digests of what was written."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from curate.policies.receipts import (
     read_receipt,
     receipt_beside,
 )
+from curate.policies.seal import FORMAT, sealed
 from curate.policies.verify import verify
 from curate.tables.table import open_table
 from curate.version import __version__
@@ -62,6 +62,7 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
     """
     receipt = {
         "kind": PIPELINE_KIND,
+        "format": FORMAT,
         "curate": __version__,
         "file": pipeline.path.name,
         "text": pipeline.text,
@@ -80,7 +81,7 @@ def write_receipt(path: Path, pipeline: Pipeline, steps: Mapping[str, Done]) -> 
         "environment": environment(),
     }
     with AtomicFile(path, overwrite=True) as file:
-        file.write((json.dumps(receipt, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
+        file.write(sealed(receipt))
 
 
 def digest_of(path: Path) -> str:

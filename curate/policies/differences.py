@@ -1,6 +1,7 @@
 """What differs between a policy decided again and the files that it wrote then."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -8,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.columns import KEY
-from curate.policies.decided import Decided
+from curate.columns import ERROR, KEY, STATUS
+from curate.policies.decided import Decided, numbered, plain_words
 from curate.policies.findings import (
     ANEW,
     DECISION,
@@ -18,7 +19,9 @@ from curate.policies.findings import (
     LACKING,
     OTHER_COLUMNS,
     OTHER_DIGEST,
+    REASON,
     REORDERED,
+    SCORE,
     TWICE,
     VALUE,
     Difference,
@@ -32,6 +35,9 @@ from curate.tables.table import Table
 
 Again = Decided[Result]
 N_NAMED = 10
+CLOSE = 1e-5  # numbers of another machine may differ by their last bits
+TEXTS = ("reason", "rule")
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?")
 
 
 @dataclass
@@ -43,6 +49,8 @@ class Verification:
         n_different: rows whose decision, or whose content in the subset, is not what was derived.
         different: the first ten of them.
         notes: everything else that is not as the receipt says (digests, missing rows, files that changed).
+        problems: how many of the notes are differences.
+        same_order: whether the rows of the input are in the order of the decisions.
     """
 
     n_rows: int = 0
@@ -50,6 +58,7 @@ class Verification:
     different: list[Difference] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     problems: int = 0
+    same_order: bool = True
 
     @property
     def identical(self) -> bool:
@@ -79,7 +88,7 @@ class Verification:
         return {"identical": self.identical, **asdict(self)}
 
 
-def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verification) -> None:
+def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verification, *, texts: bool = True) -> None:
     """Compare decisions and subset with the policy decided again, whatever the order of the input's rows is now.
 
     Args:
@@ -87,12 +96,15 @@ def compare_outputs(again: Again, decisions: Table, subset: Table, result: Verif
         decisions: as written then.
         subset: as written then.
         result: takes what differs.
+        texts: whether reasons and rules are compared too; not where they name files that lie elsewhere now.
     """
-    same_order = _compare_decisions(again, decisions, result)
+    result.same_order = _compare_decisions(again, decisions, result)
+    if result.same_order:
+        _compare_words(again, decisions, result, () if texts else TEXTS)
     _compare_subset_keys(again, subset, result)
     if again.compare is not None:
         again.compare(subset, result.differ, result.problem)
-    elif not same_order:
+    elif not result.same_order:
         result.notes.append(Finding(REORDERED))
     elif result.identical:
         _compare_subset_rows(again, subset, result)
@@ -118,6 +130,51 @@ def _compare_decisions(again: Again, decisions: Table, result: Verification) -> 
     _name_rows(changed, again, found, at, was, result)
     _name_extra(decisions, ~_find(was_hashes, again.hashes)[0], GONE, result)
     return np.array_equal(again.hashes, was_hashes)
+
+
+def _compare_words(again: Again, decisions: Table, result: Verification, leave_out: Collection[str]) -> None:
+    """Name rows that are decided alike, but by another number, or with another text beside it."""
+    there = set(decisions.schema.names) - set(leave_out)
+    names = [field.name for field in again.schema if field.name in there and field.name not in (KEY, "decision")]
+    waiting = _Aligned(decisions, [KEY, "decision", *names])
+    table = again.table
+    columns = [name for name in (KEY, STATUS, ERROR) if name in table.schema.names]
+    for start, batch in numbered(table.batches(columns)):
+        now = again.words(start, *plain_words(batch))
+        for old in waiting.take(now.num_rows):
+            part, now = now.slice(0, old.num_rows), now.slice(old.num_rows)
+            for row, name in sorted(_unlike_words(names, part, old).items()):
+                kind = SCORE if pa.types.is_floating(part.schema.field(name).type) else REASON
+                new, was = (one.column(name)[row].as_py() for one in (part, old))
+                told = kind if new is not None and was is not None else REASON
+                key = key_bytes(part.column(KEY).slice(row, 1))[0].decode("utf-8", "replace")
+                result.differ(Difference(told, key, new, was, name, "decisions"))
+
+
+def _unlike_words(names: list[str], now: pa.RecordBatch, old: pa.RecordBatch) -> dict[int, str]:
+    """Return row -> the first column that differs, of rows that were decided alike."""
+    found: dict[int, str] = {}
+    alike = pc.equal(now.column("decision"), plain(old.column("decision")).cast(pa.string()))
+    for name in names:
+        left, right = now.column(name), old.column(name)
+        if left.type != right.type or left.equals(right):
+            continue
+        if pa.types.is_floating(left.type):
+            a, b = (one.to_numpy(zero_copy_only=False) for one in (left, right))
+            rows = np.flatnonzero(~np.isclose(a, b, rtol=CLOSE, atol=CLOSE, equal_nan=True)).tolist()
+        else:
+            pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+            text = _plain if name in TEXTS else str
+            rows = [row for row, (a, b) in enumerate(pairs) if text(a) != text(b)]
+        for row in rows:
+            if alike[row].as_py():
+                found.setdefault(row, name)
+    return found
+
+
+def _plain(value: Any) -> str:
+    """A text without its numbers, which are compared as such."""
+    return _NUMBER.sub("#", str(value))
 
 
 def _find(wanted: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -190,8 +247,8 @@ def _compare_subset_rows(again: Again, subset: Table, result: Verification) -> N
 class _Aligned:
     """Hands out the rows of a table in pieces as long as asked for."""
 
-    def __init__(self, table: Table) -> None:
-        self.batches = table.batches()
+    def __init__(self, table: Table, columns: list[str] | None = None) -> None:
+        self.batches = table.batches(columns)
         self.rest: pa.RecordBatch | None = None
 
     def take(self, n: int) -> Iterator[pa.RecordBatch]:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 # Kinds of rows that differ.
-DECISION, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
+DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     "decision",
+    "score",
+    "reason",
     "gone",
     "lacking",
     "extra",
@@ -13,6 +15,29 @@ DECISION, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     "later value",
 )
 # Kinds of what else is not as the receipt says.
+(
+    OTHER_BYTES,
+    OTHER_BESIDE,
+    REWRITTEN,
+    MOVED,
+    OTHER_MODEL,
+    OTHER_VERSION,
+    OTHER_PACKAGE,
+    UNSEALED,
+    FORGED,
+    OTHER_RULES,
+) = (
+    "other bytes",
+    "other bytes beside",
+    "rewritten",
+    "moved",
+    "other model",
+    "other version",
+    "other package",
+    "unsealed",
+    "forged",
+    "other rules",
+)
 ANEW, REORDERED, OTHER_DIGEST, TWICE, OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = (
     "anew",
     "reordered",
@@ -29,10 +54,11 @@ class Difference:
     """A row that is not as it was derived again.
 
     Attributes:
-        kind: DECISION; GONE, of the input; LACKING, of the subset, which should hold it; EXTRA, in a subset that should
-            not; RANK; VALUE, of a column; LATER_VALUE, of some row after number ``now``.
+        kind: DECISION; SCORE, a number that decides, where the decision is the same; REASON, or another text; GONE,
+            of the input; LACKING, of the subset, which should hold it; EXTRA, in a subset that should not; RANK; VALUE,
+            of a column; LATER_VALUE, of some row after number ``now``.
         key: of the row; empty for those that are only counted.
-        now: the decision, or the rank; None where there is none.
+        now: the decision, the score, the text, or the rank; None where there is none.
         then: likewise, as written.
         column: whose value differs.
         file: ``subset`` or ``batch``, that holds the other value.
@@ -40,8 +66,8 @@ class Difference:
 
     kind: str
     key: str
-    now: str | int | None = None
-    then: str | int | None = None
+    now: str | float | None = None
+    then: str | float | None = None
     column: str = ""
     file: str = ""
 
@@ -52,10 +78,15 @@ class Finding:
 
     Attributes:
         kind: ANEW, of a file that is gone and was computed again; REORDERED, of the input, whose rows were compared by
-            key; OTHER_DIGEST, of an input; TWICE, of rows of the subset; OTHER_COLUMNS; FILE_GONE; FILE_CHANGED.
-        what: the path, or ``the input``; for OTHER_COLUMNS ``subset`` or ``batch``.
-        now: the digest.
-        then: the digest that the receipt names.
+            key; OTHER_DIGEST, of an input; TWICE, of rows of the subset; OTHER_COLUMNS; FILE_GONE; FILE_CHANGED;
+            OTHER_BYTES, of an input whose rows say the same as far as they were read; OTHER_BESIDE, of a file that was
+            read beside it; REWRITTEN, of an input that was named, or has another order; MOVED, of a file found
+            elsewhere; OTHER_MODEL, of the weights that made the input; OTHER_VERSION, of this package; OTHER_PACKAGE,
+            or of Python; UNSEALED, of a receipt of format 1; FORGED, of a graph whose neighbours the embeddings do not
+            give; OTHER_RULES, where all that was read and written is as noted, and the rules give something else.
+        what: the path, or ``the input``; for OTHER_COLUMNS ``subset`` or ``batch``; the package; for FORGED the rows.
+        now: the digest or version; the path where a file is.
+        then: the digest or version that the receipt names; the path where a file was.
     """
 
     kind: str

@@ -9,14 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY, describe, describe_all
+from curate.manifest.store_path import path_or_store
 from curate.policies.decided import Decided, numbered, plain_words
 from curate.policies.outcomes import KEEP
-from curate.policies.receipts import FileState, receipt_json, state_of
+from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.policies.result import Result
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 SUFFIX = ".parquet"
 STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
@@ -31,12 +33,14 @@ class Files:
         read: option -> file that is read, and that nothing may be written over.
         more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
         texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
+        answered: those of ``texts`` that people write in afterwards, so that a receipt has no digest of them.
     """
 
     tables: tuple[Table, ...] = ()
     read: Mapping[str, str | Path] = field(default_factory=dict)
     more: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    answered: frozenset[str] = frozenset()
 
 
 class Outputs:
@@ -51,7 +55,7 @@ class Outputs:
     """
 
     def __init__(self, subset: str | Path, files: Files) -> None:
-        self.subset = Path(subset)
+        self.subset, self.files = Path(subset), files
         if self.subset.suffix != SUFFIX or self.subset.name == SUFFIX:
             raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
         stem = self.subset.name.removesuffix(SUFFIX)
@@ -118,7 +122,7 @@ def write_outputs(
     """
     described = {"kind": "decisions", "policy": decided.policy, "columns": _described(decided.meanings)}
     writers: dict[str, TableWriter] = {}
-    others: list[AtomicFile] = []
+    others: dict[str, AtomicFile] = {}
 
     def writer(name: str, schema: pa.Schema, metadata: dict[str, Any]) -> TableWriter:
         writers[name] = TableWriter(outputs.tables[name], schema, metadata, overwrite=overwrite)
@@ -133,26 +137,37 @@ def write_outputs(
                 rows
             )
         for name, content in (decided.texts(outputs.texts) if decided.texts else {}).items():
-            others.append(AtomicFile(outputs.texts[name], overwrite=overwrite))
-            others[-1].write(content)
-        receipt = AtomicFile(outputs.receipt, overwrite=overwrite)
-        others.append(receipt)
+            others[name] = AtomicFile(outputs.texts[name], overwrite=overwrite)
+            others[name].write(content)
+        receipt = others["receipt"] = AtomicFile(outputs.receipt, overwrite=overwrite)
         tally = _stream(decided, subset, decisions)
+        read = _bytes_read(outputs.files)
         for each, before in states:
             if state_of(each) != before:
                 raise InputError(f"{each.path} changed while it was being read; run the command again")
         _check(decided, tally, subset.n_rows, decisions.n_rows)
         for written in writers.values():
             written.seal()
-        receipt.write(receipt_json(decided, facts, writers))
-        commit_together([*(one.file for one in writers.values()), *others])
+        made: dict[str, Written] = {name: (one.file, one.n_rows) for name, one in writers.items()}
+        for name in (name for name in outputs.texts if name in others and name not in outputs.files.answered):
+            others[name].seal()
+            made[name] = others[name], None
+        receipt.write(receipt_json(decided, facts, made, read))
+        commit_together([*(one.file for one in writers.values()), *others.values()])
     finally:
         for written in writers.values():
             written.discard()
-        for other in others:
+        for other in others.values():
             other.discard()
         if decided.arranged is not None:
             decided.arranged.close()
+
+
+def _bytes_read(files: Files) -> dict[str, str]:
+    """Return path -> SHA-256 of every file of this machine that was read beside the table."""
+    paths = [*(file for each in files.tables for file in each.files), *map(path_or_store, files.read.values())]
+    local = sorted(path.resolve() for path in paths if isinstance(path, Path) and path.is_file())
+    return {str(path): file_sha256(path) for path in local}
 
 
 def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The receipt of a policy: what went in, what was asked, what came out. ``curate verify`` derives it again."""
 
-import json
 import platform
 import sys
 from collections.abc import Iterator, Mapping
@@ -8,10 +7,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.manifest.store_path import StorePath
+from curate.policies.seal import FORMAT, check_seal, read_json, sealed
 from curate.tables.table import Table
-from curate.tables.writer import TableWriter
 from curate.version import __version__
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from scoring.file_digest import file_sha256
 
 if TYPE_CHECKING:
     from curate.policies.decided import Decided
@@ -21,7 +23,6 @@ KIND = "receipt"
 ROUND_KIND = "round receipt"
 PIPELINE_KIND = "pipeline receipt"
 PIPELINE_RECEIPT = "pipeline.receipt.json"
-MAX_BYTES = 16 << 20
 PACKAGES = ("numpy", "pyarrow")
 DIGEST_OF = (
     "sum modulo 2^256 of the SHA-256 of every row's key, status and the columns that the policy reads; "
@@ -37,6 +38,7 @@ LOST = (
 COUNTED = ("n_rows", "kept", "dropped", "undecided", "failed")
 REST = {"drop": "not chosen", "undecided": "undecided", "failed": "failed"}  # rows of which a receipt does not say why
 
+Written = tuple[AtomicFile, int | None]  # a sealed file, and its rows; None for one that is no table
 FileState = tuple[str, int, int]  # name, size and time of change
 
 
@@ -45,21 +47,34 @@ def state_of(table: Table) -> list[FileState]:
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in table.files]
 
 
-def receipt_json(decided: "Decided[Result]", facts: Mapping[str, Any], outputs: Mapping[str, TableWriter]) -> bytes:
+def digests_of(table: Table) -> list[str | None]:
+    """Return the SHA-256 of the bytes of each file; None for those of a store, which would be fetched once more."""
+    return [None if isinstance(file, StorePath) else file_sha256(file) for file in table.files]
+
+
+def receipt_json(
+    decided: "Decided[Result]",
+    facts: Mapping[str, Any],
+    outputs: Mapping[str, "Written"],
+    read: Mapping[str, str],
+) -> bytes:
     """Return the receipt as JSON text; equal inputs give equal receipts (there is no date in it).
 
     Args:
         decided: the policy, its input and what became of the rows.
         facts: what else the policy has to say.
-        outputs: sealed files by name.
+        outputs: sealed files by name, and how many rows each has.
+        read: path -> SHA-256 of the bytes of every other file that was read.
     """
     table, counts = decided.table, decided.counts()
     receipt = {
         "kind": KIND,
+        "format": FORMAT,
         "curate": __version__,
         "input": {
             "path": str(table.path.resolve()),
             "files": [file.name for file in table.files],
+            "sha256": digests_of(table),
             "n_rows": counts["n_rows"],
             "digest": decided.digest,
             "digest_of": DIGEST_OF,
@@ -69,13 +84,18 @@ def receipt_json(decided: "Decided[Result]", facts: Mapping[str, Any], outputs: 
         "policy": decided.policy,
         "counts": counts,
         **facts,
+        "read": dict(read),
         "outputs": {
-            name: {"file": writer.file.path.name, "sha256": writer.file.sha256, "n_rows": writer.n_rows}
-            for name, writer in outputs.items()
+            name: {
+                "file": file.path.name,
+                "sha256": file.sha256,
+                **({} if n_rows is None else {"n_rows": n_rows}),
+            }
+            for name, (file, n_rows) in outputs.items()
         },
         "environment": environment(),
     }
-    return (json.dumps(receipt, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+    return sealed(receipt)
 
 
 def environment() -> dict[str, Any]:
@@ -106,12 +126,7 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
     beside = receipt_beside(path)
     if path.suffix == ".parquet" and beside.is_file():
         raise InputError(f"expected a receipt, got the table {path}; the receipt beside it is {beside}")
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
-    try:
-        receipt = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is not JSON; expected a receipt that curate wrote") from None
+    data, receipt = read_json(path, "a receipt that curate wrote")
     if isinstance(receipt, dict) and receipt.get("kind") == ROUND_KIND:
         raise InputError(
             f"{path} is the receipt of a round, not of a subset, and a round is derived from what lies around it; give "
@@ -119,6 +134,7 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
         )
     if not isinstance(receipt, dict) or receipt.get("kind") != KIND:
         raise InputError(f"{path} is not a receipt; expected a NAME.receipt.json that curate wrote")
+    check_seal(path, data, receipt)
     _check_shape(path, receipt)
     return receipt
 
@@ -129,6 +145,8 @@ def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
         isinstance(source, dict)
         and all(isinstance(source.get(name), str) for name in ("path", "digest"))
         and isinstance(source.get("embedding"), str | None)
+        and _are_digests(source)
+        and _are_texts(receipt.get("read", {}))
         and isinstance(receipt.get("policy"), list)
         and _are_counts(receipt.get("counts"), *COUNTED)
         and all(_are_counts(receipt.get(group, {})) for group, _ in LOST)
@@ -144,6 +162,22 @@ def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
     for output in outputs.values() if isinstance(outputs, dict) else ():
         if Path(output["file"]).name != output["file"] or output["file"] in ("", ".", ".."):
             raise InputError(f"{path} names a file outside its own folder ({output['file']}); it is not used")
+
+
+def _are_digests(source: Mapping[str, Any]) -> bool:
+    """Whether the files of an input have a digest each, or none at all, as in format 1."""
+    names, digests = source.get("files"), source.get("sha256")
+    if digests is None:
+        return True
+    if not isinstance(names, list) or not isinstance(digests, list) or not len(names) == len(digests) > 0:
+        return False
+    named = all(isinstance(name, str) and Path(name).name == name for name in names)
+    return named and all(isinstance(digest, str | None) for digest in digests)
+
+
+def _are_texts(value: Any) -> bool:
+    """Whether a value is an object of texts."""
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def _are_counts(value: Any, *names: str) -> bool:
@@ -172,10 +206,10 @@ def read_pipeline_receipt(path: Path) -> list[tuple[str, dict[str, str]]]:
     """Return the steps of a pipeline with the digests of their files; InputError if it is not as it was written."""
     if not path.is_file():
         raise InputError(f"expected the receipt of a pipeline, got {path}; check the name")
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path} is too large for a receipt ({path.stat().st_size:,} bytes, at most {MAX_BYTES:,})")
+    data, receipt = read_json(path, "the receipt of a pipeline, as curate wrote it")
+    if isinstance(receipt, dict) and receipt.get("kind") == PIPELINE_KIND:
+        check_seal(path, data, receipt)
     try:
-        receipt = json.loads(path.read_bytes())
         if receipt["kind"] != PIPELINE_KIND:
             raise ValueError
         steps = [(str(step["step"]), dict(step["outputs"])) for step in receipt["steps"]]

@@ -1,26 +1,50 @@
-"""Derive a subset again from its receipt, and say whether it is the same or which rows differ."""
+"""Derive a subset again from its receipt, and say whether it is the same or which rows differ, and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
+from curate.counted import counted
 from curate.manifest.store_path import AnyPath, path_or_store, sha256_of
 from curate.policies.contract import Policy, policy_of
 from curate.policies.differences import Verification, compare_outputs
-from curate.policies.findings import FILE_CHANGED, FILE_GONE, Finding
-from curate.policies.receipts import read_receipt
+from curate.policies.findings import (
+    FILE_CHANGED,
+    FILE_GONE,
+    FORGED,
+    MOVED,
+    OTHER_BESIDE,
+    OTHER_BYTES,
+    OTHER_MODEL,
+    OTHER_PACKAGE,
+    OTHER_RULES,
+    OTHER_VERSION,
+    REWRITTEN,
+    UNSEALED,
+    Finding,
+)
+from curate.policies.moved import Searched
+from curate.policies.receipts import digests_of, environment, read_receipt
 from curate.policies.result import Result
+from curate.policies.seal import is_unsealed
+from curate.tables.graph_file import KIND as GRAPH
+from curate.tables.keys import named
 from curate.tables.table import Table, open_table
+from curate.version import __version__
 from scoring.errors import InputError
 
+N_FORGED = 3  # rows of a forged graph that are named
 
-def verify(receipt: str | Path, table: str | Path | None = None) -> Verification:
+
+def verify(receipt: str | Path, table: str | Path | None = None, *, roots: Sequence[str | Path] = ()) -> Verification:
     """Apply the receipt's policy to its input again and compare with the files beside the receipt.
 
     Args:
         receipt: ``NAME.receipt.json``; subset and decisions are looked for in its folder.
         table: the input, if it has moved since.
+        roots: folders in which what has moved is looked for by its digest; nothing outside of them and of the folder
+            of the receipt is read then.
 
     Returns:
         whether all is identical, and what is not. Rows may stand in another order in the input.
@@ -29,35 +53,38 @@ def verify(receipt: str | Path, table: str | Path | None = None) -> Verification
         InputError: if receipt, input or an output is missing or cannot be read.
     """
     receipt = Path(receipt)
-    noted, folder = read_receipt(receipt), receipt.parent
-    where, own = table if table is not None else _moved(receipt, noted), noted["input"].get("embedding")
-    source = open_table(where, require=[KEY], embedding=own)
-    again = _policy(receipt, noted).decide(source, write=False)
+    noted = read_receipt(receipt)
+    searched = Searched(receipt.parent, tuple(map(Path, roots)))
+    where = table if table is not None else _input(receipt, noted, searched)
+    source = open_table(where, require=[KEY], embedding=noted["input"].get("embedding"))
+    policy = _policy(receipt, noted, searched)
+    again = policy.decide(source, write=False)
     result = Verification(n_rows=len(again.outcome))
+    _compare_origin(receipt, noted, source, result)
     result.check_digest("the input", again.digest, noted["input"]["digest"])
-    for now, then in zip(again.policy, noted["policy"], strict=True):
-        for name, file in now.items():
-            if _is_file(file):
-                expected = str(then[name]["digest"]) if _is_file(then.get(name)) else ""
-                result.check_digest(file["path"], file["digest"], expected)
-    decisions = _output(folder, noted, "decisions", result)
-    subset = _output(folder, noted, "subset", result)
-    for name, output in noted["outputs"].items():
-        if name not in ("subset", "decisions"):
-            _check_bytes(folder / output["file"], output["sha256"], result)
-    compare_outputs(again, decisions, subset, result)
+    _compare_files(again.policy, noted["policy"], source, result)
+    outputs = _outputs(receipt.parent, noted, searched, result)
+    texts = _paths(again.policy) == _paths(noted["policy"])
+    compare_outputs(again, outputs["decisions"], outputs["subset"], result, texts=texts)
+    _compare_bytes(noted, source, result, meant=table is not None)
+    for path, digest in noted.get("read", {}).items():
+        _compare_read(path, digest, searched, result)
+    if result.n_different and not result.problems:
+        result.problem(Finding(OTHER_RULES))
+    if not result.identical:
+        result.notes += packages_then(noted)
     return result
 
 
-def _policy(receipt: Path, noted: dict[str, Any]) -> Policy[Result]:
-    """The policy of a receipt, its files looked for where they were, or else beside the receipt."""
-    rules = [_located(rule, receipt.parent) for rule in noted["policy"]]
+def _policy(receipt: Path, noted: dict[str, Any], searched: Searched) -> Policy[Result]:
+    """The policy of a receipt, its files where they are now."""
+    rules = [_located(rule, noted, searched) for rule in noted["policy"]]
     try:
         return policy_of(rules).from_receipt(rules)
     except InputError as error:
         files = [path_or_store(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
-        lost = any(_there_or_beside(path, receipt.parent) is None for path in files)
-        more = "; what has moved is looked for beside the receipt" if lost else ""
+        lost = any(searched.find(path) is None for path in files)
+        more = "; what has moved is looked for beside the receipt, and below --root" if lost else ""
         raise InputError(f"{receipt}: {error}{more}") from None
 
 
@@ -66,12 +93,14 @@ def _is_file(value: object) -> bool:
     return isinstance(value, Mapping) and set(value) == {"path", "digest"}
 
 
-def _located(rule: Any, folder: Path) -> Any:
-    """A rule with the paths of its files where they are now: where they were, or else beside the receipt."""
+def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
+    """A rule with the paths of its files where they are now: where they were, or else where they are found."""
     files = {name: path_or_store(str(file["path"])) for name, file in _files(rule).items()}
     if not files:
         return rule
-    return {**rule, **{name: str(_there_or_beside(path, folder) or path) for name, path in files.items()}}
+    read = noted.get("read", {})
+    found = {name: searched.find(path, [read[str(path)]] if str(path) in read else ()) for name, path in files.items()}
+    return {**rule, **{name: str(found[name] or path) for name, path in files.items()}}
 
 
 def _files(rule: Any) -> dict[str, Any]:
@@ -79,30 +108,116 @@ def _files(rule: Any) -> dict[str, Any]:
     return {name: value for name, value in rule.items() if _is_file(value)} if isinstance(rule, Mapping) else {}
 
 
-def _moved(receipt: Path, noted: dict[str, Any]) -> AnyPath:
-    """Where the input is: where it was, or a file of that name beside the receipt."""
-    path = path_or_store(str(noted["input"]["path"]))
-    found = _there_or_beside(path, receipt.parent)
+def _paths(rules: list[Any]) -> list[Any]:
+    """The paths of all files that rules name."""
+    return [file["path"] for rule in rules for file in _files(rule).values()]
+
+
+def _input(receipt: Path, noted: dict[str, Any], searched: Searched) -> AnyPath:
+    """Where the input is: where it was, beside the receipt, or below a root by its digest."""
+    about = noted["input"]
+    path = path_or_store(str(about["path"]))
+    found = searched.find(path, about.get("sha256", ()), about.get("files", ()))
     if found is None:
-        raise InputError(f"the input {path} of {receipt} is no longer there; name where it is now with --table")
+        below = "" if not searched.roots else f", nor below {', '.join(map(str, searched.roots))}"
+        more = " or search a folder with --root" if not searched.roots else ""
+        raise InputError(
+            f"the input {path} of {receipt} is no longer there{below}; name where it is now with --table{more}"
+        )
     return found
 
 
-def _there_or_beside(path: AnyPath, folder: Path) -> AnyPath | None:
-    beside = folder / path.name
-    return path if path.exists() else beside if beside.exists() else None
+def _compare_origin(receipt: Path, noted: Mapping[str, Any], source: Table, result: Verification) -> None:
+    """Say which version wrote the receipt, and whether the input is of the same weights, and where it was."""
+    then = str(noted.get("curate", "an unknown version"))
+    if is_unsealed(noted):
+        result.notes.append(Finding(UNSEALED, str(receipt), then=then))
+    if then != __version__:
+        result.notes.append(Finding(OTHER_VERSION, "curate", __version__, then))
+    was = str(noted["input"]["path"])
+    if str(source.path.resolve()) != was:
+        result.notes.append(Finding(MOVED, "the input", str(source.path), was))
+    model, before = (_digest(one) for one in (source.metadata.get("model"), noted.get("model")))
+    if model != before:
+        result.problem(Finding(OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
 
 
-def _output(folder: Path, noted: dict[str, Any], name: str, result: Verification) -> Table:
-    entry = noted["outputs"][name]
-    table = open_table(folder / entry["file"], require=[KEY])
-    _check_bytes(table.path, entry["sha256"], result)
-    return table
+def _digest(model: Any) -> str:
+    return str(model.get("digest", "")) if isinstance(model, Mapping) else ""
 
 
-def _check_bytes(path: AnyPath, expected: str, result: Verification) -> None:
-    """Record a file that is gone, or not as it was written."""
-    if not path.is_file():
-        result.problem(Finding(FILE_GONE, str(path)))
-    elif sha256_of(path) != expected:
-        result.problem(Finding(FILE_CHANGED, str(path)))
+def _compare_files(now: list[dict[str, Any]], then: list[Any], source: Table, result: Verification) -> None:
+    """Compare the files that rules name with those of then; a graph of neighbours is computed again."""
+    for rule, old in zip(now, then, strict=True):
+        for name, file in rule.items():
+            if not _is_file(file):
+                continue
+            expected = str(old[name]["digest"]) if _is_file(old.get(name)) else ""
+            result.check_digest(file["path"], file["digest"], expected)
+            place = path_or_store(str(file["path"]))
+            if file["digest"] and place.suffix == ".parquet" and place.is_file():
+                _check_graph(open_table(place), source, result)
+
+
+def _check_graph(file: Table, source: Table, result: Verification) -> None:
+    if file.metadata.get("kind") != GRAPH:
+        return
+    from curate.tables.graph_check import forged_rows  # which loads torch
+
+    rows, n = forged_rows(file, source)
+    if len(rows):
+        names = ", ".join(named(source, rows[:N_FORGED])) + (", ..." if len(rows) > N_FORGED else "")
+        words = f"{file.path} is forged: the neighbours of {counted(len(rows), 'row')} of {n:,} are others ({names})"
+        result.problem(Finding(FORGED, words))
+
+
+def _outputs(folder: Path, noted: Mapping[str, Any], searched: Searched, result: Verification) -> dict[str, Table]:
+    """Compare what was written with its digests, and open what rows are compared with."""
+    tables = {}
+    for name, entry in noted["outputs"].items():
+        path = folder / entry["file"]
+        searched.refuse_outside(path)
+        if name in ("subset", "decisions"):
+            tables[name] = open_table(path, require=[KEY])
+        if not path.is_file():
+            result.problem(Finding(FILE_GONE, str(path)))
+        elif sha256_of(path) != entry["sha256"]:
+            result.problem(Finding(FILE_CHANGED, str(path)))
+    return tables
+
+
+def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification, *, meant: bool) -> None:
+    """Say where the input is another file, though what the rules read of it is the same."""
+    then = noted["input"].get("sha256")
+    if not then or None in then or not result.identical:
+        return
+    now = digests_of(source)
+    if None in now or now == then:
+        return
+    if result.same_order and not meant:
+        result.problem(Finding(OTHER_BYTES, str(source.path)))
+    else:
+        result.notes.append(Finding(REWRITTEN, str(source.path)))
+
+
+def _compare_read(path: str, digest: str, searched: Searched, result: Verification) -> None:
+    """Compare the bytes of a file that was read beside the input; of one that is gone its policy says so."""
+    place = searched.find(Path(path), [digest])
+    if place is None or any(note.what == str(place) for note in result.notes):
+        return
+    if sha256_of(place) != digest:
+        result.problem(Finding(OTHER_BESIDE, str(place)))
+
+
+def packages_then(receipt: Mapping[str, Any]) -> list[Finding]:
+    """Return what of the environment of a receipt is of another version now: it can move last digits."""
+    now, then = environment(), receipt.get("environment")
+    if not isinstance(then, Mapping):
+        return []
+    before = {"python": then.get("python"), **(then["packages"] if isinstance(then.get("packages"), Mapping) else {})}
+    after = {"python": now["python"], **now["packages"]}
+    return [
+        Finding(OTHER_PACKAGE, name, str(after.get(name)), str(was))
+        for name, was in before.items()
+        if str(after.get(name)) != str(was)
+    ]

@@ -29,6 +29,7 @@ from curate.policies.labels.request import LabelsRequest
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES
 from curate.policies.outputs import Files
 from curate.policies.result import Result
+from curate.policies.seal import sealed
 from curate.policies.select.policy import Select
 from curate.policies.select.request import SelectRequest
 from curate.policies.split.policy import Split
@@ -371,7 +372,10 @@ def test_verify_notices_any_table_that_was_edited_or_is_gone(policy, scores, tmp
     for name in json.loads(result.receipt.read_text())["outputs"]:
         path = result.paths()[name]
         whole = path.read_bytes()
-        pq.write_table(pq.read_table(path).slice(1), path)
+        if path.suffix == ".parquet":
+            pq.write_table(pq.read_table(path).slice(1), path)
+        else:
+            path.write_bytes(whole + b" ")
         found = verify(result.receipt)
         assert not found.identical
         assert any(f"{path.name} is not the file that was written" in note for note in lines_of(found)["notes"])
@@ -402,7 +406,8 @@ def test_verify_names_rows_that_were_edited(policy, scores, tmp_path):
 def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_went(policy, scores, tmp_path):
     result = run(policy, scores, tmp_path / "out.parquet")
     key = keys_of(result.subset)[2]
-    error = ["edited" if each == key else None for each in columns_of()["key"].to_pylist()]
+    told = dict(zip(columns_of()["key"].to_pylist(), columns_of()["error"].to_pylist(), strict=True))
+    error = ["edited" if each == key else was for each, was in told.items()]
     found = verify(result.receipt, write(tmp_path / "other.parquet", columns_of(error=pa.array(error))))
     assert [line.split(" differs from")[0] for line in lines_of(found)["different"]] == [f"{key}: column 'error'"]
     fewer = pq.read_table(scores).filter(pa.array([each != key for each in columns_of()["key"].to_pylist()]))
@@ -432,7 +437,7 @@ def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_w
 def test_a_receipt_that_was_tampered_with_is_refused_in_one_line(policy, scores, tmp_path, edit, words):
     path = run(policy, scores, tmp_path / "out.parquet").receipt
     edited = edit(json.loads(path.read_text()))
-    path.write_text(edited if isinstance(edited, str) else json.dumps(edited))
+    path.write_bytes(edited.encode() if isinstance(edited, str) else sealed(edited))
     with pytest.raises(InputError, match=words) as error:
         verify(path)
     assert "\n" not in str(error.value)
@@ -442,6 +447,6 @@ def test_a_receipt_that_was_tampered_with_is_refused_in_one_line(policy, scores,
 def test_a_policy_of_one_rule_is_refused_with_two(name, scores, tmp_path):
     path = run(ASKED[name], scores, tmp_path / "out.parquet").receipt
     receipt = json.loads(path.read_text())
-    path.write_text(json.dumps({**receipt, "policy": receipt["policy"] * 2}))
+    path.write_bytes(sealed({**receipt, "policy": receipt["policy"] * 2}))
     with pytest.raises(InputError, match=rf"one rule .*{name}, got 2"):
         verify(path)

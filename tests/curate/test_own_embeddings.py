@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
+from curate.policies.seal import sealed
 from curate.policies.verify import verify
 from scoring.errors import InputError
 
@@ -117,13 +118,13 @@ def test_the_receipt_names_the_column_and_verify_derives_the_same_by_it(tables, 
     receipt = json.loads(result.receipt.read_text())
     assert receipt["input"]["embedding"] == "clip"
     assert verify(result.receipt).identical
-    result.receipt.write_text(json.dumps({**receipt, "input": {**receipt["input"], "embedding": 3}}))
+    result.receipt.write_bytes(sealed({**receipt, "input": {**receipt["input"], "embedding": 3}}))
     with pytest.raises(InputError, match="is incomplete"):
         verify(result.receipt)
-    result.receipt.write_text(json.dumps({**receipt, "input": {**receipt["input"], "embedding": "clap"}}))
+    result.receipt.write_bytes(sealed({**receipt, "input": {**receipt["input"], "embedding": "clap"}}))
     with pytest.raises(InputError, match=r"no column 'clap'; did you mean 'clip'\?"):
         verify(result.receipt)
-    result.receipt.write_text(json.dumps(receipt))
+    result.receipt.write_bytes(sealed(receipt))
     at = source.schema.get_field_index("clip")
     changed = pa.array(np.roll(vectors(), 1, 0).tolist(), source.schema.field("clip").type)
     pq.write_table(source.set_column(at, source.schema.field(at), changed), path)

@@ -103,6 +103,7 @@ class Dedup:
                 **({} if self.against is None else {LEAKS: "leaks.csv"}),
                 **({} if self.audit is None else {ANSWERS: "audit.csv", PAGE: "audit.html"}),
             },
+            answered=frozenset({ANSWERS}),
         )
 
     @classmethod

@@ -51,7 +51,8 @@ class Labels:
     def files(self) -> Files:
         """What names labels, and what is to be judged."""
         read = {} if self.request.labelled is None else {"--labelled": self.request.labelled}
-        return Files(read=read, texts={} if self.review is None else {REVIEW: "review.csv", PAGE: "review.html"})
+        texts = {} if self.review is None else {REVIEW: "review.csv", PAGE: "review.html"}
+        return Files(read=read, texts=texts, answered=frozenset({REVIEW}))
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:

@@ -13,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.policies.seal import sealed
 from curate.selectors.table import WHERE
 
 ROOT = Path(__file__).parents[3]
@@ -89,7 +90,8 @@ def test_a_strategy_that_was_removed_is_one_line_that_names_what_to_take(scores,
     done = run("s.parquet", "-b", 8, "--strategy", instead, *LABELLED, "-o", "b.parquet")
     assert done.exit_code == 0, done.output
     receipt = scores.parent / "b.receipt.json"
-    receipt.write_text(receipt.read_text().replace(f'"strategy": "{instead}"', f'"strategy": "{gone}"'))
+    old = receipt.read_text().replace(f'"strategy": "{instead}"', f'"strategy": "{gone}"')
+    receipt.write_bytes(sealed(json.loads(old)))
     part = ["--strategy", "mixed", "--set", f"score={gone}"]
     for result in (
         CliRunner().invoke(app, ["verify", "b.receipt.json"]),

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import curate
 from curate.cli import app
 from curate.facts.document import Asked, document, gather
+from curate.policies.seal import sealed
 from curate.tables.images import ImageSource
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -366,7 +367,7 @@ def test_results_that_were_moved_with_their_table_are_found_beside_one_another(f
         (tmp_path / file.name).write_bytes(file.read_bytes())
     for file in folder.glob("*.json"):
         text = file.read_text().replace(str(folder), "/where/it/was")
-        (tmp_path / file.name).write_text(text)
+        (tmp_path / file.name).write_bytes(sealed(json.loads(text)))
     moved = Asked(results=[tmp_path / "picked.parquet"], points=0)
     assert [each["step"] for each in gather(open_table(tmp_path / "scores.parquet"), moved).counted["funnel"]] == [
         "filter", "dedup", "select"
@@ -437,7 +438,7 @@ def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(folder,
     receipt["dropped_by"] = {f"why {'x' * 500} {i}": 1 for i in range(1500)}
     receipt["failed_by"] = {}
     receipt["undecided_by"] = {f"what {i}": 1 for i in range(1400)}
-    (tmp_path / "kept.receipt.json").write_text(json.dumps(receipt))
+    (tmp_path / "kept.receipt.json").write_bytes(sealed(receipt))
     asked = Asked(results=[tmp_path / "kept.receipt.json"], points=0)
     (one,) = gather(open_table(tmp_path / "scores.parquet"), asked).counted["funnel"]
     assert one["rows_in"] == one["kept"] + sum(each["n"] for each in one["out"]) == 4000

@@ -12,6 +12,7 @@ from commandline import run
 from PIL import Image
 
 import curate.policies.outputs
+from curate.policies.seal import sealed
 
 STEPS = """
 [once]
@@ -221,10 +222,10 @@ def test_verify_reads_nothing_outside_of_the_receipts_folder(here):
     path = here / "curated/pipeline.receipt.json"
     receipt = json.loads(path.read_text())
     receipt["steps"][0]["outputs"] = {"../s.parquet": "0" * 64}
-    path.write_text(json.dumps(receipt))
+    path.write_bytes(sealed(receipt))
     assert "once: identical; 1 file elsewhere not looked at" in run("verify", "curated").stdout
     receipt["steps"][0]["outputs"] = {"/etc/passwd": "0" * 64}
-    path.write_text(json.dumps(receipt))
+    path.write_bytes(sealed(receipt))
     assert run("verify", "curated").exit_code == 1
 
 

@@ -16,6 +16,7 @@ from curate.commands.dedup_words import dedup_notes
 from curate.commands.verify_words import lines_of
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
+from curate.policies.seal import sealed
 from curate.policies.verify import verify
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -327,7 +328,7 @@ def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory)
 def test_a_receipt_that_lies_is_refused_in_one_line(done, lie):
     receipt = json.loads((done / "out.receipt.json").read_text())
     receipt["policy"][0].update(lie)
-    (done / "out.receipt.json").write_text(json.dumps(receipt))
+    (done / "out.receipt.json").write_bytes(sealed(receipt))
     with pytest.raises(InputError, match=r"out\.receipt\.json: ") as error:
         verify(done / "out.receipt.json")
     assert "\n" not in str(error.value)

@@ -10,6 +10,7 @@ import pytest
 from commandline import run
 
 import curate
+from curate.policies.seal import sealed
 from curate.policies.verify import verify
 from scoring.errors import InputError
 
@@ -134,6 +135,6 @@ def test_a_receipt_with_a_damaged_example_is_refused(heap):
     text = json.loads(receipt.read_text())
     for vector in ("!!", "AAAA", "AAAAAA=="):
         text["policy"][0]["examples"][0]["vector"] = vector
-        receipt.write_text(json.dumps(text))
+        receipt.write_bytes(sealed(text))
         with pytest.raises(InputError):
             verify(receipt)

@@ -9,6 +9,7 @@ from choosing import columns_of, csv, write
 
 import curate
 from curate.commands.verify_words import lines_of
+from curate.policies.seal import sealed
 from curate.policies.verify import verify
 
 
@@ -121,7 +122,7 @@ def test_a_receipt_that_was_tampered_with_is_one_line(made):
     ):
         other = json.loads(json.dumps(whole))
         other["policy"][0].update(change)
-        result.receipt.write_text(json.dumps(other))
+        result.receipt.write_bytes(sealed(other))
         with pytest.raises(InputError, match=said) as caught:
             verify(result.receipt)
         assert "beside the receipt" not in str(caught.value)  # no file has moved

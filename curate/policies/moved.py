@@ -1,0 +1,106 @@
+"""Files that a receipt names, found where they are now: in their place, beside the receipt, or below given folders."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from curate.manifest.store_path import AnyPath, StorePath
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+
+MOST_FILES = 1_000_000  # below the folders that are searched
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Where files may be.
+
+    Attributes:
+        folder: of the receipt.
+        roots: folders to search; where there are any, nothing outside of them and of ``folder`` is read.
+    """
+
+    folder: Path
+    roots: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        for root in self.roots:
+            if not root.is_dir():
+                raise InputError(f"expected a folder to search for --root, got {root}; check the name")
+
+    def find(self, path: AnyPath, digests: Sequence[str | None] = (), names: Sequence[str] = ()) -> AnyPath | None:
+        """Return where a file, or a folder of files, is now; None where it is nowhere.
+
+        Looked at in this order: its own place, the folder of the receipt, files of its name below the roots, and
+        all other files there; below the roots it is known by its digest alone, where there is one.
+
+        Args:
+            path: where it was.
+            digests: SHA-256 of its bytes, or of the files of a folder in their order.
+            names: of these files.
+
+        Raises:
+            InputError: if several of its name are there and no digest tells which; if there are too many files.
+        """
+        beside = self.folder / path.name
+        for place in (path, beside):
+            if self._allowed(place) and place.exists():
+                return place
+        if not self.roots:
+            return None
+        first = digests[0] if digests else None
+        wanted = names[0] if names else path.name
+        if first is None:
+            return self._by_name(path.name)
+        for file in sorted(self._files(), key=lambda file: file.name != wanted):
+            if file.suffix != Path(wanted).suffix or file_sha256(file) != first:
+                continue
+            if len(digests) < 2:
+                return file.parent if names and path.name not in (wanted, file.name) and _is_part(wanted) else file
+            if all(file_sha256(file.with_name(name)) == one for name, one in zip(names, digests, strict=True)):
+                return file.parent
+        return None
+
+    def refuse_outside(self, path: Path) -> None:
+        """Refuse a file that a link leads out of the roots and of the folder of the receipt.
+
+        Raises:
+            InputError: naming it.
+        """
+        if not self._allowed(path):
+            raise InputError(f"{path} leads to {path.resolve()}, outside of --root; it is not read")
+
+    def _by_name(self, name: str) -> Path | None:
+        found = [file for file in self._files() if file.name == name]
+        if len(found) > 1:
+            raise InputError(f"{found[0]} and {found[1]} have the name of the input; name the right one with --table")
+        return found[0] if found else None
+
+    def _allowed(self, place: AnyPath) -> bool:
+        """Whether a place may be read: anywhere without roots, else in them or beside the receipt, links resolved."""
+        if not self.roots:
+            return True
+        if isinstance(place, StorePath):
+            return False
+        real = place.resolve()
+        return any(real.is_relative_to(root.resolve()) for root in (*self.roots, self.folder))
+
+    def _files(self) -> Iterator[Path]:
+        """Regular files below the roots; links, which may lead out of them, are passed over."""
+        n = 0
+        for root in self.roots:
+            for folder, _, names in os.walk(root):
+                for name in sorted(names):
+                    n += 1
+                    if n > MOST_FILES:
+                        raise InputError(
+                            f"{root} holds more than {MOST_FILES:,} files; name a smaller folder for --root"
+                        )
+                    path = Path(folder, name)
+                    if not path.is_symlink() and path.is_file():
+                        yield path
+
+
+def _is_part(name: str) -> bool:
+    return name.startswith("part-")

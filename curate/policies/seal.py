@@ -1,0 +1,80 @@
+"""The seal of a receipt: a digest of itself, over text in one form, so that no byte of it can change unseen."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scoring.errors import InputError
+
+FORMAT = 2  # 1, of earlier versions, had neither a seal nor the digests of the files that were read
+DIGEST = "digest"
+MAX_BYTES = 16 << 20
+
+
+def sealed(receipt: Mapping[str, Any]) -> bytes:
+    """Return a receipt as it is written: JSON in one form, the SHA-256 of all that stands before its digest last.
+
+    Args:
+        receipt: plain JSON; a digest that it has is replaced.
+    """
+    rest = {name: value for name, value in receipt.items() if name != DIGEST}
+    return _text({**rest, DIGEST: hashlib.sha256(_text(rest)).hexdigest()})
+
+
+def _text(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+def read_json(path: Path, what: str) -> tuple[bytes, Any]:
+    """Return the bytes of a receipt and the value that they stand for.
+
+    Args:
+        path: of the receipt, a file.
+        what: that it is the receipt of, for messages: ``a receipt that curate wrote``.
+
+    Raises:
+        InputError: if it is too large, cannot be read or is not JSON.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            size = path.stat().st_size
+            raise InputError(f"{path} is too large for a receipt ({size:,} bytes, at most {MAX_BYTES:,})")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); check who owns it") from None
+    try:
+        return data, json.loads(data)
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not JSON; expected {what}") from None
+
+
+def check_seal(path: Path, data: bytes, receipt: Mapping[str, Any]) -> None:
+    """Refuse a receipt that is not, byte for byte, what was written.
+
+    One of format 1, which has neither ``format`` nor ``digest``, has no seal to break.
+
+    Args:
+        path: of the receipt, for messages.
+        data: its bytes.
+        receipt: what they stand for.
+
+    Raises:
+        InputError: if it was changed, or a later version wrote it.
+    """
+    if is_unsealed(receipt):
+        return
+    found = receipt.get("format")
+    if type(found) is int and found > FORMAT:
+        raise InputError(
+            f"{path} has format {found}, of a later version ({receipt.get('curate')}); this one reads up to {FORMAT}: "
+            "upgrade curate"
+        )
+    if found != FORMAT or data != sealed(receipt):
+        raise InputError(f"{path} was changed since it was written: its own digest is another; take it from a copy")
+
+
+def is_unsealed(receipt: Mapping[str, Any]) -> bool:
+    """Whether a receipt is of format 1."""
+    return "format" not in receipt and DIGEST not in receipt
