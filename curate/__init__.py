@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from curate.facts.serve import view
     from curate.facts.write import report
     from curate.fitting.fit import fit
+    from curate.lineage.verify import verify
     from curate.plots.plot import plot
     from curate.policies.audit.draw import audit_plan
     from curate.policies.balance.policy import balance
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from curate.policies.labels.policy import labels
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
-    from curate.policies.verify import verify
     from curate.retrieval.run import retrieve
     from scoring.errors import InputError
 
@@ -49,7 +49,7 @@ _MODULES = {
     "compare": "curate.comparison.run",
     "retrieve": "curate.retrieval.run",
     "export": "curate.exchange.subset",
-    "verify": "curate.policies.verify",
+    "verify": "curate.lineage.verify",
     "plot": "curate.plots.plot",
     "report": "curate.facts.write",
     "view": "curate.facts.serve",

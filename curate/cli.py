@@ -34,6 +34,7 @@ from curate.commands import (
     score,
     select,
     sheet,
+    sign,
     split,
     train,
     verify,
@@ -157,6 +158,7 @@ app.command("plot", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(plot
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
+app.command("sign", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sign.run))
 app.command("export", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(export.run))
 app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))
 app.command("cache", rich_help_panel=TRAIN, no_args_is_help=True)(user_errors(cache.run))

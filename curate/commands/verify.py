@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from curate.commands import options
 from curate.commands.printing import emit, show
 from curate.commands.round_words import check_words
-from curate.commands.verify_words import lines_of
+from curate.commands.verify_words import lines_of, proof_lines
 from curate.counted import counted
 from scoring.errors import InputError
 
@@ -19,11 +19,34 @@ def run(
         Path,
         typer.Argument(
             parser=options.given_path,
-            help="NAME.receipt.json, with subset and decisions beside it; a folder of rounds; a fitted model; or what "
-            "curate run wrote.",
+            help="NAME.receipt.json or NAME.parquet, with subset and decisions beside it; a folder of rounds; a fitted "
+            "model; or what curate run wrote.",
         ),
     ],
     table: options.MovedTable = None,
+    root: Annotated[
+        list[Path] | None,
+        options.shared(
+            "--root", ": files that moved are found below it, by their digest, and nothing else is read; again for more"
+        ),
+    ] = None,
+    chain: Annotated[bool, typer.Option("--chain", help="Derive every subset before it again, too.")] = False,
+    pixels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|all", help="Read so many images again and compare them with their digests.", show_default=False
+        ),
+    ] = None,
+    source: Annotated[str | None, options.shared("--source", ", for --pixels, where the table holds no path")] = None,
+    seed: options.Seed = 0,
+    signed_by: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PUBLIC_KEY",
+            help="The key that must have signed it, as ssh-keygen writes it.",
+            show_default=False,
+        ),
+    ] = None,
     json_: options.Json = False,
 ) -> None:
     """Derive a subset or a batch again from its receipt, and compare.
@@ -33,45 +56,51 @@ def run(
     \b
         curate verify kept.receipt.json
         curate verify kept.receipt.json --table moved/scores.parquet
+        curate verify kept.parquet --chain --pixels 1000
+        curate verify kept.receipt.json --root /mnt/archive --signed-by anna.pub
         curate verify rounds
         curate verify rounds/rounds/0002
         curate verify fitted.safetensors
         curate verify curated/pipeline.receipt.json
+
+    Exit 0: all is as the receipt says; 1: something differs, or a mistake.
     """
+    given = dict(locals())
     from curate.pipeline.receipt import is_pipeline_receipt
     from curate.rounds.verify import rounds_at
 
-    if is_pipeline_receipt(receipt):
-        if table is not None:
-            raise InputError("expected no --table with the receipt of a pipeline: its tables lie beside it")
-        if not _pipeline(receipt, json_):
-            raise typer.Exit(1)
-        return
-    rounds = rounds_at(receipt)
     line = (lambda text: None) if json_ else show
-    if receipt.suffix == ".safetensors":
+    rounds = rounds_at(receipt)
+    if is_pipeline_receipt(receipt):
+        _refuse(given, "a pipeline", ("table", "root", "chain", "pixels", "source"))
+        identical = _pipeline(receipt, signed_by, json_)
+    elif receipt.suffix == ".safetensors":
+        _refuse(given, "a fitted model", ("root", "chain", "pixels", "source", "signed_by"))
         identical = _fit(receipt, table, json_, line)
+    elif rounds is not None:
+        _refuse(given, "rounds", ("root", "chain", "pixels", "source", "signed_by"))
+        identical = _rounds(*rounds, table, json_, line)
     else:
-        identical = _subset(receipt, table, json_, line) if rounds is None else _rounds(*rounds, table, json_, line)
+        identical = _subset(given, json_, line)
     if not identical:
         raise typer.Exit(1)
 
 
-def _subset(receipt: Path, table: Path | None, json_: bool, line: Callable[[str], None]) -> bool:
-    from curate.policies.verify import verify
+def _refuse(given: dict[str, Any], what: str, names: tuple[str, ...]) -> None:
+    """Refuse options that say nothing about what is verified."""
+    for name in names:
+        if given[name]:
+            raise InputError(f"expected no --{name.replace('_', '-')} with {what}; it is for the receipt of a subset")
 
-    result = verify(receipt, table)
-    said = lines_of(result)
+
+def _subset(given: dict[str, Any], json_: bool, line: Callable[[str], None]) -> bool:
+    from curate.lineage.verify import verify
+
+    result = verify(**options.given_to(verify, given))
     if json_:
-        emit({**result.to_json(), **said})
-    for text in said["notes"] + said["different"]:
+        emit({**result.to_json(), **lines_of(result)})
+    for text in proof_lines(result):
         line(text)
-    if result.identical:
-        line(f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same")
-    elif result.n_different:
-        line(f"different: {counted(result.n_different, 'difference')} in {counted(result.n_rows, 'row')}")
-    else:
-        line(f"different: {counted(result.n_rows, 'row')} decided alike, but not what is named above")
     return result.identical
 
 
@@ -96,12 +125,16 @@ def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], Non
     return result.identical
 
 
-def _pipeline(receipt: Path, json_: bool) -> bool:
+def _pipeline(receipt: Path, signed_by: Path | None, json_: bool) -> bool:
     from dataclasses import asdict
 
-    from curate.pipeline.receipt import verify_pipeline
+    from curate.lineage.sign import check_signature
+    from curate.pipeline.receipt import receipt_at, verify_pipeline
 
     checks = []
+    signer = check_signature(receipt_at(receipt), signed_by) if signed_by is not None else ""
+    if signer and not json_:
+        show(f"signed by {signer}")
     for check in verify_pipeline(receipt):
         checks.append(check)
         for text in check.differences if not json_ else ():
@@ -112,7 +145,7 @@ def _pipeline(receipt: Path, json_: bool) -> bool:
             show(f"{check.step}: identical{again}{elsewhere}")
     identical = not any(check.differences for check in checks)
     if json_:
-        emit({"identical": identical, "steps": [asdict(check) for check in checks]})
+        emit({"identical": identical, "signed_by": signer, "steps": [asdict(check) for check in checks]})
     return identical
 
 

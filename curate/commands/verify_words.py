@@ -2,7 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from curate.counted import counted
+
 if TYPE_CHECKING:
+    from curate.lineage.pixels import PixelCheck
+    from curate.lineage.verify import Proof
     from curate.policies.differences import Verification
     from curate.policies.findings import Difference, Finding
 
@@ -70,3 +74,44 @@ def lines_of(result: "Verification") -> dict[str, list[str]]:
         "notes": [finding_words(each) for each in result.notes],
         "different": [difference_words(each) for each in result.different],
     }
+
+
+def proof_lines(proof: "Proof") -> list[str]:
+    """Return everything that is said of a subset: what differs, step by step, then the pixels, and the sum of it."""
+    several = bool(proof.earlier)
+    lines = [f"signed by {proof.signed_by}"] if proof.signed_by else []
+    named = [(proof.receipt, proof), *((step.receipt, step.verification) for step in proof.earlier)]
+    for receipt, verification in named:
+        before = f"{receipt}: " if several else ""
+        said = lines_of(verification)
+        lines += [f"{before}{text}" for text in (*said["notes"], *said["different"], _sum(verification))]
+    if proof.origin:
+        about = proof.origin
+        lines.append(
+            f"{about['table']}: {counted(about['n_rows'], 'row')}"
+            + "".join(f", {what} {about[name]:{form}}" for name, (what, form) in ORIGIN.items() if name in about)
+        )
+    return lines + (_pixel_lines(proof.pixels) if proof.pixels is not None else [])
+
+
+ORIGIN = {"kind": ("kind", ""), "model": ("by", ""), "model_digest": ("weights", ".16"), "source": ("of", "")}
+
+
+def _sum(result: "Verification") -> str:
+    """Say whether one step is the same."""
+    own = not result.n_different and not result.problems
+    if own:
+        return f"identical: {counted(result.n_rows, 'row was', 'rows were')} decided again, and every one is the same"
+    if result.n_different:
+        return f"different: {counted(result.n_different, 'difference')} in {counted(result.n_rows, 'row')}"
+    return f"different: {counted(result.n_rows, 'row')} decided alike, but not what is named above"
+
+
+def _pixel_lines(check: "PixelCheck") -> list[str]:
+    lines = [f"{key}: {problem}" for key, problem in check.named]
+    of = f"{counted(check.n_compared, 'image')} of {check.n_rows:,}"
+    if check.identical:
+        return [*lines, f"pixels: {of} read again, and every one has the bytes that were scored"]
+    parts = [(check.n_changed, "changed"), (check.n_lost, "cannot be read")]
+    told = ", ".join(f"{n:,} {what}" for n, what in parts if n)
+    return [*lines, f"pixels: different: {told}, of {of} read again"]

@@ -118,6 +118,11 @@ def is_pipeline_receipt(path: Path) -> bool:
     return (path / PIPELINE_RECEIPT).is_file() or path.name == PIPELINE_RECEIPT
 
 
+def receipt_at(path: Path) -> Path:
+    """Return the receipt of a pipeline that a path names: itself, or in its folder."""
+    return path / PIPELINE_RECEIPT if path.is_dir() else path
+
+
 def verify_pipeline(path: Path) -> Iterator[StepCheck]:
     """Compare every file that the steps wrote with its digest, and derive every policy again.
 
@@ -127,7 +132,7 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
     Raises:
         InputError: for a receipt that is missing or not as it was written.
     """
-    path = path / PIPELINE_RECEIPT if path.is_dir() else path
+    path = receipt_at(path)
     for name, outputs in read_pipeline_receipt(path):
         check = StepCheck(name)
         inside = {file: digest for file, digest in outputs.items() if ".." not in Path(file).parts}

@@ -51,6 +51,8 @@ class Verification:
         notes: everything else that is not as the receipt says (digests, missing rows, files that changed).
         problems: how many of the notes are differences.
         same_order: whether the rows of the input are in the order of the decisions.
+        input: the table, where it is now.
+        model: the weights that scored it, by name and digest; empty where it does not say.
     """
 
     n_rows: int = 0
@@ -59,6 +61,8 @@ class Verification:
     notes: list[Finding] = field(default_factory=list)
     problems: int = 0
     same_order: bool = True
+    input: str = ""
+    model: str = ""
 
     @property
     def identical(self) -> bool:

@@ -37,7 +37,9 @@ from scoring.errors import InputError
 N_FORGED = 3  # rows of a forged graph that are named
 
 
-def verify(receipt: str | Path, table: str | Path | None = None, *, roots: Sequence[str | Path] = ()) -> Verification:
+def verify(
+    receipt: str | Path, table: str | AnyPath | None = None, *, roots: Sequence[str | Path] = ()
+) -> Verification:
     """Apply the receipt's policy to its input again and compare with the files beside the receipt.
 
     Args:
@@ -59,7 +61,7 @@ def verify(receipt: str | Path, table: str | Path | None = None, *, roots: Seque
     source = open_table(where, require=[KEY], embedding=noted["input"].get("embedding"))
     policy = _policy(receipt, noted, searched)
     again = policy.decide(source, write=False)
-    result = Verification(n_rows=len(again.outcome))
+    result = Verification(n_rows=len(again.outcome), input=str(source.path), model=_model(source))
     _compare_origin(receipt, noted, source, result)
     result.check_digest("the input", again.digest, noted["input"]["digest"])
     _compare_files(again.policy, noted["policy"], source, result)
@@ -140,6 +142,12 @@ def _compare_origin(receipt: Path, noted: Mapping[str, Any], source: Table, resu
     model, before = (_digest(one) for one in (source.metadata.get("model"), noted.get("model")))
     if model != before:
         result.problem(Finding(OTHER_MODEL, "the input", model or "unknown", before or "unknown"))
+
+
+def _model(table: Table) -> str:
+    about = table.metadata.get("model")
+    method = str(about.get("method", "")) if isinstance(about, Mapping) else ""
+    return f"{method} {_digest(about)[:16]}".strip()
 
 
 def _digest(model: Any) -> str:

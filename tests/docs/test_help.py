@@ -46,7 +46,12 @@ CALLS = {
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
-    "verify": ("curate.policies.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
+    "verify": ("curate.lineage.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
+    "sign": (
+        "curate.lineage.sign.sign",
+        ["k.receipt.json", "--private-key", "k"],
+        ["none.receipt.json", "--private-key", "k"],
+    ),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
     "compare": (
         "curate.comparison.run.open_table",

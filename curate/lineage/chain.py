@@ -1,0 +1,94 @@
+"""The receipts before a receipt: each names what it read, and beside that lies the receipt of what wrote it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.manifest.store_path import AnyPath, path_or_store
+from curate.policies.contract import FILTER, POLICIES
+from curate.policies.moved import Searched
+from curate.policies.receipts import read_receipt, receipt_beside
+from scoring.errors import InputError
+
+MOST = 50  # receipts of a chain
+RECEIPT = ".receipt.json"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A receipt of a chain.
+
+    Attributes:
+        path: of the receipt.
+        noted: as read.
+        source: the table that it was made from, where that is now; None where it is gone.
+    """
+
+    path: Path
+    noted: Mapping[str, Any]
+    source: AnyPath | None
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy."""
+        named = [str(rule.get("rule")) for rule in self.noted["policy"] if isinstance(rule, Mapping)]
+        return next((name for name in named if name in POLICIES), FILTER)
+
+    def output(self, name: str) -> Path | None:
+        """Where it wrote a file; None where it wrote none of that name."""
+        entry = self.noted["outputs"].get(name)
+        return self.path.with_name(entry["file"]) if entry else None
+
+
+def receipt_of(path: Path) -> Path:
+    """Return the receipt of what a path names: a receipt, or a subset or decisions with one beside it.
+
+    Raises:
+        InputError: for a table without a receipt.
+    """
+    if path.suffix != ".parquet" or not path.is_file():
+        return path
+    beside = receipt_beside(path)
+    if not beside.is_file():
+        raise InputError(
+            f"{path} has no receipt beside it: expected {beside.name}; give what a policy wrote, with its receipt"
+        )
+    return beside
+
+
+def links(receipt: Path, searched: Searched, table: AnyPath | None = None) -> Iterator[Link]:
+    """Yield a receipt, then the one of its input, and so on to a table that no policy wrote.
+
+    Args:
+        receipt: the last of them.
+        searched: where inputs may be; of the earlier ones their own folders are searched, too.
+        table: the input of the last, if it was moved.
+
+    Raises:
+        InputError: for a receipt that is not as it was written, or a chain of more than ``MOST`` or without an end.
+    """
+    seen: set[Path] = set()
+    waiting: Path | None = receipt
+    while waiting is not None:
+        if waiting.resolve() in seen or len(seen) == MOST:
+            raise InputError(f"{waiting} is the receipt of itself, or of more than {MOST} steps; take a copy")
+        seen.add(waiting.resolve())
+        noted = read_receipt(waiting)
+        source = table if table is not None else source_of(noted, Searched(waiting.parent, searched.roots))
+        yield Link(waiting, noted, source)
+        waiting, table = _earlier(source), None
+
+
+def source_of(noted: Mapping[str, Any], searched: Searched) -> AnyPath | None:
+    """Return where the input of a receipt is; None where it is nowhere."""
+    about = noted["input"]
+    return searched.find(path_or_store(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
+
+
+def _earlier(source: AnyPath | None) -> Path | None:
+    """The receipt of what wrote a table; None where no policy did."""
+    if not isinstance(source, Path) or source.suffix != ".parquet" or not source.is_file():
+        return None
+    beside = receipt_beside(source)
+    return beside if beside.is_file() else None

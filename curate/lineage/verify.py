@@ -1,0 +1,142 @@
+"""A subset proved: derived again from its receipt, if asked with all receipts before it, the pixels and a signature."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.columns import KEY
+from curate.lineage.chain import Link, links, receipt_of
+from curate.lineage.pixels import PixelCheck, amount, check_pixels
+from curate.lineage.sign import check_signature
+from curate.manifest.store_path import path_or_store
+from curate.policies import verify as one
+from curate.policies.differences import Verification
+from curate.policies.moved import Searched
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+
+@dataclass
+class Step:
+    """A receipt of a chain that was derived again.
+
+    Attributes:
+        policy: its name.
+        receipt: where it lies.
+        verification: what came of it.
+    """
+
+    policy: str
+    receipt: str
+    verification: Verification
+
+
+@dataclass
+class Proof(Verification):
+    """What came of deriving a subset again, with what lies before it.
+
+    Attributes:
+        receipt: where it lies.
+        earlier: the steps before the last, the latest first; empty unless the chain was asked for.
+        origin: what the first of them read: kind, rows, model, source; empty unless the chain was asked for.
+        pixels: images compared with their digests; None unless asked for.
+        signed_by: the fingerprint of the key; empty unless asked for.
+    """
+
+    receipt: str = ""
+    earlier: list[Step] = field(default_factory=list)
+    origin: dict[str, Any] = field(default_factory=dict)
+    pixels: PixelCheck | None = None
+    signed_by: str = ""
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs, in any step, nor in the pixels."""
+        steps = all(step.verification.identical for step in self.earlier)
+        return super().identical and steps and (self.pixels is None or self.pixels.identical)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"identical": self.identical, **asdict(self)}
+
+
+def verify(
+    receipt: str | Path,
+    table: str | Path | None = None,
+    *,
+    root: str | Path | Sequence[str | Path] | None = None,
+    chain: bool = False,
+    pixels: str | int | None = None,
+    source: str | None = None,
+    seed: int = 0,
+    signed_by: str | Path | None = None,
+) -> Proof:
+    """Apply the receipt's policy to its input again and compare with the files beside the receipt.
+
+    Args:
+        receipt: ``NAME.receipt.json``, or the subset or decisions beside it.
+        table: the input, if it has moved since.
+        root: folder, or several, below which what has moved is looked for by its digest. Nothing outside of them and
+            of the folders of receipts is read then.
+        chain: derive every subset before this one too, down to the table that was scored.
+        pixels: ``"all"``, or how many images to read again and compare with the digests of the table that was scored;
+            follows the chain to it.
+        source: what was scored, for ``pixels``, where the table names no files.
+        seed: of the images that are drawn.
+        signed_by: public Ed25519 key that must have signed the receipt.
+
+    Returns:
+        whether all is identical, and what is not. Rows may stand in another order in the input.
+
+    Raises:
+        InputError: if a receipt, an input or an output is missing or cannot be read, or the signature is not right.
+        MissingExtraError: for a signature, without the ``sign`` extra.
+    """
+    roots = [root] if isinstance(root, str | Path) else list(root or ())
+    if source is not None and pixels is None:
+        raise InputError("--source is read for --pixels alone; add --pixels all, or leave it out")
+    n = amount(pixels) if pixels is not None else None
+    path = receipt_of(Path(receipt))
+    signer = check_signature(path, Path(signed_by)) if signed_by is not None else ""
+    first = one.verify(path, table, roots=roots)
+    proof = Proof(**vars(first), receipt=str(path), signed_by=signer)
+    if not chain and pixels is None:
+        return proof
+    searched = Searched(path.parent, tuple(map(Path, roots)))
+    steps = list(links(path, searched, None if table is None else path_or_store(table)))
+    if chain:
+        proof.earlier = [_again(step, roots) for step in steps[1:]]
+    scored = _first(steps[-1])
+    proof.origin = _origin(scored)
+    if pixels is not None:
+        held = tuple(Path(each) for each in roots)
+        proof.pixels = check_pixels(scored, n, seed=seed, source=source, roots=held)
+    return proof
+
+
+def _again(step: Link, roots: Sequence[str | Path]) -> Step:
+    return Step(step.policy, str(step.path), one.verify(step.path, step.source, roots=roots))
+
+
+def _first(step: Link) -> Table:
+    """The table that the first step read."""
+    if step.source is None:
+        raise InputError(f"the input {step.noted['input']['path']} of {step.path} is no longer there; see --root")
+    return open_table(step.source, require=[KEY])
+
+
+def _origin(table: Table) -> dict[str, Any]:
+    """What a table that no policy wrote says of how it came about."""
+    about = table.metadata
+    model = about.get("model")
+    facts = {
+        "table": str(table.path),
+        "kind": about.get("kind", "table"),
+        "n_rows": table.n_rows,
+        "model": model.get("method") if isinstance(model, dict) else None,
+        "model_digest": model.get("digest") if isinstance(model, dict) else None,
+        "source": about.get("source"),
+        "curate": about.get("curate"),
+    }
+    return {name: value for name, value in facts.items() if value is not None}

@@ -1,0 +1,195 @@
+"""`curate verify` says which rows differ and why, and finds what has moved."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from chained import MODEL, N, chain, changed, heap, resealed, write
+from commandline import run
+
+import curate
+from curate.commands.verify_words import lines_of
+from curate.policies.filter.rules import KeepTop
+from scoring.errors import InputError
+
+
+@pytest.fixture
+def made(tmp_path):
+    heap(tmp_path)
+    return tmp_path, *chain(tmp_path)
+
+
+def notes(receipt, *table, **how):
+    found = curate.verify(receipt, *table, **how)
+    assert found.to_json()["identical"] is found.identical
+    return found, " | ".join(lines_of(found)["notes"])
+
+
+def test_a_score_that_changed_and_changes_no_decision_is_named(made):
+    folder, first, _ = made
+    best = curate.filter(first.subset, folder / "most.parquet", [KeepTop("90%", "kappa_a")])
+    rows = pq.read_table(first.subset)
+    row = int(np.argmax(rows["kappa_a"].to_numpy()))
+    changed(first.subset, "kappa_a", row, 999.0)
+    found, said = notes(best.receipt)
+    key = rows["key"][row].as_py()
+    assert f"{key}: its score is 999 now, 39 then; decided alike" in lines_of(found)["different"]
+    assert "the input is not the one that was read then" in said
+
+
+def test_a_decision_that_the_rules_do_not_give_is_named_though_all_digests_were_forged(made):
+    _, _, best = made
+    rows = pq.read_table(best.decisions).to_pylist()
+    keep, drop = (next(n for n, row in enumerate(rows) if row["decision"] == word) for word in ("keep", "drop"))
+    changed(best.decisions, "decision", drop, "keep")
+    changed(best.decisions, "reason", keep, "because I say so")
+    from curate.manifest.store_path import sha256_of
+
+    resealed(best.receipt, lambda r: r["outputs"]["decisions"].update(sha256=sha256_of(best.decisions)))
+    found, said = notes(best.receipt)
+    told = lines_of(found)["different"]
+    assert told[0] == f"{rows[drop]['key']}: now drop, then keep"
+    assert any(line.startswith(f"{rows[keep]['key']}: its reason is") and "because I say so" in line for line in told)
+    assert "its rules decide otherwise" in said
+    assert found.n_different == 2
+
+
+def test_other_weights_and_another_version_are_said(made):
+    folder, first, _ = made
+    write(folder / "scores.parquet", pq.read_table(folder / "scores.parquet"), {**MODEL, "digest": "e" * 64})
+    found, said = notes(first.receipt)
+    assert not found.identical
+    assert "scored by other weights: eeeeeeeeeeeeeeee... now, dddddddddddddddd... then" in said
+    write(folder / "scores.parquet", pq.read_table(folder / "scores.parquet"))
+    resealed(first.receipt, lambda r: r.update(curate="0.0.9"))
+    found, said = notes(first.receipt)
+    assert found.identical
+    assert "written by curate 0.0.9, this is 0.1.0" in said
+
+
+def test_a_receipt_of_an_earlier_format_says_what_can_still_be_checked(made):
+    folder, _, best = made
+    old = json.loads(best.receipt.read_text())
+    for name in ("format", "digest", "read"):
+        del old[name]
+    del old["input"]["sha256"]
+    best.receipt.write_text(json.dumps(old))
+    found, said = notes(best.receipt)
+    assert found.identical
+    assert "written by curate 0.1.0, when receipts had no digest of themselves" in said
+    changed(best.subset, "unread", 0, 7)
+    assert "is not the file that was written" in notes(best.receipt)[1]
+    best.receipt.write_text(json.dumps({**old, "format": 99}))
+    with pytest.raises(InputError, match="format 99, of a later version"):
+        curate.verify(best.receipt)
+    best.receipt.write_text(json.dumps({**old, "format": 2}))
+    with pytest.raises(InputError, match="was changed since it was written"):
+        curate.verify(best.receipt)
+    assert (folder / "unique.parquet").is_file()
+
+
+def test_a_column_that_no_rule_read_is_found_by_the_bytes_unless_another_table_is_named(made):
+    folder, first, _ = made
+    dropped = [row["decision"] for row in pq.read_table(first.decisions).to_pylist()].index("drop")
+    changed(folder / "scores.parquet", "unread", dropped, 4711, folder / "other.parquet")
+    found, said = notes(first.receipt, folder / "other.parquet")
+    assert found.identical
+    assert "is another file than was read then, with the same rows" in said
+    (folder / "other.parquet").replace(folder / "scores.parquet")
+    found, said = notes(first.receipt)
+    assert (found.identical, found.n_different) == (False, 0)
+    assert "what the rules read of it is the same, and other bytes differ" in said
+
+
+def test_a_forged_graph_is_computed_again_and_not_believed(made):
+    folder, _, _ = made
+    graph = folder / "graph.parquet"
+    result = curate.dedup(folder / "scores.parquet", folder / "g.parquet", {"embedding": 0.999}, graph=graph)
+    assert result.kept == N - 1
+    assert curate.verify(result.receipt).identical
+    table = pq.read_table(graph)
+    near, alike = (np.array(table[name].to_pylist()) for name in ("neighbours", "cosine"))
+    pair = np.flatnonzero(alike[:, 0] > 0.999)
+    assert len(pair) == 2
+    near[pair], alike[pair] = (
+        np.roll(near[pair], -1, 1),
+        np.roll(alike[pair], -1, 1),
+    )  # the copy goes last
+    alike[pair, -1] = -0.99
+    columns = [
+        pa.FixedSizeListArray.from_arrays(pa.array(values.astype(kind).ravel()), type=table.schema.field(name).type)
+        for name, values, kind in (("neighbours", near, "i4"), ("cosine", alike, "f4"))
+    ]
+    for name, column in zip(("neighbours", "cosine"), columns, strict=True):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), column)
+    pq.write_table(table, graph)
+    again = curate.dedup(folder / "scores.parquet", folder / "h.parquet", {"embedding": 0.999}, graph=graph)
+    found, said = notes(again.receipt)
+    assert not found.identical
+    assert "graph.parquet is forged: the neighbours of 2 rows of 40 are others (003.png, 005.png)" in said
+
+
+def test_an_input_that_moved_is_found_by_its_digest_below_a_root_and_nothing_else_is_read(made):
+    folder, first, best = made
+    archive = folder / "archive" / "deep"
+    archive.mkdir(parents=True)
+    (folder / "scores.parquet").rename(archive / "renamed.parquet")
+    shutil.copy(best.subset, archive / "scores.parquet")  # the name is right, and the bytes are not
+    with pytest.raises(InputError, match=r"no longer there; name where it is now with --table or search .* --root"):
+        curate.verify(first.receipt)
+    found, said = notes(first.receipt, root=folder / "archive")
+    assert found.identical
+    assert f"is now {archive / 'renamed.parquet'}" in said
+    (folder / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no longer there, nor below .*empty"):
+        curate.verify(first.receipt, root=[folder / "empty"])
+    with pytest.raises(InputError, match="expected a folder to search for --root"):
+        curate.verify(first.receipt, root=folder / "none")
+
+
+def test_with_a_root_no_path_or_link_leads_out_of_it(made, tmp_path):
+    folder, first, _ = made
+    away = tmp_path / "away"
+    away.mkdir()
+    for path in filter(None, first.paths().values()):
+        shutil.copy(path, away)
+    with pytest.raises(InputError, match="no longer there, nor below"):  # though it is where the receipt says
+        curate.verify(away / first.receipt.name, root=away)
+    (away / "scores.parquet").symlink_to(folder / "scores.parquet")
+    with pytest.raises(InputError, match="no longer there, nor below"):
+        curate.verify(away / first.receipt.name, root=away)
+    (away / "scores.parquet").unlink()
+    shutil.copy(folder / "scores.parquet", away)
+    assert curate.verify(away / first.receipt.name, root=away).identical
+    (away / "unique.parquet").unlink()
+    (away / "unique.parquet").symlink_to(first.subset)
+    with pytest.raises(InputError, match=r"unique.parquet leads to .*, outside of --root; it is not read"):
+        curate.verify(away / first.receipt.name, root=away)
+
+
+def test_parts_of_a_folder_are_found_together(made):
+    folder, *_ = made
+    parts = folder / "parts"
+    parts.mkdir()
+    table = pq.read_table(folder / "scores.parquet")
+    for number in range(2):
+        write(parts / f"part-{number:05}.parquet", table.slice(20 * number, 20))
+    result = curate.filter(parts, folder / "p.parquet", [KeepTop("50%", "kappa_a")])
+    (folder / "archive").mkdir()
+    parts.rename(folder / "archive" / "elsewhere")
+    assert curate.verify(result.receipt, root=folder / "archive").identical
+
+
+def test_the_command_says_one_line_a_reason_and_exits_1(made):
+    folder, first, _ = made
+    changed(folder / "scores.parquet", "kappa_a", 3, 7.5)
+    done = run("verify", first.receipt)
+    assert done.exit_code == 1
+    assert all(line.strip() for line in done.stdout.splitlines())
+    (folder / "scores.parquet").unlink()
+    gone = run("verify", first.subset)
+    assert (gone.exit_code, gone.stderr.count("\n")) == (1, 1)
