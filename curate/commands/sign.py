@@ -35,8 +35,8 @@ def run(
         curate sign kept.receipt.json --private-key anna
         curate verify kept.receipt.json --signed-by anna.pub
 
-    `ssh-keygen -t ed25519 -f anna` makes the keys anna and anna.pub. The receipt holds the digests of all that was read and
-    written, so its signature stands for all of that.
+    `ssh-keygen -t ed25519 -f anna` makes the keys anna and anna.pub. The receipt holds the digests of all that was
+    read and written, so its signature stands for all of that.
     """
     from curate.lineage.sign import sign
 

@@ -116,7 +116,7 @@ def verify(
 
 
 def _again(step: Link, roots: Sequence[str | Path]) -> Step:
-    return Step(step.policy, str(step.path), one.verify(step.path, step.source, roots=roots))
+    return Step(step.policy, str(step.path), one.verify(step.path, roots=roots))
 
 
 def _first(step: Link) -> Table:

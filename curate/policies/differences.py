@@ -32,6 +32,7 @@ from curate.policies.result import Result
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.keys import named
 from curate.tables.table import Table
+from scoring.errors import InputError
 
 Again = Decided[Result]
 N_NAMED = 10
@@ -252,12 +253,14 @@ class _Aligned:
     """Hands out the rows of a table in pieces as long as asked for."""
 
     def __init__(self, table: Table, columns: list[str] | None = None) -> None:
-        self.batches = table.batches(columns)
+        self.table, self.batches = table, table.batches(columns)
         self.rest: pa.RecordBatch | None = None
 
     def take(self, n: int) -> Iterator[pa.RecordBatch]:
         while n > 0:
-            batch = self.rest if self.rest is not None and self.rest.num_rows else next(self.batches)
+            batch = self.rest if self.rest is not None and self.rest.num_rows else next(self.batches, None)
+            if batch is None:
+                raise InputError(f"{self.table.path} holds fewer rows than it says: it is damaged; take it from a copy")
             piece = batch.slice(0, n)
             self.rest = batch.slice(piece.num_rows)
             n -= piece.num_rows

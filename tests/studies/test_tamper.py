@@ -1,6 +1,14 @@
 """The benchmark that changes bytes of a run finds each of them."""
 
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import tamper
+
+pytestmark = pytest.mark.study
 
 
 def test_every_changed_byte_that_is_drawn_is_found(capsys):
