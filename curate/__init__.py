@@ -1,9 +1,10 @@
 """Score a heap of images, keep the subset worth training on.
 
-``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``select``, ``balance``, ``split``, ``evaluate``,
-``compare``, ``retrieve``, ``export``, ``verify``, ``plot``, ``report``, ``view`` and ``audit_plan`` are the commands of
-these names, with the same options as keywords; a mistake of the user's is an ``InputError``. ``open`` opens a table
-that shows its images in a notebook. They are loaded when first used, so that ``import curate`` costs nothing.
+``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``calibrate``, ``select``, ``balance``, ``split``,
+``evaluate``, ``compare``, ``retrieve``, ``export``, ``verify``, ``plot``, ``report``, ``view`` and ``audit_plan`` are
+the commands of these names, with the same options as keywords; a mistake of the user's is an ``InputError``. ``open``
+opens a table that shows its images in a notebook. They are loaded when first used, so that ``import curate`` costs
+nothing.
 """
 
 from importlib import import_module
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from curate.version import __version__
 
 if TYPE_CHECKING:
+    from curate.calibration.fit import calibrate
     from curate.comparison.run import compare
     from curate.display.notebook import open as open
     from curate.engines.score import score
@@ -42,6 +44,7 @@ _MODULES = {
     "dedup": "curate.policies.dedup.policy",
     "labels": "curate.policies.labels.policy",
     "audit_plan": "curate.policies.audit.draw",
+    "calibrate": "curate.calibration.fit",
     "select": "curate.policies.select.policy",
     "balance": "curate.policies.balance.policy",
     "split": "curate.policies.split.policy",
@@ -62,6 +65,7 @@ __all__ = [
     "__version__",
     "audit_plan",
     "balance",
+    "calibrate",
     "compare",
     "dedup",
     "evaluate",

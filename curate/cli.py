@@ -17,6 +17,7 @@ from curate.commands import (
     audit_plan,
     balance,
     cache,
+    calibrate,
     compare,
     convert,
     dedup,
@@ -144,6 +145,7 @@ app.command("labels", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(
 app.command(
     "audit", cls=with_subcommand("plan", user_errors(audit_plan.run)), rich_help_panel=CURATE, no_args_is_help=True
 )(user_errors(audit.run))
+app.command("calibrate", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(calibrate.run))
 app.command("select", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(select.run))
 app.command("balance", rich_help_panel=CURATE, no_args_is_help=True)(user_errors(balance.run))
 app.command("split", rich_help_panel=CURATE, cls=OrderedCommand, no_args_is_help=True)(user_errors(split.run))

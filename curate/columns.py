@@ -33,6 +33,11 @@ QUALITY_COLUMNS: dict[str, Column] = {
     "quality_jpeg": Column("quality setting by the file's quantisation, 1 to 100", "1", "less compressed"),
 }
 
+CHANCE = "chance that the image is bad, or what else was calibrated, by the {} map of curate calibrate"
+ERROR_COLUMNS: dict[str, Column] = {  # of ``scoring.metrics.calibrators``, which imports more than names need
+    f"p_error_{name}": Column(CHANCE.format(name), "1", "less certain") for name in ("isotonic", "logistic")
+}
+
 COLUMNS: dict[str, Column] = {
     KEY: Column("the user's own key, else the path relative to the scanned root; unique"),
     URI: Column("where the bytes are; null where the source table holds them"),
@@ -49,6 +54,7 @@ COLUMNS: dict[str, Column] = {
     EMBEDDING: Column("representation of unit length"),
     **{name: HEAP_COLUMNS[name] for name in (OUTLIER, FITTED, LOCAL)},
     CLASS: OF_CLASSES,
+    **ERROR_COLUMNS,
 }
 
 

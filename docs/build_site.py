@@ -25,6 +25,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
     "Curate": (
         "filter",
         "audit",
+        "calibrate",
         "quality",
         "dedup",
         "labels",

@@ -46,7 +46,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"tables"},
     {"selectors", "probes"},
     {"policies", "retrieval", "engines", "display", "evaluation", "comparison", "exchange", "info", "torch"},
-    {"rounds", "simulation", "fitting", "pipeline", "facts", "plots", "doctor", "lineage"},
+    {"rounds", "simulation", "fitting", "calibration", "pipeline", "facts", "plots", "doctor", "lineage"},
     {"training"},
     {"commands"},
     {"cli", "__init__"},

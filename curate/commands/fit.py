@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from curate.commands import options
 from curate.commands.printing import emit, print_lines, say, say_table
 
@@ -14,25 +12,9 @@ def run(
     out: Annotated[
         Path | None, options.shared("--out", ": the model, NAME.safetensors, for images that come later")
     ] = None,
-    apply: Annotated[
-        Path | None,
-        typer.Option(
-            "--apply",
-            parser=options.given_path,
-            metavar="FILE",
-            help="Also write the table with the columns.",
-            show_default=False,
-        ),
-    ] = None,
+    apply: Annotated[Path | None, options.shared("--apply", parser=options.given_path, metavar="FILE")] = None,
     fitted: Annotated[
-        Path | None,
-        typer.Option(
-            "--fitted",
-            parser=options.given_path,
-            metavar="FILE",
-            help="Apply this model, fitted before, in place of fitting.",
-            show_default=False,
-        ),
+        Path | None, options.shared("--fitted", ": a model", parser=options.given_path, metavar="FILE")
     ] = None,
     model: Annotated[
         str | None,

@@ -20,7 +20,7 @@ def run(
         typer.Argument(
             parser=options.given_path,
             help="NAME.receipt.json or NAME.parquet, with subset and decisions beside it; a folder of rounds; a fitted "
-            "model; or what curate run wrote.",
+            "model; a calibration; or what curate run wrote.",
         ),
     ],
     table: options.MovedTable = None,
@@ -61,17 +61,22 @@ def run(
         curate verify rounds
         curate verify rounds/rounds/0002
         curate verify fitted.safetensors
+        curate verify good.json
         curate verify curated/pipeline.receipt.json
 
     Exit 0: all is as the receipt says; 1: something differs, or a mistake.
     """
     given = dict(locals())
+    from curate.calibration.verify import of_calibration
     from curate.pipeline.receipt import is_pipeline_receipt
     from curate.rounds.verify import rounds_at
 
     line = (lambda text: None) if json_ else show
     rounds = rounds_at(receipt)
-    if is_pipeline_receipt(receipt):
+    if of_calibration(receipt) is not None:
+        _refuse(given, "a calibration", ("root", "chain", "pixels", "source", "signed_by"))
+        identical = _calibration(receipt, table, json_, line)
+    elif is_pipeline_receipt(receipt):
         _refuse(given, "a pipeline", ("table", "root", "chain", "pixels", "source"))
         identical = _pipeline(receipt, signed_by, json_)
     elif receipt.suffix == ".safetensors":
@@ -122,6 +127,18 @@ def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], Non
         if not same:
             line(what)
     line(f"{'identical' if result.identical else 'different'}: fitted again to {counted(result.rows, 'row')}")
+    return result.identical
+
+
+def _calibration(path: Path, table: Path | None, json_: bool, line: Callable[[str], None]) -> bool:
+    from curate.calibration.verify import verify_calibration
+
+    result = verify_calibration(path, table)
+    if json_:
+        emit(result.to_json())
+    for text in result.problems:
+        line(text)
+    line(f"{'identical' if result.identical else 'different'}: calibrated again, {counted(result.rows, 'row')}")
     return result.identical
 
 

@@ -47,6 +47,7 @@ FINDINGS = {
         "checked are the rows, the rules and what was written; not the receipt itself, nor columns that no rule read"
     ),
     "forged": "{0.what}",
+    "other chances": "{0.what}",
     "other rules": (
         "all that was read and written is as the receipt says, and its rules decide otherwise: they are not those of "
         "then, or another version or processor decides by them"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from curate.tables.ranges import FittedRange, Outside
 from scoring.metrics import Interval
 
 SIGNIFICANT = 0.05  # p values, adjusted for how many were asked, up to which a difference is called one
@@ -42,6 +43,23 @@ class ColumnShift:
     means: tuple[float, float] | None = None
     standardised: float | None = None
     moved: tuple[Share, ...] = ()
+
+
+@dataclass(frozen=True)
+class LeftRange:
+    """Rows of one of the tables that lie outside the range that chances of bad were fitted on.
+
+    Attributes:
+        table: 0 for the first, 1 for the second.
+        fitted: the range, and the column it is of.
+        outside: rows of the sample with a score, and those outside.
+        p: chance of as many, if these rows and those that were judged are drawn alike.
+    """
+
+    table: int
+    fitted: FittedRange
+    outside: Outside
+    p: float
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from curate.comparison import words
-from curate.comparison.differences import ClusterShare, ColumnShift, EmbeddingShift, Told
+from curate.comparison.differences import ClusterShare, ColumnShift, EmbeddingShift, LeftRange, Told
 from curate.counted import Grid, Printed
 from scoring.metrics import Interval
 
@@ -29,6 +29,7 @@ class Comparison(Printed):
         failed: whether the embeddings differ by more than was allowed, and by more than chance.
         settings: what decides the numbers.
         notes: what is odd about the keys of either table, one sentence each.
+        left_range: where chances were calibrated: rows of either table that lie outside the range that was judged.
     """
 
     tables: tuple[str, str]
@@ -44,6 +45,7 @@ class Comparison(Printed):
     failed: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    left_range: list[LeftRange] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that does not exist is null."""
@@ -57,6 +59,7 @@ class Comparison(Printed):
             *words.of_tables(self.tables, self.rows, self.sampled),
             *(f"note: {note}" for note in self.notes),
             *words.of_columns(self.columns, names),
+            *words.of_ranges(self.left_range, names),
             *words.not_compared(self.only_in, self.left_out, names),
             *words.of_clusters(self.clusters, names),
             *words.of_rows(self.tell, names),

@@ -5,16 +5,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.comparison.clusters import cluster_shares, told
 from curate.comparison.columns import OF_ONE_ROW, shifts
-from curate.comparison.differences import SIGNIFICANT, EmbeddingShift
+from curate.comparison.differences import SIGNIFICANT, EmbeddingShift, LeftRange
 from curate.comparison.results import Comparison
 from curate.comparison.sample import Items, Sample, contents, items, key_notes, sampled
 from curate.counted import counted
 from curate.tables.needs import SHA256
 from curate.tables.provenance import same_model
+from curate.tables.ranges import fitted_range
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.metrics.two_sample import classifier_test, mmd_test
@@ -129,9 +132,23 @@ def compare(
         settings=asdict(settings),
         notes=[note for each in samples for note in key_notes(each)],
     )
+    found.left_range = _left_range(tables, samples)
     unasked = bool(wanted) and EMBEDDING not in wanted
     of = "--column does not name embedding" if unasked else items(samples, content, seed=seed)
     _compare_embeddings(found, samples, of, settings, announce)
+    return found
+
+
+def _left_range(tables: tuple[Table, Table], samples: tuple[Sample, Sample]) -> list[LeftRange]:
+    """Return the rows of both samples outside of the ranges that either table's chances were fitted on."""
+    fitted = {each for each in map(fitted_range, tables) if each is not None}
+    found = []
+    for one in sorted(fitted, key=lambda each: (each.column, each.low)):
+        for number, sample in enumerate(samples):
+            if one.column in sample.columns.schema.names:
+                values = pc.cast(sample.columns[one.column].combine_chunks(), pa.float64(), safe=False)
+                outside = one.outside(values.to_numpy(zero_copy_only=False))
+                found.append(LeftRange(number, one, outside, outside.chance(one)))
     return found
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from curate.comparison.differences import SIGNIFICANT, ClusterShare, ColumnShift, EmbeddingShift, Told
+from curate.comparison.differences import SIGNIFICANT, ClusterShare, ColumnShift, EmbeddingShift, LeftRange, Told
 from curate.counted import Grid, counted
 from scoring.metrics import Interval
 
@@ -31,6 +31,11 @@ def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str
     """Return a table of how the columns differ."""
     header = ["column", "distance", *names, "std. difference", "p"]
     return ["", Grid([_line(each) for each in columns], header=header)] if columns else []
+
+
+def of_ranges(left: Sequence[LeftRange], names: Sequence[str]) -> list[str]:
+    """Return which rows of either table lie outside the range that chances of bad were fitted on."""
+    return [f"{names[each.table]}: {each.outside.words(each.fitted)}" for each in left]
 
 
 def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:

@@ -35,7 +35,19 @@ class Given:
 
 
 def given_labels(heap: Heap, table: Table, label: str | None, labelled: str | Path | None) -> Given:
-    """Return the labels that a fit learns from.
+    """Return the labels that a fit learns from; see ``read_given``.
+
+    Raises:
+        InputError: for keys that the table lacks, or labels that teach nothing; see ``check_labels``.
+    """
+    given = read_given(heap, table, label, labelled)
+    if given.labels is not None:
+        check_labels(given.labels)
+    return given
+
+
+def read_given(heap: Heap, table: Table, label: str | None, labelled: str | Path | None) -> Given:
+    """Return the labels of rows of a heap, many or few.
 
     Args:
         heap: read with the column ``label``, where that is one of the table.
@@ -44,18 +56,18 @@ def given_labels(heap: Heap, table: Table, label: str | None, labelled: str | Pa
         labelled: file of keys and classes, or a folder of rounds.
 
     Raises:
-        InputError: for keys that the table lacks, or labels that teach nothing; see ``check_labels``.
+        InputError: for keys that the table lacks, or a file that cannot be used.
     """
     if label is None and labelled is None:
         return Given()
     if labelled is None:
-        return _checked(labels_in(heap, heap.rows.names[str(label)]), {"column": label})
+        return Given(labels_in(heap, heap.rows.names[str(label)]), {"column": label})
     read = _read(labelled, label)
     rows = read.rows(heap.rows)
     refuse_strangers(read, rows, str(table.path))
     numbers, classes = codes_of(read.labels or [])
     found = _labels(heap, rows, numbers, classes)
-    return _checked(found, {"path": str(Path(labelled).resolve()), "column": label, "digest": read.digest})
+    return Given(found, {"path": str(Path(labelled).resolve()), "column": label, "digest": read.digest})
 
 
 def _read(path: str | Path, label: str | None) -> Known:
@@ -92,8 +104,3 @@ def _labels(heap: Heap, rows: np.ndarray, codes: np.ndarray, classes: tuple[str,
     order = np.argsort(place, kind="stable")
     present, numbers = np.unique(codes[usable], return_inverse=True)
     return Labels(place[order], numbers.astype(np.int64)[order], tuple(classes[code] for code in present.tolist()))
-
-
-def _checked(labels: Labels, source: dict[str, Any]) -> Given:
-    check_labels(labels)
-    return Given(labels, source)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.calibration.apply import RECEIPT as APPLIED
+from curate.calibration.verify import of_calibration, read_applied
 from curate.manifest.store_path import AnyPath, path_or_store
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.moved import Searched
@@ -30,8 +32,15 @@ class Link:
     source: AnyPath | None
 
     @property
+    def is_calibration(self) -> bool:
+        """Whether it is the receipt of a calibration that was applied, which decides nothing."""
+        return bool(self.noted["kind"] == APPLIED)
+
+    @property
     def policy(self) -> str:
-        """The name of the policy."""
+        """The name of the policy; ``calibrate`` where chances were added to a table."""
+        if self.is_calibration:
+            return "calibrate"
         named = [str(rule.get("rule")) for rule in self.noted["policy"] if isinstance(rule, Mapping)]
         return next((name for name in named if name in POLICIES), FILTER)
 
@@ -74,7 +83,7 @@ def links(receipt: Path, searched: Searched, table: AnyPath | None = None) -> It
         if waiting.resolve() in seen or len(seen) == MOST:
             raise InputError(f"{waiting} is the receipt of itself, or of more than {MOST} steps; take a copy")
         seen.add(waiting.resolve())
-        noted = read_receipt(waiting)
+        noted = read_receipt(waiting) if of_calibration(waiting) is None else read_applied(waiting)
         source = table if table is not None else source_of(noted, Searched(waiting.parent, searched.roots))
         yield Link(waiting, noted, source)
         waiting, table = _earlier(source), None

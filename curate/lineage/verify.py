@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.calibration.verify import verify_calibration
 from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
 from curate.lineage.pixels import PixelCheck, amount, check_pixels
@@ -12,6 +13,7 @@ from curate.lineage.sign import check_signature
 from curate.manifest.store_path import path_or_store
 from curate.policies import verify as one
 from curate.policies.differences import Verification
+from curate.policies.findings import OTHER_CHANCES, Finding
 from curate.policies.moved import Searched
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -116,13 +118,25 @@ def verify(
 
 
 def _again(step: Link, roots: Sequence[str | Path]) -> Step:
-    return Step(step.policy, str(step.path), one.verify(step.path, roots=roots))
+    if not step.is_calibration:
+        return Step(step.policy, str(step.path), one.verify(step.path, roots=roots))
+    if step.source is None:
+        raise _lost(step)
+    applied = verify_calibration(step.path, str(step.source))
+    found = Verification(applied.rows, input=str(step.source))
+    for words in applied.problems:
+        found.problem(Finding(OTHER_CHANCES, words))
+    return Step(step.policy, str(step.path), found)
+
+
+def _lost(step: Link) -> InputError:
+    return InputError(f"the input {step.noted['input']['path']} of {step.path} is no longer there; see --root")
 
 
 def _first(step: Link) -> Table:
     """The table that the first step read."""
     if step.source is None:
-        raise InputError(f"the input {step.noted['input']['path']} of {step.path} is no longer there; see --root")
+        raise _lost(step)
     return open_table(step.source, require=[KEY])
 
 

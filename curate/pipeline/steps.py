@@ -49,6 +49,7 @@ STEPS: dict[str, Kind] = {  # to let another command be a step, add a line
     "issues": Kind(),
     "dedup": Kind(),
     "labels": Kind(refused=frozenset({"verdicts"})),
+    "calibrate": Kind(out="apply"),
     "select": Kind(),
     "balance": Kind(),
     "split": Kind(),

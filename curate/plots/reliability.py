@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import describe
+from curate.columns import ERROR_COLUMNS, describe
 from curate.counted import counted
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import WIDTH
 from curate.plots.asked import Asked, Numbers
 from curate.plots.judged import Band, Floats, Outcomes, outcomes
 from scoring.errors import InputError
-from scoring.metrics import Interval, RankOrder, percentiles, resample
+from scoring.metrics import Interval, percentiles, resample
+from scoring.metrics.calibration import BINS, EqualMass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BINS = 10  # of equally many rows
 CONFIDENCE = "linear classifier"
 
 
@@ -46,7 +46,7 @@ def measure(asked: Asked) -> Reliability:
     notes: list[str] = []
     found = outcomes(asked, notes)
     if asked.column:
-        columns = {name: found.certainty[name] for name in dict.fromkeys(asked.column)}
+        columns = {name: _certainty(name, found) for name in dict.fromkeys(asked.column)}
         promised = [name for name in columns if _is_chance(name, found.raw[name])]
     elif found.confidence is not None:
         columns, promised = {CONFIDENCE: found.confidence}, [CONFIDENCE]
@@ -70,22 +70,26 @@ def measure(asked: Asked) -> Reliability:
     return result
 
 
+def _certainty(name: str, found: Outcomes) -> Floats:
+    """How certain a column is of each row, shape (N,): one minus a chance of being bad, else the column itself."""
+    return 1 - found.raw[name] if name in ERROR_COLUMNS else found.certainty[name]
+
+
 def _is_chance(name: str, values: Floats) -> bool:
-    """Whether a column of the user's own holds chances; those that curate writes are scores, whatever their range."""
+    """Whether a column holds chances: one of the user's own, or of ``curate calibrate``; other scores do not."""
+    if name in ERROR_COLUMNS:
+        return True
     return not describe(name).higher and bool(((values >= 0) & (values <= 1)).all())
 
 
 def _measure_column(
     result: Reliability, name: str, certainty: Floats, found: Outcomes, asked: Asked, *, promised: bool
 ) -> None:
-    order = RankOrder(certainty)
-    lines = order.sort(np.stack([found.right, certainty if promised else np.zeros(len(certainty))], 1))
-    shares = np.arange(1, BINS + 1) / BINS
+    bins = EqualMass(certainty, np.stack([found.right, certainty if promised else np.zeros(len(certainty))], 1))
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         """Shape (2 BINS + 1,): accuracy and mean certainty of each tenth, then their mean distance."""
-        sums = order.accuracy_at(counts, lines, shares) * shares[:, None]  # of the surest tenths
-        right, mean = (np.diff(sums, axis=0, prepend=0.0) * BINS)[::-1].T  # the least certain first
+        right, mean = bins.means(counts)  # the least certain first
         return np.concatenate([right, mean, [np.abs(right - mean).mean()]])
 
     n = len(certainty)

@@ -26,6 +26,7 @@ DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     UNSEALED,
     FORGED,
     OTHER_RULES,
+    OTHER_CHANCES,
 ) = (
     "other bytes",
     "other bytes beside",
@@ -37,6 +38,7 @@ DECISION, SCORE, REASON, GONE, LACKING, EXTRA, RANK, VALUE, LATER_VALUE = (
     "unsealed",
     "forged",
     "other rules",
+    "other chances",
 )
 ANEW, REORDERED, OTHER_DIGEST, TWICE, OTHER_COLUMNS, FILE_GONE, FILE_CHANGED = (
     "anew",

@@ -52,10 +52,11 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
     if not spread > 0 or separates(x, y > 0):
         return failed
     z = (x - x.mean()) / spread
-    beta = _maximum(z, y, np.array([np.log(y.mean() / (1 - y.mean())), 0.0]))
+    ones = np.ones(len(z))
+    beta = most_likely(z, y, np.array([np.log(y.mean() / (1 - y.mean())), 0.0]), ones)
     if beta is None:
         return failed
-    _, information = _newton_terms(z, y, beta)
+    _, information = _newton_terms(z, y, beta, ones)
     error = float(np.sqrt(np.linalg.inv(_matrix(information))[1, 1]))
     coefficient = beta[1] / spread
     return LogisticFit(
@@ -67,11 +68,18 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
     )
 
 
-def _maximum(z: Floats, y: Floats, beta: Floats) -> Floats | None:
-    """Return the intercept and slope of the highest likelihood, from a start; None where steps find none."""
-    height = _log_likelihood(z, y, beta)
+def most_likely(z: Floats, y: Floats, beta: Floats, weights: Floats) -> Floats | None:
+    """Return the intercept and slope of the highest likelihood, shape (2,); None where steps find none.
+
+    Args:
+        z: shape (N,), standardised.
+        y: targets in [0, 1], shape (N,).
+        beta: where to start, shape (2,).
+        weights: of the rows, shape (N,).
+    """
+    height = _log_likelihood(z, y, beta, weights)
     for _ in range(MOST_STEPS):
-        gradient, information = _newton_terms(z, y, beta)
+        gradient, information = _newton_terms(z, y, beta, weights)
         matrix = _matrix(information)
         if not np.linalg.det(matrix) > 0:
             return None
@@ -79,7 +87,7 @@ def _maximum(z: Floats, y: Floats, beta: Floats) -> Floats | None:
         if np.abs(step).max() < 1e-10 * (1 + np.abs(beta).max()):
             return beta + step
         for _ in range(MOST_HALVINGS):
-            reached = _log_likelihood(z, y, beta + step)
+            reached = _log_likelihood(z, y, beta + step, weights)
             if reached >= height - 1e-12 * abs(height):  # the concave likelihood rises along a Newton step
                 break
             step = step / 2
@@ -101,7 +109,7 @@ def one_step_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
     in place of a fit. The difference to the full fit vanishes as 1/N.
     """
     x = np.asarray(x, np.float64)
-    chance = _chance(fit.intercept + fit.coefficient * x)
+    chance = chance_of(fit.intercept + fit.coefficient * x)
     rest, curve = np.asarray(y, np.float64) - chance, chance * (1 - chance)
     return np.stack([rest, rest * x, curve, curve * x, curve * x * x], 1)
 
@@ -118,18 +126,19 @@ def two_sided(z: float) -> float:
     return erfc(abs(z) / sqrt(2))
 
 
-def _chance(logit: Floats) -> Floats:
+def chance_of(logit: Floats) -> Floats:
+    """Return 1 / (1 + exp(-logit)), without overflow."""
     return 0.5 * (1 + np.tanh(logit / 2))
 
 
-def _log_likelihood(z: Floats, y: Floats, beta: Floats) -> float:
+def _log_likelihood(z: Floats, y: Floats, beta: Floats, weights: Floats) -> float:
     logit = beta[0] + beta[1] * z
-    return float((y * logit - np.logaddexp(0, logit)).sum())
+    return float((weights * (y * logit - np.logaddexp(0, logit))).sum())
 
 
-def _newton_terms(z: Floats, y: Floats, beta: Floats) -> tuple[Floats, Floats]:
-    chance = _chance(beta[0] + beta[1] * z)
-    rest, curve = y - chance, chance * (1 - chance)
+def _newton_terms(z: Floats, y: Floats, beta: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    chance = chance_of(beta[0] + beta[1] * z)
+    rest, curve = weights * (y - chance), weights * chance * (1 - chance)
     return np.array([rest.sum(), rest @ z]), np.array([curve.sum(), curve @ z, (curve * z) @ z])
 
 

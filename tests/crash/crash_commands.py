@@ -68,6 +68,10 @@ COMMANDS: dict[str, Command] = {
     "audit plan": Command(
         "audit plan scores.parquet --column unc_fitted --max-bad-rate 20% --images 8 -o kept.audit.csv"
     ),
+    "calibrate": Command(
+        "calibrate scores.parquet --column unc_fitted --bad 'label == \"cat\"' --repeats 20 -o cats.json "
+        "--apply cats.parquet --plot cats.svg"
+    ),
     "select": Command("select scores.parquet --budget 9 --plot gains.png -o batch.parquet"),
     "balance": Command("balance scores.parquet --per label -o balanced.parquet"),
     "split": Command("split scores.parquet --train 80% --test 20% --per label -o split.parquet"),

@@ -18,6 +18,7 @@ FUNCTIONS = (
     "dedup",
     "labels",
     "audit_plan",
+    "calibrate",
     "select",
     "balance",
     "split",

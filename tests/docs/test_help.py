@@ -42,6 +42,11 @@ CALLS = {
         ["s.parquet", "--label", "x"],
         ["none.parquet", "--label", "x"],
     ),
+    "calibrate": (
+        "curate.calibration.fit.open_table",
+        ["s.parquet", "--bad", "x > 1"],
+        ["none.parquet", "--bad", "x > 1"],
+    ),
     "round": ("curate.rounds.status.status", ["status", "r"], ["status", "none"]),
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),

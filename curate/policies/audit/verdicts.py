@@ -142,7 +142,7 @@ def read_audit(files: Sequence[str | Path], *, judges: str = ANY) -> Verdicts:
         if path.suffix == LABEL_STUDIO:
             _add_label_studio(path, rows)
     judged = [
-        Judged(row.key, row.value, row.rank, tuple(row.answers), _badness(row.answers, judges))
+        Judged(row.key, row.value, row.rank, tuple(row.answers), joined(row.answers, judges))
         for row in rows.values()
         if row.answers
     ]
@@ -175,7 +175,8 @@ def count_answers(path: Path) -> int:
         return 0
 
 
-def _badness(answers: Sequence[str], judges: str) -> float:
+def joined(answers: Sequence[str], judges: str) -> float:
+    """Return how bad a row is by the answers of several judges, in [0, 1]; unsure counts as bad."""
     share = sum(answer != GOOD for answer in answers) / len(answers)
     if judges == SHARE:
         return share

@@ -1,0 +1,65 @@
+"""Are chances of being bad right on rows that they were not fitted on: fitted on half of a table, judged on the other.
+
+    python benchmarks/calibration.py checked.parquet --column label_quality --bad 'aggre_label != clean_label'
+    python benchmarks/calibration.py heaps/*.parquet --column unc_fitted --bad "kind != 'clean'"
+
+The truth of every row is known. Halves are drawn by a hash of the keys, each with its share of bad rows. Beside the
+maps stand a constant, the share of bad rows in the first half, and the score as it is where it lies between 0 and 1.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from curate.calibration.judged import Judged, Truth, folds_of, judged_rows
+from curate.tables.table import open_table
+from scoring.metrics.calibration import Calibrated, calibrated
+from scoring.metrics.calibrators import CALIBRATORS
+
+CONSTANT, AS_IT_IS = "constant", "as it is"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("table", type=Path, nargs="+")
+    parser.add_argument("--column", action="append", required=True, help="score; again for more")
+    parser.add_argument("--bad", required=True, help="condition that is true of bad rows")
+    parser.add_argument("--judged", type=int, action="append", help="rows to fit on; again for more [half of all]")
+    parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    print("fitted on; map: ECE (by chance, up to) | debiased RMS | Brier | below the constant; 95 % intervals")
+    for table in given.table:
+        for column in given.column:
+            rows = judged_rows(open_table(table), column, Truth(bad=given.bad))
+            for n in given.judged or [len(rows.values) // 2]:
+                for name, found in halves(rows, n, given).items():
+                    print(f"{table.name}, {column}, {rows.rate:.1%} bad, {n:,}; {name}: {line(found)}", flush=True)
+
+
+def halves(rows: Judged, n: int, given: argparse.Namespace) -> dict[str, Calibrated]:
+    """Return what the maps of the first n rows of one half are worth on the other."""
+    x, half = rows.score.doubt(rows.values), folds_of(rows, 2, given.seed)
+    order = np.random.default_rng(given.seed).permutation(np.flatnonzero(half == 0))
+    on, off = np.sort(order[:n]), np.flatnonzero(half == 1)
+    found = {
+        name: kind.fit(x[on], rows.bad[on], rows.weights[on]).predict(x[off]) for name, kind in CALIBRATORS.items()
+    }
+    chance = x[off] if rows.score.sign > 0 else 1 + x[off]  # of being bad, if the score is one
+    if chance.min() >= 0 and chance.max() <= 1:
+        found[AS_IT_IS] = chance
+    found[CONSTANT] = np.full(len(off), rows.bad[on].mean())
+    weights = np.ones(len(off))
+    return calibrated(found, CONSTANT, rows.bad[off], weights, repeats=given.repeats, seed=given.seed)
+
+
+def line(found: Calibrated) -> str:
+    chance = f"{found.ece.value:.4f} ({found.by_chance.value:.4f}, {found.by_chance.high:.4f})"
+    return " | ".join(
+        [chance, *("{:.4f} [{:.4f}, {:.4f}]".format(*one) for one in (found.rms, found.brier, found.gain))]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""A calibration on a table: its columns of chances, written in a stream, with a receipt."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.calibration.stored import P_ERROR, Calibration
+from curate.columns import KEY, describe_all
+from curate.fitting.applied import check_applied
+from curate.policies.receipts import digests_of, environment, receipt_beside, state_of
+from curate.policies.seal import FORMAT, sealed
+from curate.tables.digests import RowDigest, key_bytes
+from curate.tables.ranges import CALIBRATION, Outside
+from curate.tables.table import Table
+from curate.tables.writer import TableWriter
+from curate.version import __version__
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, undo_unfinished
+from scoring.errors import InputError
+
+RECEIPT = "calibration receipt"
+STREAM_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What applying a calibration came to.
+
+    Attributes:
+        path: the table that was written.
+        rows: of it.
+        without: rows without a score, which have no chance.
+        outside: rows beside the range that was judged.
+        receipt: what was done, as a file.
+    """
+
+    path: Path
+    rows: int
+    without: int
+    outside: Outside
+    receipt: Path
+
+
+def check_places(out: Path, table: Table, *, overwrite: bool) -> Path:
+    """Return where the receipt goes, after refusing names that cannot be.
+
+    Raises:
+        InputError: for a table's own name, a file that exists, or a folder that cannot be written.
+    """
+    receipt = receipt_beside(out)
+    if out.suffix == ".parquet" and not overwrite:
+        undo_unfinished([out, receipt])
+    check_applied(out, table, overwrite=overwrite)
+    refuse_existing(receipt, overwrite=overwrite)
+    return receipt
+
+
+def apply_calibration(out: Path, table: Table, calibration: Calibration, *, overwrite: bool) -> Applied:
+    """Write a table with its columns of chances in place of those of their names, or after all others.
+
+    Args:
+        out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
+        table: scored by the calibration's model.
+        calibration: to apply.
+        overwrite: replace what is there.
+
+    Raises:
+        InputError: for a table of another model, or a place that refuses.
+    """
+    calibration.refuse_another(table)
+    table = table.stored
+    receipt_path = check_places(out, table, overwrite=overwrite)
+    before = state_of(table)
+    names = [P_ERROR + name for name in calibration.maps]
+    kept = [name for name in table.schema.names if name not in names]
+    added = [pa.field(name, pa.float32()) for name in names]
+    schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)
+    digest = digest_of(table, calibration)
+    outside, without = Outside(), 0
+    writer = TableWriter(out, schema, _metadata(table, calibration, schema.names), overwrite=overwrite)
+    receipt: AtomicFile | None = None
+    try:
+        receipt = AtomicFile(receipt_path, overwrite=overwrite)
+        for batch in table.batches(rows=STREAM_ROWS):
+            values, found = chances(batch, calibration)
+            outside += calibration.fitted.outside(values)
+            without += int((~np.isfinite(values)).sum())
+            digest.update(key_bytes(batch.column(KEY), table.path, digest.n_rows), batch)
+            arrays = [*(batch.column(name) for name in kept), *found.values()]
+            writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
+        if state_of(table) != before:
+            raise InputError(f"{table.path} changed while it was being read; run the command again")
+        writer.seal()
+        done = Applied(out, writer.n_rows, without, outside, receipt_path)
+        receipt.write(_receipt(done, table, calibration, digest.hexdigest(), writer.file.sha256))
+        commit_together([writer.file, receipt])
+    finally:
+        writer.discard()
+        if receipt is not None:
+            receipt.discard()
+    return done
+
+
+def digest_of(table: Table, calibration: Calibration) -> RowDigest:
+    """Return an empty digest of what is read of a table: key and score of each row."""
+    return RowDigest(pa.schema([table.schema.field(name) for name in (KEY, calibration.score.column)]))
+
+
+def chances(batch: pa.RecordBatch, calibration: Calibration) -> tuple[np.ndarray, dict[str, pa.Array]]:
+    """Return the scores of N rows as float64, and the columns of chances by name; null where there is no score."""
+    column = batch.column(calibration.score.column)
+    values = np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    there = np.isfinite(values)
+    doubt = calibration.score.doubt(np.where(there, values, 0.0))
+    found = {
+        P_ERROR + name: pa.array(one.predict(doubt).astype(np.float32), mask=~there)
+        for name, one in calibration.maps.items()
+    }
+    return values, found
+
+
+def _metadata(table: Table, calibration: Calibration, names: list[str]) -> dict[str, Any]:
+    told = table.metadata.get("columns")
+    described = {**describe_all(names), **(told if isinstance(told, dict) else {})}
+    described |= describe_all(name for name in names if name.startswith(P_ERROR))
+    about = {
+        "digest": calibration.digest,
+        "target": calibration.target,
+        "range": calibration.fitted.to_json(),
+    }
+    return {
+        "kind": "scores",
+        **table.metadata,
+        CALIBRATION: about,
+        "columns": {name: described[name] for name in names},
+    }
+
+
+def _receipt(done: Applied, table: Table, calibration: Calibration, digest: str, sha256: str) -> bytes:
+    receipt: Mapping[str, Any] = {
+        "kind": RECEIPT,
+        "format": FORMAT,
+        "curate": __version__,
+        "input": {
+            "path": str(table.path.resolve()),
+            "files": [file.name for file in table.files],
+            "sha256": digests_of(table),
+            "n_rows": done.rows,
+            "digest": digest,
+        },
+        "model": table.metadata.get("model"),
+        "calibration": calibration.to_json(),
+        "counts": {"n_rows": done.rows, "without_score": done.without, "outside": asdict(done.outside)},
+        "outputs": {"table": {"file": done.path.name, "sha256": sha256, "n_rows": done.rows}},
+        "environment": environment(),
+    }
+    return sealed(receipt)

@@ -1,0 +1,186 @@
+"""Calibrate a score: chances that a row is bad, fitted on rows that were judged, and what they are worth."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.calibration.apply import Applied, apply_calibration, check_places
+from curate.calibration.judged import Judged, Truth, folds_of, judged_rows
+from curate.calibration.result import CONSTANT, CalibrationResult
+from curate.calibration.stored import SUFFIX, Calibration, heap_of, read_calibration, write_calibration
+from curate.columns import KEY
+from curate.counted import counted
+from curate.policies.audit.request import ANY
+from curate.tables.provenance import model_of
+from curate.tables.ranges import FittedRange
+from curate.tables.table import Table, open_table
+from curate.version import __version__
+from scoring.atomic import refuse_existing, require_folder
+from scoring.errors import InputError
+
+FOLDS = 5
+MOST_REPEATS = 100_000
+
+
+def calibrate(
+    table: str | Path,
+    out: str | Path | None = None,
+    *,
+    apply: str | Path | None = None,
+    fitted: str | Path | None = None,
+    column: str | None = None,
+    bad: str | None = None,
+    audit: str | Path | Sequence[str | Path] | None = None,
+    judges: str = ANY,
+    label: str | None = None,
+    labelled: str | Path | None = None,
+    embedding: str | None = None,
+    repeats: int = 1000,
+    seed: int = 0,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda text: None,
+) -> CalibrationResult:
+    """Turn a score into the chance that an image is bad; write the calibration, the table with the chances, or neither.
+
+    Two monotone maps are fitted on all judged rows, isotonic and logistic. What they are worth is measured on
+    predictions that were made for each row by maps of the other four fifths, beside the share of bad rows there, a
+    constant. The same rows give the same calibration, whatever their order.
+
+    Args:
+        table: Parquet file or folder of ``part-*.parquet``; it is never changed.
+        out: the calibration to write, NAME.json.
+        apply: the table to write, NAME.parquet, with ``p_error_isotonic`` and ``p_error_logistic``.
+        fitted: a calibration that was written before, to apply in place of fitting.
+        column: the score; ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where low ones are.
+        bad: condition that is true of bad rows, false of good ones, and has no value for others.
+        audit: one or several files of what people said: verdicts of ``curate audit plan``, weighed as they were
+            drawn, or files with the columns ``key`` and ``answer``.
+        judges: how several answers for a row are joined: any, majority or share.
+        label: column of classes; then the chance is that the nearest labelled neighbour is of another class.
+        labelled: file of keys and classes, or a folder of rounds, for ``label``.
+        embedding: column of the user's own embeddings, by which neighbours are found in place of ``embedding``.
+        repeats: bootstrap resamples of the intervals.
+        seed: of folds and resamples.
+        overwrite: replace files that are there.
+        report: told in words what is done.
+
+    Returns:
+        what the maps are worth, and what was written.
+
+    Raises:
+        InputError: for a table, column, label or output that cannot be used, a table of another model, or rows from
+            which nothing can be fitted; nothing is written then.
+    """
+    files = [audit] if isinstance(audit, str | Path) else audit or ()
+    opened = open_table(table, require=[KEY], embedding=embedding)
+    if embedding is not None and label is None and labelled is None:
+        raise InputError(f"--embedding {embedding} is read with --label alone, to find neighbours; leave it out")
+    places = _places(opened, out, apply, overwrite=overwrite)
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {repeats:,}; 1,000 is usual")
+    if fitted is not None:
+        given = {
+            "--column": column,
+            "--bad": bad,
+            "--audit": audit,
+            "--label": label,
+            "--labelled": labelled,
+            "-o": out,
+        }
+        named = [flag for flag, value in given.items() if value is not None]
+        if named:
+            raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out {named[0]}")
+        if places[1] is None:
+            raise InputError(f"--fitted {fitted} is applied to a table; write one with --apply NAME.parquet")
+        calibration = read_calibration(fitted)
+        report(f"applying {fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")
+        return _written(opened, calibration, (None, places[1]), overwrite=overwrite)
+    truth = Truth(bad, tuple(map(str, files)), label, None if labelled is None else str(labelled), judges)
+    judged = judged_rows(opened, column, truth)
+    report(f"calibrating {judged.score.column} on {counted(len(judged.values), 'judged row')}")
+    calibration = fit_judged(opened, judged, truth.target, repeats=repeats, seed=seed)
+    return _written(opened, calibration, places, judged=judged, overwrite=overwrite)
+
+
+def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed: int) -> Calibration:
+    """Return the calibration of judged rows, measured on held-out predictions."""
+    from scoring.metrics.calibration import calibrated
+    from scoring.metrics.calibrators import CALIBRATORS, cross_fitted
+
+    x, fold = judged.score.doubt(judged.values), folds_of(judged, FOLDS, seed)
+    held_out = {name: cross_fitted(kind, x, judged.bad, judged.weights, fold) for name, kind in CALIBRATORS.items()}
+    rates = np.array([_rate(judged, fold != number) for number in range(FOLDS)])
+    held_out[CONSTANT] = rates[fold]
+    worth = calibrated(held_out, CONSTANT, judged.bad, judged.weights, repeats=repeats, seed=seed)
+    low, high = float(judged.values.min()), float(judged.values.max())
+    about: dict[str, Any] = {
+        "curate": __version__,
+        "table": {
+            "path": str(table.path.resolve()),
+            "digest": judged.digest,
+            **({} if table.own is None else {"embedding": table.own}),
+        },
+        "truth": judged.source,
+        "left_out": judged.left_out,
+        "folds": FOLDS,
+        "repeats": repeats,
+        "seed": seed,
+        "worth": {name: _plain(asdict(one)) for name, one in worth.items()},
+    }
+    return Calibration(
+        target,
+        judged.score,
+        model_of(table.stored),
+        heap_of(table),
+        FittedRange(judged.score.column, low, high, len(x)),
+        judged.rate,
+        {name: kind.fit(x, judged.bad, judged.weights) for name, kind in CALIBRATORS.items()},
+        about,
+    )
+
+
+def _rate(judged: Judged, rows: np.ndarray) -> float:
+    return float(judged.weights[rows] @ judged.bad[rows] / judged.weights[rows].sum())
+
+
+def _plain(value: Any) -> Any:
+    """Return lists in place of tuples, as JSON gives them back."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _places(
+    table: Table, out: str | Path | None, apply: str | Path | None, *, overwrite: bool
+) -> tuple[Path | None, Path | None]:
+    """Return where calibration and table go, checked before any work is done."""
+    places = None if out is None else Path(out), None if apply is None else Path(apply)
+    if places[0] is not None:
+        if places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json"):
+            raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
+        require_folder(places[0])
+        refuse_existing(places[0], overwrite=overwrite)
+    if places[1] is not None:
+        check_places(places[1], table, overwrite=overwrite)
+    return places
+
+
+def _written(
+    table: Table,
+    calibration: Calibration,
+    places: tuple[Path | None, Path | None],
+    *,
+    judged: Judged | None = None,
+    overwrite: bool,
+) -> CalibrationResult:
+    calibration.refuse_another(table)
+    applied: Applied | None = None
+    if places[1] is not None:
+        applied = apply_calibration(places[1], table, calibration, overwrite=overwrite)
+    if places[0] is not None:
+        write_calibration(places[0], calibration, overwrite=overwrite)
+    note = "" if judged is not None else calibration.of_another_heap(table)
+    return CalibrationResult(calibration, judged is None, places[0], applied, note)

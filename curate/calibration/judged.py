@@ -1,0 +1,264 @@
+"""Rows whose outcome is known: by a condition, by what people said of a sample, or by the nearest labelled row."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.calibration.answers import Answers, read_answers
+from curate.columns import describe
+from curate.counted import counted
+from curate.fitting.labels import read_given
+from curate.policies.audit.request import ANY
+from curate.tables.arrays import FALSE, TRUE
+from curate.tables.digests import redrawn, tie_breaks
+from curate.tables.heap import read_heap
+from curate.tables.needs import Needs
+from curate.tables.rows import Rows, read_rows
+from curate.tables.signals import MAX, MIN, default_column
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+FEWEST_ROWS = 50
+FEWEST_EACH = 5  # rows that are bad, and that are good: one for each fold
+FLAG = "--bad"
+BAD, NEIGHBOUR = "bad", "neighbour"
+TARGETS = {
+    BAD: "the image is bad",
+    NEIGHBOUR: "its nearest labelled neighbour is of another class",
+}
+CLOSE = 1e-6  # of scores that went through a spreadsheet
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A column, and whether its high values are doubtful (1) or its low ones (-1)."""
+
+    column: str
+    sign: int
+
+    def doubt(self, values: NDArray) -> Floats:
+        """Return values so that high is doubtful."""
+        return self.sign * np.asarray(values, np.float64)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """How it is said which rows are bad; one of the first three.
+
+    Attributes:
+        bad: condition that is true of bad rows, false of good ones, and without a value where it is not known.
+        audit: files of what people said.
+        label: column of classes, in ``labelled`` where that is given; bad is a nearest neighbour of another class.
+        labelled: file of keys and classes, or a folder of rounds.
+        judges: how answers of several people are joined.
+    """
+
+    bad: str | None = None
+    audit: tuple[str, ...] = ()
+    label: str | None = None
+    labelled: str | None = None
+    judges: str = ANY
+
+    def __post_init__(self) -> None:
+        ways = {
+            FLAG: self.bad is not None,
+            "--audit": bool(self.audit),
+            "--label": self.label is not None or self.labelled is not None,
+        }
+        given = [name for name, there in ways.items() if there]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise InputError(
+                f"expected one of --bad CONDITION, --audit FILE and --label COLUMN, which say what is bad, got {got}"
+            )
+        if self.judges != ANY and not self.audit:
+            raise InputError("--judges is for --audit; leave it out")
+
+    @property
+    def target(self) -> str:
+        """What the chance is of: a name in ``TARGETS``."""
+        return NEIGHBOUR if self.label is not None or self.labelled is not None else BAD
+
+
+@dataclass(frozen=True)
+class Judged:
+    """M rows with a score whose outcome is known, in the order of the hashes of their keys.
+
+    Attributes:
+        score: what they were scored by.
+        values: shape (M,).
+        bad: in [0, 1], shape (M,).
+        weights: mean 1, shape (M,): of how many rows each stands for.
+        hashes: of the keys, shape (M,).
+        source: who said so, as plain JSON.
+        digest: of the rows of the table that were read.
+        left_out: why rows are not among them -> how many.
+    """
+
+    score: Score
+    values: Floats
+    bad: Floats
+    weights: Floats
+    hashes: NDArray[np.uint64]
+    source: dict[str, Any]
+    digest: str
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Share of bad rows."""
+        return float(self.weights @ self.bad / self.weights.sum())
+
+
+def judged_rows(table: Table, column: str | None, truth: Truth) -> Judged:
+    """Return the rows of a table whose outcome is known.
+
+    Args:
+        table: scored.
+        column: of the score, or ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where they are
+            doubtful; None for that of the audit, or the table's default.
+        truth: how it is said which rows are bad.
+
+    Raises:
+        InputError: for columns, keys or labels that cannot be used, or rows from which nothing can be fitted.
+    """
+    answers = read_answers(truth.audit, judges=truth.judges) if truth.audit else None
+    score = _score(table, column, answers)
+    if truth.target == NEIGHBOUR:
+        judged = _by_neighbours(table, score, truth)
+    elif answers is not None:
+        judged = _by_answers(table, score, answers)
+    else:
+        judged = _by_condition(table, score, str(truth.bad))
+    _check(judged)
+    return judged
+
+
+def score_of(text: str, table: Table) -> Score:
+    """Return the column and direction that are typed; a column of the user's own is certain where it is high.
+
+    Raises:
+        InputError: for a column that the table lacks.
+    """
+    for prefix, sign in ((MAX, -1), (MIN, 1)):
+        if text.startswith(prefix):
+            table.require([text.removeprefix(prefix)])
+            return Score(text.removeprefix(prefix), sign)
+    table.require([text])
+    return Score(text, 1 if describe(text).higher == "less certain" else -1)
+
+
+def _score(table: Table, column: str | None, answers: Answers | None) -> Score:
+    audited = answers.column if answers else None
+    if column is None:
+        return score_of(audited or default_column(table), table)
+    score = score_of(column, table)
+    if audited not in (None, score.column):
+        raise InputError(f"--audit is of the column {audited}, and --column is {column}; leave --column out")
+    return score
+
+
+def _by_condition(table: Table, score: Score, condition: str) -> Judged:
+    rows = read_rows(table, Needs(numbers=(score.column,), conditions=((FLAG, condition),)), by_hash=True)
+    truth = rows.truths[condition]
+    known = (truth == TRUE) | (truth == FALSE)
+    unknown = {f"of which {FLAG} has no value": int((~known & rows.ok).sum())}
+    return _judged(rows, score, np.flatnonzero(known), (truth == TRUE).astype(np.float64), {"bad": condition}, unknown)
+
+
+def _by_answers(table: Table, score: Score, answers: Answers) -> Judged:
+    rows = read_rows(table, Needs(numbers=(score.column,)), by_hash=True)
+    at = rows.find(tie_breaks([key.encode("utf-8", "surrogateescape") for key in answers.keys]))
+    if (at < 0).any():
+        n, first = int((at < 0).sum()), answers.keys[int((at < 0).argmax())]
+        raise InputError(
+            f"--audit: {counted(n, 'judged key is', 'judged keys are')} not in {table.path}: {first[:80]!r}; give the "
+            "table that was judged"
+        )
+    if answers.values is not None:
+        _refuse_changed(rows.numbers[score.column][at], answers.values, answers.keys, score.column)
+    bad, weights = np.zeros(len(rows)), np.ones(len(rows))
+    bad[at], weights[at] = answers.badness, answers.weights
+    return _judged(rows, score, np.sort(at), bad, answers.source, {}, weights)
+
+
+def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) -> None:
+    differs = ~np.isclose(values, then, rtol=CLOSE, atol=0)
+    if differs.any():
+        at = int(differs.argmax())
+        raise InputError(
+            f"--audit: {column} of {keys[at][:80]!r} was {then[at]:g} when it was drawn and is "
+            f"{values[at]:g} now ({int(differs.sum()):,} of {len(values):,} differ); audit the table as it is"
+        )
+
+
+def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
+    import torch
+
+    from scoring.metrics import nearest
+
+    names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
+    heap = read_heap(table, names=names, heads=(score.column,))
+    given = read_given(heap, table, truth.label, truth.labelled)
+    labels = given.labels
+    if labels is None:
+        raise ValueError("labels were asked for")
+    units = torch.nn.functional.normalize(torch.from_numpy(np.asarray(heap.embeddings[labels.rows], np.float32)))
+    _, index = nearest(units, units, 1, same=True)
+    bad = np.zeros(len(heap.rows))
+    at = heap.at[labels.rows]
+    bad[at] = labels.codes[index[:, 0].numpy()] != labels.codes
+    without = {"without a class or an embedding": int(heap.rows.ok.sum()) - len(at)}
+    return _judged(heap.rows, score, at, bad, given.source, without)
+
+
+def _judged(
+    rows: Rows,
+    score: Score,
+    at: NDArray[np.int64],
+    bad: Floats,
+    source: dict[str, Any],
+    left_out: dict[str, int],
+    weights: Floats | None = None,
+) -> Judged:
+    """Return rows ``at``, ascending, but for those without a score."""
+    values = rows.numbers[score.column]
+    there = rows.ok & np.isfinite(values)
+    kept = at[there[at]]
+    of = np.ones(len(kept)) if weights is None else weights[kept]
+    missing = {**left_out, f"without a finite {score.column}": len(at) - len(kept)}
+    return Judged(
+        *(score, values[kept], bad[kept], of / of.mean() if len(of) else of, rows.hashes[kept], source, rows.digest),
+        {why: n for why, n in missing.items() if n > 0},
+    )
+
+
+def _check(judged: Judged) -> None:
+    """Refuse rows from which no map can be fitted and judged."""
+    n, bad = len(judged.values), int((judged.bad > 0).sum())
+    good = int((judged.bad < 1).sum())
+    out = "".join(f", {count:,} more {why}" for why, count in judged.left_out.items())
+    if n < FEWEST_ROWS:
+        raise InputError(f"expected at least {FEWEST_ROWS} judged rows, got {n:,}{out}; judge more")
+    for what, count in (("bad", bad), ("good", good)):
+        if count < FEWEST_EACH:
+            raise InputError(
+                f"expected at least {FEWEST_EACH} judged rows that are {what}, got {count:,} of {n:,}; judge more, or "
+                "check which are bad"
+            )
+    if judged.values.min() == judged.values.max():
+        raise InputError(
+            f"{judged.score.column} is {judged.values[0]:g} on all {n:,} judged rows, which tells none from another; "
+            "name another --column"
+        )
+
+
+def folds_of(judged: Judged, folds: int, seed: int) -> NDArray[np.int64]:
+    """Return the fold of each row, shape (M,): by a hash of its key, each with its share of bad rows."""
+    order = np.lexsort((redrawn(judged.hashes, seed, "calibrate"), judged.bad))
+    fold = np.empty(len(order), np.int64)
+    fold[order] = np.arange(len(order)) % folds
+    return fold

@@ -1,0 +1,105 @@
+"""What a calibration is worth, as a value and in words."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.calibration.apply import Applied
+from curate.calibration.judged import TARGETS
+from curate.calibration.stored import Calibration
+from curate.counted import Grid, Printed, counted
+
+CONSTANT = "constant"
+Measured = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CalibrationResult(Printed):
+    """A calibration, what it is worth on rows that were held out, and what was written.
+
+    Attributes:
+        calibration: the maps, and all that belongs to them.
+        fitted_before: whether it was read, and nothing fitted.
+        path: the calibration that was written, or None.
+        applied: the table that was written, or None.
+        note: why it may not fit the table that it was applied to; empty where it does.
+    """
+
+    calibration: Calibration
+    fitted_before: bool = False
+    path: Path | None = None
+    applied: Applied | None = None
+    note: str = ""
+
+    @property
+    def worth(self) -> Mapping[str, Measured]:
+        """Map, or ``constant``, -> the fields of ``scoring.metrics.calibration.Calibrated``, as plain JSON."""
+        found: Mapping[str, Measured] = self.calibration.about.get("worth", {})
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        applied = None
+        if self.applied is not None:
+            applied = {**asdict(self.applied), "path": str(self.applied.path), "receipt": str(self.applied.receipt)}
+        return {
+            "calibration": self.calibration.to_json(),
+            "fitted_before": self.fitted_before,
+            "path": None if self.path is None else str(self.path),
+            "applied": applied,
+            "note": self.note,
+        }
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints: what was judged, what the maps are worth, and where the files lie."""
+        one, fitted = self.calibration, self.calibration.fitted
+        lines: list[str | Grid] = []
+        if not self.fitted_before:
+            lines += self._about_rows()
+            lines += [Grid([_line(name, each) for name, each in self.worth.items()], header=HEADER), *self._verdict()]
+        if self.note:
+            lines.append(f"note: {self.note}")
+        if self.path is not None:
+            lines.append(f"calibration: {self.path} ({one.score.column} from {fitted.low:.4g} to {fitted.high:.4g})")
+        if self.applied is not None:
+            without = f"; {counted(self.applied.without, 'row')} without a score" if self.applied.without else ""
+            lines.append(f"{self.applied.outside.words(fitted)}{without}")
+            lines.append(f"table: {self.applied.path}")
+        return lines
+
+    def _about_rows(self) -> list[str | Grid]:
+        one = self.calibration
+        side = "high" if one.score.sign > 0 else "low"
+        left_out = one.about.get("left_out", {})
+        return [
+            f"{one.fitted.rows:,} judged rows, {one.rate:.1%} bad ({TARGETS[one.target]}); {one.score.column}, where "
+            f"{side} is doubtful",
+            *(f"left out: {counted(n, 'row')} {why}" for why, n in left_out.items()),
+            "held out, with 95 % intervals; by chance: what chances that are right would show",
+        ]
+
+    def _verdict(self) -> list[str]:
+        gains = {name: each["gain"] for name, each in self.worth.items() if name != CONSTANT}
+        if all(gain[1] <= 0 for gain in gains.values()):
+            return [f"no map is shown to be better than a constant: {self.calibration.score.column} tells nothing here"]
+        return []
+
+
+HEADER = ("", "ECE", "by chance", "debiased RMS", "Brier", "below the constant")
+
+
+def _line(name: str, measured: Measured) -> tuple[str, ...]:
+    chance = measured["by_chance"]
+    shown = [
+        _interval(measured["ece"]),
+        f"{chance[0]:.4f}, up to {chance[2]:.4f}",
+        _interval(measured["rms"]),
+        _interval(measured["brier"]),
+        "" if name == CONSTANT else _interval(measured["gain"]),
+    ]
+    return (name, *shown)
+
+
+def _interval(value: Any) -> str:
+    return "{:.4f} [{:.4f}, {:.4f}]".format(*value)

@@ -1,0 +1,175 @@
+"""A calibration as a file: JSON, with the column and the model that it belongs to."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.calibration.judged import TARGETS, Score
+from curate.tables.provenance import model_of
+from curate.tables.ranges import FittedRange
+from curate.tables.table import Table
+from scoring.atomic import AtomicFile
+from scoring.errors import InputError
+from scoring.heap.columns import COLUMNS as OF_THE_HEAP
+from scoring.metrics.calibrators import CALIBRATORS, Calibrator
+
+KIND = "calibration"
+SUFFIX = ".json"
+MOST_BYTES = 64 << 20
+P_ERROR = "p_error_"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Maps from one column of one model's tables to the chance of being bad.
+
+    Attributes:
+        target: what the chance is of, a name in ``TARGETS``.
+        score: the column and its direction.
+        model: digest of the model that made the table; empty where the table does not say.
+        heap: digest of what a column that looks at the heap was fitted to; empty where nothing says it.
+        fitted: the range of the scores that it was fitted on.
+        rate: share of bad rows among those.
+        maps: by name in ``CALIBRATORS``.
+        about: what else a reader should know, as plain JSON: table, truth, settings, and what it was worth.
+    """
+
+    target: str
+    score: Score
+    model: str
+    heap: str
+    fitted: FittedRange
+    rate: float
+    maps: Mapping[str, Calibrator]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON, with a digest of all the rest."""
+        record = {
+            "kind": KIND,
+            "target": self.target,
+            "score": {"column": self.score.column, "sign": self.score.sign},
+            "model": self.model,
+            "heap": self.heap,
+            "range": self.fitted.to_json(),
+            "rate": self.rate,
+            "maps": {name: one.to_json() for name, one in self.maps.items()},
+            "about": dict(self.about),
+        }
+        return {**record, "digest": _digest(record)}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all that it holds."""
+        return str(self.to_json()["digest"])
+
+    def refuse_another(self, table: Table) -> None:
+        """Refuse a table whose scores are of another model, or that lacks the column.
+
+        Raises:
+            InputError: naming both models; also where one is known and the other is not.
+        """
+        table.require([self.score.column])
+        model = model_of(table.stored)
+        if model != self.model:
+            names = [f"the model {one[:12]}..." if one else "a model that is not named" for one in (self.model, model)]
+            raise InputError(
+                f"expected a table that {names[0]} scored, as the calibration was fitted to, got {table.path}, scored "
+                f"by {names[1]}; score the images with that one, or calibrate this table"
+            )
+
+    def of_another_heap(self, table: Table) -> str:
+        """Return why the scores may not be comparable although the model is the same; empty where they are."""
+        column = self.score.column
+        if column not in OF_THE_HEAP or (self.heap and heap_of(table) == self.heap):
+            return ""
+        return (
+            f"{column} looks at the heap, and nothing says that it was fitted to the same one here: write a model with "
+            "curate fit, and score both with that"
+        )
+
+
+def heap_of(table: Table) -> str:
+    """Return the digest of what the heap columns of a table were fitted to; empty where it does not say."""
+    model = table.metadata.get("model")
+    for place in (table.metadata.get("fit"), model.get("fit") if isinstance(model, dict) else None):
+        if isinstance(place, dict) and isinstance(place.get("digest"), str):
+            return str(place["digest"])
+    return ""
+
+
+def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) -> None:
+    """Write a calibration; the file appears whole or not at all."""
+    text = json.dumps(calibration.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+    with AtomicFile(path, overwrite=overwrite) as file:
+        file.write((text + "\n").encode("utf-8", "backslashreplace"))
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    """Read a calibration, and check that it is as it was written.
+
+    Raises:
+        InputError: for a file that is missing, too large, no calibration, or changed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; give a calibration that curate calibrate wrote")
+    if path.stat().st_size > MOST_BYTES:
+        raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MB; it is no calibration")
+    try:
+        record = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not JSON; give a calibration that curate calibrate wrote") from None
+    if not is_calibration(record):
+        raise InputError(f"{path} is no calibration; give one that curate calibrate wrote")
+    return calibration_from(record, str(path))
+
+
+def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
+    """Return the calibration of ``Calibration.to_json``.
+
+    Raises:
+        InputError: naming ``where``, if it is none, or changed.
+    """
+    rest = {name: value for name, value in record.items() if name != "digest"}
+    try:
+        if _digest(rest) != record["digest"]:
+            raise ValueError("its digest is another")
+        return _parsed(rest)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{where} is not as curate calibrate wrote it ({error}); calibrate again") from None
+
+
+def is_calibration(record: object) -> bool:
+    """Return whether what a JSON file holds says that it is a calibration."""
+    return isinstance(record, dict) and record.get("kind") == KIND
+
+
+def _parsed(record: Mapping[str, Any]) -> Calibration:
+    score, maps = record["score"], record["maps"]
+    rate = float(record["rate"])
+    texts = (record["target"], score["column"], record["model"], record["heap"])
+    if not all(isinstance(text, str) for text in texts) or record["target"] not in TARGETS:
+        raise TypeError(f"a target {record['target']!r}")
+    if score["sign"] not in (-1, 1) or not 0 < rate < 1 or not math.isfinite(rate):
+        raise ValueError(f"a direction of {score['sign']!r}, a rate of {rate}")
+    if set(maps) != set(CALIBRATORS):
+        raise ValueError(f"maps {', '.join(maps)}")
+    return Calibration(
+        record["target"],
+        Score(score["column"], int(score["sign"])),
+        record["model"],
+        record["heap"],
+        FittedRange.from_json(record["range"]),
+        rate,
+        {name: kind.from_json(maps[name]) for name, kind in CALIBRATORS.items()},
+        dict(record["about"]),
+    )
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

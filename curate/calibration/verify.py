@@ -1,0 +1,175 @@
+"""A calibration, or a table that one was applied to, made again and compared."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.calibration.apply import RECEIPT, STREAM_ROWS, chances, digest_of
+from curate.calibration.fit import fit_judged
+from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
+from curate.calibration.stored import P_ERROR, Calibration, calibration_from, is_calibration, read_calibration
+from curate.columns import KEY
+from curate.policies.receipts import digests_of
+from curate.policies.seal import MAX_BYTES, check_seal, read_json
+from curate.tables.digests import key_bytes
+from curate.tables.signals import MAX, MIN
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+from scoring.file_digest import file_sha256
+
+
+@dataclass
+class CalibrationVerification:
+    """What came of doing it again.
+
+    Attributes:
+        rows: that were judged, or of the table that was written.
+        problems: what differs, one sentence each.
+    """
+
+    rows: int
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"identical": self.identical, "rows": self.rows, "problems": self.problems}
+
+
+def of_calibration(path: str | Path) -> dict[str, Any] | None:
+    """Return what a JSON file holds where it is a calibration or the receipt of one; None where it is neither."""
+    path = Path(path)
+    if path.suffix != ".json" or not path.is_file() or path.stat().st_size > MAX_BYTES:
+        return None
+    try:
+        record = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    ours = is_calibration(record) or (isinstance(record, dict) and record.get("kind") == RECEIPT)
+    return record if ours else None
+
+
+def verify_calibration(path: str | Path, table: str | Path | None = None) -> CalibrationVerification:
+    """Fit a calibration again to its table, or apply one again that a receipt holds, and compare.
+
+    Args:
+        path: of ``curate calibrate``: NAME.json, or the NAME.receipt.json of ``--apply``.
+        table: what it was fitted or applied to, if that has moved since.
+
+    Raises:
+        InputError: if a file is missing or cannot be used.
+    """
+    record, path = of_calibration(path), Path(path)
+    if record is None:
+        raise InputError(f"{path} is no calibration; give one that curate calibrate wrote")
+    if is_calibration(record):
+        return _fitted_again(path, table)
+    noted = read_applied(path)
+    opened = open_table(table if table is not None else _found(noted["input"]["path"], path))
+    return _applied_again(opened, noted, path)
+
+
+def read_applied(path: Path) -> dict[str, Any]:
+    """Read the receipt of a calibration that was applied, and check its seal and its shape.
+
+    Raises:
+        InputError: if it is none, or is not as it was written.
+    """
+    data, record = read_json(path, "a receipt that curate wrote")
+    if not isinstance(record, dict) or record.get("kind") != RECEIPT:
+        raise InputError(f"{path} is not the receipt of a calibration; give one that curate calibrate wrote")
+    check_seal(path, data, record)
+    try:
+        source, output = record["input"], record["outputs"]["table"]
+        texts = [source["path"], source["digest"], output["file"], output["sha256"]]
+        lists = [source["files"], source["sha256"]]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path} is not as curate calibrate wrote it ({error}); take it from a copy") from None
+    types = all(isinstance(text, str) for text in texts) and all(isinstance(names, list) for names in lists)
+    if not types or Path(output["file"]).name != output["file"]:
+        raise InputError(f"{path} is not as curate calibrate wrote it; take it from a copy")
+    return record
+
+
+def _fitted_again(path: Path, table: str | Path | None) -> CalibrationVerification:
+    then = read_calibration(path)
+    about = then.about
+    try:
+        source, seed, repeats = about["truth"], int(about["seed"]), int(about["repeats"])
+        audits = tuple(str(_found(name, path)) for name in source.get("audit", {}))
+        digests = [str(digest) for digest in source.get("audit", {}).values()]
+        labelled = source.get("path")
+        label = source.get("column") if then.target == NEIGHBOUR else None
+        place, digest, own = about["table"]["path"], about["table"]["digest"], about["table"].get("embedding")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} does not say what it was fitted to ({error}); calibrate again") from None
+    opened = open_table(table if table is not None else _found(place, path), require=[KEY], embedding=own)
+    truth = Truth(
+        source.get("bad"),
+        audits,
+        label,
+        None if labelled is None else str(_found(labelled, path)),
+        source.get("judges", "any"),
+    )
+    column = (MIN if then.score.sign > 0 else MAX) + then.score.column
+    judged = judged_rows(opened, column, truth)
+    found = CalibrationVerification(len(judged.values))
+    if judged.digest != digest:
+        found.problems.append("the table does not hold the rows that it was fitted to")
+    if [file_sha256(Path(name)) for name in audits] != digests or judged.source.get("digest") != source.get("digest"):
+        found.problems.append("the labels are not those that it was fitted to")
+    now = fit_judged(opened, judged, then.target, repeats=repeats, seed=seed)
+    if now.to_json()["maps"] != then.to_json()["maps"]:
+        found.problems.append("what is fitted again is not what the file holds: its maps differ")
+    elif not found.problems and {**now.about, **_places(then)} != then.about:
+        found.problems.append("the maps are the same, and not what is said of their worth")
+    return found
+
+
+def _places(then: Calibration) -> dict[str, Any]:
+    """Return of what is said about a calibration what may differ: version, and where its files lie."""
+    return {name: then.about.get(name) for name in ("curate", "table", "truth")}
+
+
+def _applied_again(table: Table, noted: Mapping[str, Any], path: Path) -> CalibrationVerification:
+    calibration = calibration_from(noted.get("calibration", {}), f"the calibration in {path}")
+    calibration.refuse_another(table)
+    source, output = noted["input"], noted["outputs"]["table"]
+    written = path.with_name(output["file"])
+    found = CalibrationVerification(table.n_rows)
+    if not written.is_file():
+        found.problems.append(f"{written} is no longer there")
+        return found
+    if file_sha256(written) != output["sha256"]:
+        found.problems.append(f"{written} is not the file that was written: its bytes differ from the receipt")
+    there = open_table(written, require=[KEY])
+    column = calibration.score.column
+    total = digest_of(table, calibration)
+    again = there.batches([P_ERROR + name for name in calibration.maps], rows=STREAM_ROWS)
+    differ = there.n_rows != table.n_rows
+    for one, other in zip(table.batches([KEY, column], rows=STREAM_ROWS), again, strict=False):
+        total.update(key_bytes(one.column(KEY), table.path, total.n_rows), one)
+        _, columns = chances(one, calibration)
+        differ |= any(not other.column(name).equals(values) for name, values in columns.items())
+    if total.hexdigest() != source["digest"]:
+        found.problems.append(f"{table.path} does not hold the rows that the calibration was applied to")
+    elif None not in source["sha256"] and digests_of(table) != source["sha256"]:
+        found.problems.append(f"{table.path} holds the same keys and scores, and other bytes than were read then")
+    if differ:
+        found.problems.append(f"the chances in {written} are not those that the calibration gives")
+    return found
+
+
+def _found(place: str, beside: Path) -> Path:
+    """Where a file is: where it was, or else beside the other."""
+    path = Path(place)
+    for each in (path, beside.parent / path.name):
+        if each.exists():
+            return each
+    raise InputError(f"{path}, of which {beside} tells, is no longer there; name where the table is now with --table")

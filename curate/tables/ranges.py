@@ -1,0 +1,96 @@
+"""The range of a score that something was fitted on, and rows that lie outside of it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.tables.table import Table
+from scoring.errors import InputError
+
+CALIBRATION = "calibration"  # in the metadata of a table: what its columns of chances were fitted on
+ALARM = 0.01  # of as many rows outside, where all are drawn alike
+
+
+@dataclass(frozen=True)
+class FittedRange:
+    """The least and greatest value of a column among the rows that were judged.
+
+    Attributes:
+        column: of the score.
+        low: least.
+        high: greatest.
+        rows: that were judged.
+    """
+
+    column: str
+    low: float
+    high: float
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Return the range of ``to_json``.
+
+        Raises:
+            KeyError, TypeError, ValueError: if it is none.
+        """
+        found = cls(str(record["column"]), float(record["low"]), float(record["high"]), int(record["rows"]))
+        if not (np.isfinite([found.low, found.high]).all() and found.low < found.high and found.rows >= 2):
+            raise ValueError(f"a range from {found.low} to {found.high} of {found.rows} rows")
+        return found
+
+    def outside(self, values: NDArray) -> "Outside":
+        """Return how many values lie outside; NaN and infinite ones are none."""
+        there = values[np.isfinite(values)]
+        return Outside(len(there), int((there < self.low).sum()), int((there > self.high).sum()))
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Rows that have a score, and those of them that lie below and above a range."""
+
+    rows: int = 0
+    below: int = 0
+    above: int = 0
+
+    def __add__(self, other: "Outside") -> "Outside":
+        return Outside(self.rows + other.rows, self.below + other.below, self.above + other.above)
+
+    def chance(self, fitted: FittedRange) -> float:
+        """Return the chance that as many lie outside, if these rows and those judged are drawn alike."""
+        from scoring.metrics.calibrators import outside_by_chance  # loads torch
+
+        return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
+
+    def words(self, fitted: FittedRange) -> str:
+        """Return it in one sentence, with an alarm where it is more than chance."""
+        n = self.below + self.above
+        where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
+        if not n:
+            return f"none of {self.rows:,} rows lies outside {where}"
+        said = f"{n:,} of {self.rows:,} rows ({n / self.rows:.1%}; {self.below:,} below, {self.above:,} above)"
+        p = self.chance(fitted)
+        verdict = "no more than chance" if p > ALARM else f"more than chance (p {p:.1g}): judge some of these too"
+        return f"{said} lie outside {where}, {verdict}"
+
+
+def fitted_range(table: Table) -> FittedRange | None:
+    """Return the range that a table's columns of chances were fitted on; None where it has none.
+
+    Raises:
+        InputError: for metadata that cannot be used.
+    """
+    record = table.metadata.get(CALIBRATION)
+    if record is None:
+        return None
+    try:
+        return FittedRange.from_json(record["range"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{table.path} has metadata of a calibration that is none ({error}); apply it again") from None
