@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.manifest.text_tables import read_csv
-from curate.tables.digests import is_text, plain
+from curate.tables.digests import is_list, is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.lookup import closest, told
@@ -150,8 +150,7 @@ def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
     """
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     kind = column.type
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if not lists or not (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)):
+    if not is_list(kind) or not (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)):
         raise InputError(f"--votes: expected lists of counts, one a class, in {name!r}, got {kind}; name such a column")
     lengths = pc.value_counts(pc.list_value_length(column).drop_null()).to_pylist()
     if len(lengths) > 1:

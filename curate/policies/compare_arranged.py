@@ -11,7 +11,7 @@ from curate.columns import KEY
 from curate.policies.arranged import passed_through
 from curate.policies.decided import Differ, Problem
 from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
-from curate.tables.digests import RowDigest, key_bytes, tie_breaks
+from curate.tables.digests import RowDigest, is_list, key_bytes, tie_breaks
 from curate.tables.table import Table
 
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
@@ -115,8 +115,7 @@ def _compare_own(source: Table, expected: Expected, subset: Table, names: Sequen
 
 
 def _numbers(kind: pa.DataType) -> bool:
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return lists and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+    return is_list(kind) and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
 def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], differ: Differ) -> None:

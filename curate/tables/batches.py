@@ -63,17 +63,25 @@ def file_batches(
             yield from _empty_batches(sum(parquet.metadata.row_group(each).num_rows for each in groups), rows)
             return
         size = max(1, min(rows, BATCH_BYTES // max(1, row_bytes)))
-        with named_errors(file):
-            stream = parquet.iter_batches(
-                batch_size=size, row_groups=list(groups), columns=schema.names, use_threads=False
-            )
+        batches = _checked_batches(parquet, schema, size, groups)
         while True:
             with named_errors(file):
-                batch = next(stream, None)
-                if batch is None:
-                    return
-                pieces = _unfold(batch.select(schema.names), schema)
-            yield from pieces
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+
+def _checked_batches(
+    parquet: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Batches that hold what their types say: without page checksums, damage shows only as text that is no UTF-8."""
+    for batch in parquet.iter_batches(
+        batch_size=rows, row_groups=list(groups), columns=schema.names, use_threads=False
+    ):
+        for piece in _unfold(batch.select(schema.names), schema):
+            piece.validate(full=True)
+            yield piece
 
 
 def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:

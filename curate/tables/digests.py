@@ -78,6 +78,11 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds lists, of one length or not."""
+    return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
 def plain(array: pa.Array) -> pa.Array:
     """Return the array without dictionary encoding."""
     return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
@@ -159,7 +164,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 def _encoded_lists(column: pa.Array) -> list[bytes]:
     """Each list of numbers as its little-endian bytes; other columns as ever."""
     kind = column.type
-    if not pa.types.is_nested(kind):
+    if not is_list(kind):
         return _encoded(column)
     number = kind.value_type.to_pandas_dtype()
     if pa.types.is_fixed_size_list(kind) and kind.list_size:

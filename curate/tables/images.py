@@ -17,7 +17,7 @@ from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS, Reader
 from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import is_text, key_bytes, plain, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -120,7 +120,7 @@ class Images:
         numbers = range(rows.num_rows) if numbers is None else numbers
         keys = _keys(rows, numbers)
         self.key = dict(zip(numbers, keys, strict=True))
-        self._uri, self._scored = (_values(rows, column, numbers) for column in (URI, SHA256))
+        self._uri, self._scored = (_texts(rows, column, numbers, name) for column in (URI, SHA256))
         self._manifest: Manifest | None = None
         self._place: dict[str, int] = {}
         self._source = source
@@ -255,8 +255,10 @@ def _keys(rows: pa.Table, numbers: Sequence[int]) -> list[str]:
     return keys
 
 
-def _values(rows: pa.Table, column: str, numbers: Sequence[int]) -> dict[int, str]:
+def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) -> dict[int, str]:
     """The values of a column by row, where there is one."""
+    if column in rows.column_names and not is_text(kind := rows.column(column).type) and not pa.types.is_null(kind):
+        raise InputError(f"expected text in column {column!r} of {name}, got {kind}; cast it, or leave the column out")
     values = rows.column(column).to_pylist() if column in rows.column_names else []
     return {row: value for row, value in zip(numbers, values, strict=False) if value is not None}
 

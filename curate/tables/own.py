@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
+from curate.tables.digests import is_list
 from scoring.errors import InputError
 
 UNIT = 1e-3  # a row whose length is this near 1 stays as it is stored: float16 is no finer
@@ -25,8 +26,7 @@ def own_field(field: pa.Field, where: object) -> pa.Field:
         InputError: for a column that holds something else.
     """
     kind = field.type
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if not lists or kind.value_type not in KINDS:
+    if not is_list(kind) or kind.value_type not in KINDS:
         raise InputError(
             f"--embedding: expected lists of float16, float32 or float64 in column {field.name!r} of {where}, got "
             f"{kind}; name another column, or cast it"

@@ -1,11 +1,10 @@
 """What made a table's embeddings and signatures: numbers of two makers cannot be compared."""
 
-import json
 from typing import Any
 
 from curate.manifest.store_path import AnyPath
-from curate.tables.batches import open_parquet
-from curate.tables.table import METADATA_KEY, Table
+from curate.tables.batches import named_errors, open_parquet
+from curate.tables.table import Table, noted_in
 from scoring.errors import InputError
 
 UNKNOWN = "unknown"
@@ -89,9 +88,8 @@ def same_signature(first: Table, second: Table) -> None:
 
 
 def _metadata(file: AnyPath) -> dict[str, Any]:
-    with open_parquet(file) as parquet:
-        found = json.loads((parquet.metadata.metadata or {}).get(METADATA_KEY, b"{}"))
-    return found if isinstance(found, dict) else {}
+    with named_errors(file), open_parquet(file) as parquet:
+        return noted_in(file, parquet.metadata.metadata or {})
 
 
 def _part(metadata: dict[str, Any], name: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from curate.columns import EMBEDDING
 from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_or_store
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
+from curate.tables.digests import is_list
 from curate.tables.own import as_embeddings, own_field
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint
@@ -55,7 +56,7 @@ class Table:
             if index == 0:
                 self.schema = schema.remove_metadata()
                 self.file_metadata: dict[bytes, bytes] = dict(schema.metadata or {})
-                self.metadata = _curate_metadata(file, self.file_metadata)
+                self.metadata = noted_in(file, self.file_metadata)
             elif schema.remove_metadata() != self.schema:
                 raise InputError(
                     f"{file} has other columns or types than {self.files[0].name}; "
@@ -230,7 +231,12 @@ def _stored_files(path: StorePath) -> list[StorePath]:
     raise InputError(f"{path} does not exist; give a Parquet file or a folder of {PART_FILES}")
 
 
-def _curate_metadata(file: Path | StorePath, metadata: dict[bytes, bytes]) -> dict[str, Any]:
+def noted_in(file: Path | StorePath, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return what curate noted in the metadata of a Parquet file; empty where it noted nothing.
+
+    Raises:
+        InputError: if it is not JSON.
+    """
     try:
         value = json.loads(metadata.get(METADATA_KEY, b"{}"))
     except (ValueError, RecursionError):
@@ -267,8 +273,7 @@ def embedding_matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     kind = column.type
-    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if not lists or not pa.types.is_floating(kind.value_type):
+    if not is_list(kind) or not pa.types.is_floating(kind.value_type):
         raise InputError(f"expected an embedding column (lists of float16 or float32), got {kind}")
     if not pa.types.is_fixed_size_list(kind):
         widths = pc.unique(pc.list_value_length(column).drop_null()).to_pylist()

@@ -59,7 +59,10 @@ def test_the_pages_show_what_the_commands_print(walk, tmp_path):
         assert steady(renewed) == steady(shown)
 
 
+UNSTEADY = re.compile(r" in [0-9.]+ s \([0-9,]+ images/s\)|\([0-9]+ threads|\bbytes +[0-9,]+$|[0-9,]+ bytes$")
+
+
 def steady(text):
-    """The lines of a page without what differs from run to run: seconds, rates, progress, threads."""
+    """The lines of a page without what differs from run to run: seconds, rates, progress, threads, bytes (of paths)."""
     lines = [line for line in text.splitlines() if not re.search(r" images, .*/s, ", line)]
-    return [re.sub(r" in [0-9.]+ s \([0-9,]+ images/s\)|\([0-9]+ threads", "", line) for line in lines]
+    return [UNSTEADY.sub("", line) for line in lines]

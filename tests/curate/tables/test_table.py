@@ -132,6 +132,20 @@ def test_a_page_that_was_damaged_is_named(tmp_path):
         open_table(path).read()
 
 
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.list_(pa.string())])
+def test_text_that_is_no_utf8_is_damage_where_no_checksum_says_so(tmp_path, kind, dictionary):
+    texts = pa.array(["abcd", "efgh", "ijkl"]).cast(pa.string())
+    column = pa.array([["abcd"], ["efgh"], ["ijkl"]]) if pa.types.is_list(kind) else texts.cast(kind)
+    pq.write_table(pa.table({"key": column}), tmp_path / "a.parquet", compression=None, use_dictionary=dictionary)
+    data = (tmp_path / "a.parquet").read_bytes()
+    assert data.count(b"efgh") == 1
+    (tmp_path / "a.parquet").write_bytes(data.replace(b"efgh", b"ef\xb1h"))
+    with pytest.raises(InputError, match=r"a\.parquet is damaged or cannot be read") as refused:
+        open_table(tmp_path / "a.parquet").read()
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("content", [b"", b"hello", b"PAR1", b"\x80\x04pickle" * 50])
 def test_a_file_that_is_not_parquet_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "a.parquet"
