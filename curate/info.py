@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from curate.columns import STATUS, describe
 from curate.manifest.store_path import StorePath, path_or_store
-from curate.policies.receipts import read_receipt
+from curate.policies.receipts import read_step
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -109,7 +109,7 @@ def _count(table: Table, name: str) -> dict[str, int]:
 
 
 def _receipt(path: Path) -> Description:
-    receipt = read_receipt(path)
+    receipt = read_step(path)
     counts = receipt.get("counts")
     facts = {name: receipt.get(name) for name in ("input", "model", "policy", "outputs", "environment")}
     facts["written by curate"] = receipt.get("curate")

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from curate.calibration.stored import P_ERROR, Calibration
 from curate.columns import KEY, describe_all
 from curate.fitting.applied import check_applied
-from curate.policies.receipts import digests_of, environment, receipt_beside, state_of
+from curate.policies.receipts import APPLIED_KIND, digests_of, environment, receipt_beside, state_of
 from curate.policies.seal import FORMAT, sealed
 from curate.tables.digests import RowDigest, key_bytes
 from curate.tables.ranges import CALIBRATION, Outside
@@ -22,7 +22,6 @@ from curate.version import __version__
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, undo_unfinished
 from scoring.errors import InputError
 
-RECEIPT = "calibration receipt"
 STREAM_ROWS = 16_384
 
 
@@ -142,7 +141,7 @@ def _metadata(table: Table, calibration: Calibration, names: list[str]) -> dict[
 
 def _receipt(done: Applied, table: Table, calibration: Calibration, digest: str, sha256: str) -> bytes:
     receipt: Mapping[str, Any] = {
-        "kind": RECEIPT,
+        "kind": APPLIED_KIND,
         "format": FORMAT,
         "curate": __version__,
         "input": {

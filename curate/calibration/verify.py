@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.calibration.apply import RECEIPT, STREAM_ROWS, chances, digest_of
+from curate.calibration.apply import STREAM_ROWS, chances, digest_of
 from curate.calibration.fit import fit_judged
 from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
 from curate.calibration.stored import P_ERROR, Calibration, calibration_from, is_calibration, read_calibration
 from curate.columns import KEY
-from curate.policies.receipts import digests_of
-from curate.policies.seal import MAX_BYTES, check_seal, read_json
+from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
+from curate.policies.seal import MAX_BYTES
 from curate.tables.digests import key_bytes
 from curate.tables.signals import MAX, MIN
 from curate.tables.table import Table, open_table
@@ -51,7 +51,7 @@ def of_calibration(path: str | Path) -> dict[str, Any] | None:
         record = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         return None
-    ours = is_calibration(record) or (isinstance(record, dict) and record.get("kind") == RECEIPT)
+    ours = is_calibration(record) or (isinstance(record, dict) and record.get("kind") == APPLIED_KIND)
     return record if ours else None
 
 
@@ -70,31 +70,9 @@ def verify_calibration(path: str | Path, table: str | Path | None = None) -> Cal
         raise InputError(f"{path} is no calibration; give one that curate calibrate wrote")
     if is_calibration(record):
         return _fitted_again(path, table)
-    noted = read_applied(path)
+    noted = read_step(path)
     opened = open_table(table if table is not None else _found(noted["input"]["path"], path))
     return _applied_again(opened, noted, path)
-
-
-def read_applied(path: Path) -> dict[str, Any]:
-    """Read the receipt of a calibration that was applied, and check its seal and its shape.
-
-    Raises:
-        InputError: if it is none, or is not as it was written.
-    """
-    data, record = read_json(path, "a receipt that curate wrote")
-    if not isinstance(record, dict) or record.get("kind") != RECEIPT:
-        raise InputError(f"{path} is not the receipt of a calibration; give one that curate calibrate wrote")
-    check_seal(path, data, record)
-    try:
-        source, output = record["input"], record["outputs"]["table"]
-        texts = [source["path"], source["digest"], output["file"], output["sha256"]]
-        lists = [source["files"], source["sha256"]]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path} is not as curate calibrate wrote it ({error}); take it from a copy") from None
-    types = all(isinstance(text, str) for text in texts) and all(isinstance(names, list) for names in lists)
-    if not types or Path(output["file"]).name != output["file"]:
-        raise InputError(f"{path} is not as curate calibrate wrote it; take it from a copy")
-    return record
 
 
 def _fitted_again(path: Path, table: str | Path | None) -> CalibrationVerification:

@@ -10,10 +10,13 @@ from curate.manifest.store_path import AnyPath, path_or_store
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.receipts import (
     PIPELINE_RECEIPT,
+    is_applied,
     lost_rows,
     read_pipeline_receipt,
     read_receipt,
+    read_step,
     receipt_beside,
+    step_beside,
 )
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -92,8 +95,8 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
         found[receipt] = one = _applied(receipt)
         before = _input_of(one)
         if isinstance(before, Path) and not _is_table(before, table):
-            earlier = receipt_beside(before)
-            waiting += [earlier] if before.suffix == ".parquet" and earlier.is_file() else []
+            earlier = step_beside(before)
+            waiting += [earlier] if earlier is not None else []
     order = list(found.values())
     made: dict[AnyPath, Applied] = {one.subset.resolve(): one for one in order}
     return sorted(order, key=lambda one: _depth(one, made))
@@ -106,7 +109,8 @@ def _receipts(path: Path) -> Iterable[Path]:
     if path.is_dir() or path.name == PIPELINE_RECEIPT:
         folder = path if path.is_dir() else path.parent
         for _, outputs in read_pipeline_receipt(folder / PIPELINE_RECEIPT):
-            yield from (folder / name for name in outputs if name.endswith(RECEIPT) and (folder / name).is_file())
+            there = (folder / name for name in outputs if name.endswith(RECEIPT) and (folder / name).is_file())
+            yield from (path for path in there if not is_applied(read_step(path)))
         return
     if path.name.endswith(".json"):
         yield path
@@ -144,9 +148,21 @@ def _beside(path: Path, receipt: Mapping[str, Any], name: str) -> Table | None:
 
 
 def _input_of(applied: Applied) -> AnyPath | None:
-    """The table that a policy read, where it is, or beside what it wrote; None where it is gone."""
-    named = path_or_store(str(applied.receipt["input"]["path"]))
-    return next((path for path in (named, applied.path.with_name(named.name)) if path.exists()), None)
+    """The table that a policy read, before chances were added to it; None where it is gone."""
+    found = _source(applied.receipt, applied.path)
+    for _ in range(MOST):
+        receipt = step_beside(found)
+        noted = read_step(receipt) if receipt is not None else None
+        if noted is None or receipt is None or not is_applied(noted):
+            break
+        found = _source(noted, receipt)
+    return found
+
+
+def _source(noted: Mapping[str, Any], receipt: Path) -> AnyPath | None:
+    """The table that a receipt names, where it is, or beside it; None where it is gone."""
+    named = path_or_store(str(noted["input"]["path"]))
+    return next((path for path in (named, receipt.with_name(named.name)) if path.exists()), None)
 
 
 def _is_table(path: Path, table: Table) -> bool:

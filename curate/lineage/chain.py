@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.calibration.apply import RECEIPT as APPLIED
-from curate.calibration.verify import of_calibration, read_applied
 from curate.manifest.store_path import AnyPath, path_or_store
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.moved import Searched
-from curate.policies.receipts import read_receipt, receipt_beside
+from curate.policies.receipts import is_applied, read_step, receipt_beside, step_beside
 from scoring.errors import InputError
 
 MOST = 50  # receipts of a chain
@@ -34,7 +32,7 @@ class Link:
     @property
     def is_calibration(self) -> bool:
         """Whether it is the receipt of a calibration that was applied, which decides nothing."""
-        return bool(self.noted["kind"] == APPLIED)
+        return is_applied(self.noted)
 
     @property
     def policy(self) -> str:
@@ -83,21 +81,13 @@ def links(receipt: Path, searched: Searched, table: AnyPath | None = None) -> It
         if waiting.resolve() in seen or len(seen) == MOST:
             raise InputError(f"{waiting} is the receipt of itself, or of more than {MOST} steps; take a copy")
         seen.add(waiting.resolve())
-        noted = read_receipt(waiting) if of_calibration(waiting) is None else read_applied(waiting)
+        noted = read_step(waiting)
         source = table if table is not None else source_of(noted, Searched(waiting.parent, searched.roots))
         yield Link(waiting, noted, source)
-        waiting, table = _earlier(source), None
+        waiting, table = step_beside(source), None
 
 
 def source_of(noted: Mapping[str, Any], searched: Searched) -> AnyPath | None:
     """Return where the input of a receipt is; None where it is nowhere."""
     about = noted["input"]
     return searched.find(path_or_store(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
-
-
-def _earlier(source: AnyPath | None) -> Path | None:
-    """The receipt of what wrote a table; None where no policy did."""
-    if not isinstance(source, Path) or source.suffix != ".parquet" or not source.is_file():
-        return None
-    beside = receipt_beside(source)
-    return beside if beside.is_file() else None

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.policies.receipts import PIPELINE_KIND, read_pipeline_receipt, read_receipt
+from curate.policies.receipts import PIPELINE_KIND, read_pipeline_receipt, read_step
 from curate.policies.seal import read_json
 from scoring.atomic import AtomicFile, refuse_existing, require_folder
 from scoring.errors import InputError, MissingExtraError
@@ -109,7 +109,7 @@ def _receipt_bytes(receipt: Path) -> bytes:
     if isinstance(value, dict) and value.get("kind") == PIPELINE_KIND:
         read_pipeline_receipt(receipt)
     else:
-        read_receipt(receipt)
+        read_step(receipt)
     return data
 
 

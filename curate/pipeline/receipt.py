@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.calibration.verify import verify_calibration
 from curate.pipeline.file import Pipeline
 from curate.pipeline.state import Done, Stage
 from curate.policies.receipts import (
@@ -13,9 +14,10 @@ from curate.policies.receipts import (
     PIPELINE_RECEIPT,
     REST,
     environment,
+    is_applied,
     lost_rows,
     read_pipeline_receipt,
-    read_receipt,
+    read_step,
     receipt_beside,
 )
 from curate.policies.seal import FORMAT, sealed
@@ -31,7 +33,7 @@ def outputs_of(out: str) -> list[str]:
     receipt = receipt_beside(out)
     if not (Path(out).suffix == ".parquet" and receipt.is_file()):
         return [out]
-    files = [entry["file"] for entry in read_receipt(receipt)["outputs"].values()]
+    files = [entry["file"] for entry in read_step(receipt)["outputs"].values()]
     return [str(Path(out).with_name(name)) for name in (*files, receipt.name)]
 
 
@@ -39,12 +41,14 @@ def stage_of(table: str | None, out: str) -> Stage:
     """Return what a step made of its rows: from its receipt, else from the tables that it read and wrote."""
     receipt = receipt_beside(out)
     if Path(out).suffix == ".parquet" and receipt.is_file():
-        return _of_policy(read_receipt(receipt))
+        return _stage(read_step(receipt))
     rows = open_table(table if table is not None else out).n_rows
     return Stage(rows, rows)
 
 
-def _of_policy(receipt: Mapping[str, Any]) -> Stage:
+def _stage(receipt: Mapping[str, Any]) -> Stage:
+    if is_applied(receipt):
+        return Stage(int(receipt["counts"]["n_rows"]), int(receipt["counts"]["n_rows"]))
     lost: dict[str, int] = {}
     for decision, why, n in lost_rows(receipt):
         word = f"{decision}: " if decision != "drop" and why != REST[decision] else ""
@@ -142,9 +146,17 @@ def verify_pipeline(path: Path) -> Iterator[StepCheck]:
                 check.differences.append(f"{file} {'is not as it was written' if now else 'is no longer there'}")
         for file in inside:
             if file.endswith(".receipt.json") and not check.differences:
-                again = verify(path.parent / file)
-                check.decided_again = again.n_rows
-                if not again.identical:
-                    check.differences.append(f"{file} derives another subset; curate verify of it says which rows")
+                _derive(path.parent / file, check)
         check.elsewhere = len(outputs) - len(inside)
         yield check
+
+
+def _derive(receipt: Path, check: StepCheck) -> None:
+    """Decide, or calibrate, again what a receipt says."""
+    if is_applied(read_step(receipt)):
+        check.differences += verify_calibration(receipt).problems
+        return
+    again = verify(receipt)
+    check.decided_again = again.n_rows
+    if not again.identical:
+        check.differences.append(f"{receipt.name} derives another subset; curate verify of it says which rows")

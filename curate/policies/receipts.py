@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from curate.policies.result import Result
 
 KIND = "receipt"
+APPLIED_KIND = "calibration receipt"
 ROUND_KIND = "round receipt"
 PIPELINE_KIND = "pipeline receipt"
 PIPELINE_RECEIPT = "pipeline.receipt.json"
@@ -120,6 +121,23 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
     Raises:
         InputError: if the file is missing, too large, not JSON or not a receipt.
     """
+    receipt = read_step(path)
+    if is_applied(receipt):
+        raise InputError(f"{path} is the receipt of a calibration, which decides no row; expected that of a policy")
+    return receipt
+
+
+def is_applied(receipt: Mapping[str, Any]) -> bool:
+    """Whether a receipt is of a calibration that was applied: it adds columns and decides no row."""
+    return bool(receipt["kind"] == APPLIED_KIND)
+
+
+def read_step(path: str | Path) -> dict[str, Any]:
+    """Read the receipt of a policy, or of a calibration that was applied, and check its shape.
+
+    Raises:
+        InputError: if the file is missing, too large, not JSON or not a receipt.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
@@ -132,11 +150,34 @@ def read_receipt(path: str | Path) -> dict[str, Any]:
             f"{path} is the receipt of a round, not of a subset, and a round is derived from what lies around it; give "
             "the folder of the rounds"
         )
-    if not isinstance(receipt, dict) or receipt.get("kind") != KIND:
+    if not isinstance(receipt, dict) or receipt.get("kind") not in (KIND, APPLIED_KIND):
         raise InputError(f"{path} is not a receipt; expected a NAME.receipt.json that curate wrote")
     check_seal(path, data, receipt)
-    _check_shape(path, receipt)
+    if is_applied(receipt):
+        _check_applied(path, receipt)
+    else:
+        _check_shape(path, receipt)
     return receipt
+
+
+def step_beside(table: object) -> Path | None:
+    """Return the receipt of what wrote a table, a policy or a calibration; None where there is none."""
+    if not isinstance(table, Path) or table.suffix != ".parquet" or not table.is_file():
+        return None
+    beside = receipt_beside(table)
+    return beside if beside.is_file() else None
+
+
+def _check_applied(path: Path, receipt: dict[str, Any]) -> None:
+    try:
+        source, output = receipt["input"], receipt["outputs"]["table"]
+        texts = [source["path"], source["digest"], output["file"], output["sha256"]]
+        whole = all(isinstance(text, str) for text in texts) and type(receipt["counts"]["n_rows"]) is int
+        whole = whole and source.get("sha256") is not None and _are_digests(source)
+    except (KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole or Path(output["file"]).name != output["file"]:
+        raise InputError(f"{path} is incomplete: expected input, counts and table; take the receipt from a copy")
 
 
 def _check_shape(path: Path, receipt: dict[str, Any]) -> None:

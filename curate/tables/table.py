@@ -52,7 +52,10 @@ class Table:
         for index, file in enumerate(self.files):
             with named_errors(file), open_parquet(file) as parquet:
                 schema, footer = without_views(parquet.schema_arrow), parquet.metadata
-                self._groups += [(index, at, footer.row_group(at).num_rows) for at in range(footer.num_row_groups)]
+                rows = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
+                if min(rows, default=0) < 0 or sum(rows) != footer.num_rows:
+                    raise InputError(f"{file} is damaged: its footer counts rows in two ways; take it from a copy")
+                self._groups += [(index, at, n) for at, n in enumerate(rows)]
             if index == 0:
                 self.schema = schema.remove_metadata()
                 self.file_metadata: dict[bytes, bytes] = dict(schema.metadata or {})

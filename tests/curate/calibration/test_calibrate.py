@@ -328,6 +328,33 @@ def test_a_chain_leads_through_the_chances(scored, known, tmp_path):
         curate.verify(kept.subset, chain=True)
 
 
+def test_a_pipeline_a_report_and_a_signature_take_chances_as_a_step(scored, known, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = f"""
+[calibrate]
+table = "{scored}"
+fitted = "{known}"
+
+[kept]
+run = "filter"
+column = "p_error_isotonic"
+max = 0.1
+"""
+    (tmp_path / "curate.toml").write_text(text)
+    assert run("run", "curate.toml").exit_code == 0
+    assert run("verify", "curated").exit_code == 0
+    receipt = tmp_path / "curated/calibrate.receipt.json"
+    assert f"{N:,}" in run("info", receipt).stdout
+    reported = run("report", scored, "curated", "-o", "report.html")
+    assert reported.exit_code == 0, reported.output
+    with pytest.raises(InputError, match="is the receipt of a calibration, which decides no row"):
+        curate.report(scored, receipt, out="other.html")
+    with (tmp_path / "curated/calibrate.parquet").open("r+b") as file:
+        file.seek(100)
+        file.write(b"x")
+    assert run("verify", "curated").exit_code == 1
+
+
 def test_the_command_draws_verifies_and_filters(scored, tmp_path):
     out, table, picture = tmp_path / "good.json", tmp_path / "c.parquet", tmp_path / "c.svg"
     line = ("calibrate", scored, "--column", "unc_x", "--bad", "is_bad == true", "--repeats", 20)
