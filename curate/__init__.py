@@ -1,10 +1,10 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``calibrate``, ``select``, ``balance``, ``split``,
-``evaluate``, ``compare``, ``retrieve``, ``export``, ``verify``, ``plot``, ``report``, ``view`` and ``audit_plan`` are
-the commands of these names, with the same options as keywords; a mistake of the user's is an ``InputError``. ``open``
-opens a table that shows its images in a notebook. They are loaded when first used, so that ``import curate`` costs
-nothing.
+``evaluate``, ``compare``, ``retrieve``, ``export``, ``verify``, ``explain``, ``diff``, ``plot``, ``report``, ``view``
+and ``audit_plan`` are the commands of these names, with the same options as keywords; a mistake of the user's is an
+``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when first used, so that
+``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from curate.facts.serve import view
     from curate.facts.write import report
     from curate.fitting.fit import fit
+    from curate.lineage.diff import diff
+    from curate.lineage.explain import explain
     from curate.lineage.verify import verify
     from curate.plots.plot import plot
     from curate.policies.audit.draw import audit_plan
@@ -53,6 +55,8 @@ _MODULES = {
     "retrieve": "curate.retrieval.run",
     "export": "curate.exchange.subset",
     "verify": "curate.lineage.verify",
+    "explain": "curate.lineage.explain",
+    "diff": "curate.lineage.diff",
     "plot": "curate.plots.plot",
     "report": "curate.facts.write",
     "view": "curate.facts.serve",
@@ -68,7 +72,9 @@ __all__ = [
     "calibrate",
     "compare",
     "dedup",
+    "diff",
     "evaluate",
+    "explain",
     "export",
     "fit",
     "issues",

@@ -21,8 +21,10 @@ from curate.commands import (
     compare,
     convert,
     dedup,
+    diff,
     doctor,
     evaluate,
+    explain,
     export,
     fit,
     info,
@@ -160,6 +162,8 @@ app.command("plot", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(plot
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
+app.command("explain", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(explain.run))
+app.command("diff", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(diff.run))
 app.command("sign", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(sign.run))
 app.command("export", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(export.run))
 app.command("train", rich_help_panel=TRAIN, cls=MethodCommand, no_args_is_help=True)(user_errors(train.run))

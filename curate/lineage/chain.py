@@ -8,7 +8,8 @@ from typing import Any
 from curate.manifest.store_path import AnyPath, path_or_store
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.moved import Searched
-from curate.policies.receipts import is_applied, read_step, receipt_beside, step_beside
+from curate.policies.receipts import APPLIED_KIND, KIND, is_applied, read_step, receipt_beside, step_beside
+from curate.policies.seal import read_json
 from scoring.errors import InputError
 
 MOST = 50  # receipts of a chain
@@ -91,3 +92,36 @@ def source_of(noted: Mapping[str, Any], searched: Searched) -> AnyPath | None:
     """Return where the input of a receipt is; None where it is nowhere."""
     about = noted["input"]
     return searched.find(path_or_store(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
+
+
+def links_after(table: Path, searched: Searched) -> list[Link]:
+    """Return the steps that began at a table, and those after them, of which receipts lie in its folder.
+
+    Args:
+        table: that was scored.
+        searched: where inputs may be.
+
+    Returns:
+        each after what it read; equals by name.
+
+    Raises:
+        InputError: for a receipt that is not as it was written, or more than ``MOST``.
+    """
+    receipts = sorted(table.parent.glob("*" + RECEIPT))
+    if len(receipts) > MOST:
+        raise InputError(f"{table.parent} holds {len(receipts):,} receipts, more than {MOST}; name a subset instead")
+    waiting = [Link(path, noted, source_of(noted, searched)) for path in receipts for noted in _noted(path)]
+    made, found = {table.resolve()}, []
+    while ready := [one for one in waiting if isinstance(one.source, Path) and one.source.resolve() in made]:
+        found += ready
+        waiting = [one for one in waiting if one not in ready]
+        written = (one.output("table" if one.is_calibration else "subset") for one in ready)
+        made |= {path.resolve() for path in written if path is not None}
+    return found
+
+
+def _noted(path: Path) -> Iterator[dict[str, Any]]:
+    """The receipt of a step; nothing of a pipeline or a round, whose steps have their own."""
+    _, receipt = read_json(path, "a receipt that curate wrote")
+    if isinstance(receipt, dict) and receipt.get("kind") in (KIND, APPLIED_KIND):
+        yield read_step(path)

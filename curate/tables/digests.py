@@ -112,17 +112,23 @@ class RowDigest:
 
     def update(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> None:
         """Add rows: their keys (N) and a batch that holds the columns."""
+        words = np.frombuffer(self._hashed(keys, batch), "<u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
+        self._sum = (self._sum + sum(int(word) << (32 * i) for i, word in enumerate(words))) % (1 << 256)
+        self.n_rows += len(keys)
+
+    def hashes(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        """Return 8 bytes of the SHA-256 of each row, shape (N,), and add nothing; arguments as of ``update``."""
+        return np.frombuffer(self._hashed(keys, batch), "<u8").reshape(-1, 4)[:, 0]
+
+    def _hashed(self, keys: Sequence[bytes], batch: pa.RecordBatch) -> bytes:
         parts = [
             _encoded_lists(batch.column(name)) if name in self.whole else _encoded(batch.column(name))
             for name in self.names
         ]
         rows = zip(keys, *parts, strict=True)
-        hashed = b"".join(
+        return b"".join(
             [hashlib.sha256(len(key).to_bytes(4, "little") + key + b"".join(rest)).digest() for key, *rest in rows]
         )
-        words = np.frombuffer(hashed, "<u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
-        self._sum = (self._sum + sum(int(word) << (32 * i) for i, word in enumerate(words))) % (1 << 256)
-        self.n_rows += len(keys)
 
     def hexdigest(self) -> str:
         """Return the digest: SHA-256 of the sum, the number of rows and the columns' names and types."""
@@ -146,14 +152,14 @@ def _encoded(column: pa.Array) -> list[bytes]:
         )
         data = packed.tobytes()
         return [data[i : i + width + 1] for i in range(0, len(data), width + 1)]
-    if not is_text(kind) and not _is_bytes(kind):
+    if not is_text(kind) and not is_bytes(kind):
         column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
     texts = column.cast(pa.large_binary()).to_pylist()
     return [b"\0" if text is None else b"\1" + len(text).to_bytes(4, "little") + text for text in texts]
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds bytes, in any of its layouts: Polars writes the large one."""
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type holds bytes, in any of its layouts: Polars writes the large one."""
     types = pa.types
     return any(
         is_kind(kind)

@@ -27,6 +27,8 @@ FUNCTIONS = (
     "retrieve",
     "export",
     "verify",
+    "explain",
+    "diff",
     "plot",
     "report",
     "view",

@@ -52,6 +52,8 @@ CALLS = {
     "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),
     "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.lineage.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
+    "explain": ("curate.lineage.explain.explain", ["k.parquet", "a.jpg"], ["none.parquet", "a.jpg"]),
+    "diff": ("curate.lineage.diff.diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
     "sign": (
         "curate.lineage.sign.sign",
         ["k.receipt.json", "--private-key", "k"],

@@ -30,7 +30,15 @@ NEVER_REPLACES = {
     "round next": "nothing in a folder of rounds is ever replaced",
     "round import": "nothing in a folder of rounds is ever replaced",
 }
-REPORTS = {"doctor", "audit", "info", "models", "round status", "verify"}  # what was asked for is all they print
+REPORTS = {
+    "doctor",
+    "audit",
+    "info",
+    "models",
+    "round status",
+    "verify",
+    "explain",
+}  # what was asked for is all they print
 OLD = {"--labels", "--holdout-labels", "--no-overwrite", "--no-hidden", "--no-label-from-folder"}
 
 

@@ -1,0 +1,89 @@
+"""``curate explain``: all that happened to an image, step by step."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.printing import emit, show, show_table
+
+if TYPE_CHECKING:
+    from curate.lineage.explain import Event, Story
+
+GONE = {"drop": "dropped", "undecided": "left undecided", "failed": "failed"}
+
+
+def run(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            parser=options.given_path,
+            help="A subset, its decisions or its receipt; or the scored table, for every step beside it.",
+        ),
+    ],
+    keys: Annotated[list[str], typer.Argument(help="Keys of the images, as in the column key.")],
+    root: Annotated[
+        list[Path] | None, options.shared("--root", ": files that moved are found below it, by their digest")
+    ] = None,
+    json_: options.Json = False,
+) -> None:
+    """Tell what happened to an image in every step, and why.
+
+    Example:
+
+    \b
+        curate explain kept.parquet photos/0012.jpg
+        curate explain scores.parquet photos/0012.jpg photos/0013.jpg
+
+    What receipts and decisions note is told, not decided again: `curate verify kept.parquet --chain` does that.
+    """
+    from curate.lineage.explain import explain
+
+    stories = explain(table, keys, root=root)
+    others = sorted({one.in_its_place for one in stories if one.in_its_place} - set(keys))
+    places = {one.key: one for one in (*stories, *(explain(table, others, root=root) if others else ()))}
+    if json_:
+        emit([{**one.to_json(), "outcome": outcome(one)} for one in stories])
+        return
+    for number, story in enumerate(stories):
+        if number:
+            show("")
+        _tell(story, places.get(story.in_its_place or ""))
+
+
+def _tell(story: "Story", other: "Story | None") -> None:
+    show(f"{story.key}: {outcome(story)}")
+    if other is not None:
+        show(f"{other.key}, in its place: {outcome(other)}")
+    show_table([(Path(story.table).name, _values(story.row))])
+    if story.events:
+        rows = [
+            (str(number), one.policy, Path(one.receipt).name.removesuffix(".receipt.json"), *_of(story, number - 1))
+            for number, one in enumerate(story.events, 1)
+        ]
+        show_table(rows, header=("step", "", "wrote", "decision", "why"))
+
+
+def _of(story: "Story", number: int) -> tuple[str, str]:
+    event: Event = story.events[number]
+    if event.decision == "absent":
+        return "-", "not in what it read"
+    facts = _values({**event.noted, **event.added})
+    rule = f" (rule: {event.rule})" if event.rule and event.rule not in event.reason else ""
+    return event.decision, f"{event.reason}{rule}{'; ' if event.reason and facts else ''}{facts}"
+
+
+def outcome(story: "Story") -> str:
+    """Return what became of a row at the end, in words."""
+    if not story.events:
+        return "scored, and no step beside the table has read it"
+    if story.lost is None:
+        return "kept by every step"
+    event = story.events[story.lost]
+    return f"{GONE[event.decision]} by step {story.lost + 1}, {event.policy}: {event.reason}"
+
+
+def _values(row: "Mapping[str, object]") -> str:
+    return ", ".join(f"{name} {f'{value:.6g}' if isinstance(value, float) else value}" for name, value in row.items())

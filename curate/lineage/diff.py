@@ -1,0 +1,218 @@
+"""Two subsets, or two receipts, beside one another: by row, by value and by setting."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.columns import KEY
+from curate.lineage.chain import Link, links, receipt_of
+from curate.lineage.diff_rows import Shared, Values, Why, compare_values, shared_rows, why_missing
+from curate.lineage.diff_settings import Setting, compare_settings
+from curate.policies.moved import Searched
+from curate.policies.outcomes import OUTCOMES
+from curate.policies.receipts import receipt_beside
+from curate.tables.keys import named
+from curate.tables.table import Table, open_table
+from curate.tables.writer import TableWriter
+from scoring.errors import InputError
+
+N_NAMED = 10
+ONLY_FIRST, ONLY_SECOND = "first", "second"
+SCHEMA = pa.schema(
+    [
+        pa.field(KEY, pa.string(), nullable=False),
+        pa.field("only_in", pa.string(), nullable=False),
+        pa.field("step", pa.int32()),
+        pa.field("policy", pa.string()),
+        pa.field("decision", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("rule", pa.string()),
+    ]
+)
+MEANINGS = {
+    "only_in": "which of the two tables holds the row: first or second",
+    "step": "of the other's steps, from 1, the one that let it go; null where none has met it",
+    "policy": "of that step",
+    "decision": "of that step: drop, undecided or failed",
+    "reason": "the decision in words",
+    "rule": "the rule that decided, as typed",
+}
+WRITTEN_AT_ONCE = 65_536
+
+
+@dataclass
+class Missing:
+    """Rows that one table has and the other has not.
+
+    Attributes:
+        rows: how many.
+        why: what the steps of the other say of them, and how many rows: the most first.
+        named: key and reason of the first of them.
+    """
+
+    rows: int
+    why: dict[str, int] = field(default_factory=dict)
+    named: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Diff:
+    """What differs between two tables.
+
+    Attributes:
+        tables: where they are.
+        rows: of each.
+        in_both: rows whose key is in both.
+        only_first: rows that the second has not, and why.
+        only_second: likewise.
+        same_order: whether the rows of both stand in one order.
+        columns: name -> type in the first and in the second, None where it is not there; those that differ.
+        values: in what the rows of both differ.
+        settings: what the steps were asked, where that differs.
+        steps: policies that led to each, from the table that was scored on.
+    """
+
+    tables: tuple[str, str]
+    rows: tuple[int, int]
+    in_both: int
+    only_first: Missing
+    only_second: Missing
+    same_order: bool
+    columns: dict[str, tuple[str | None, str | None]]
+    values: Values
+    settings: list[Setting]
+    steps: tuple[list[str], list[str]]
+
+    @property
+    def identical(self) -> bool:
+        """Whether both hold the same rows, in one order, with the same columns and values; however they came about."""
+        rows = not self.only_first.rows and not self.only_second.rows and self.same_order
+        return rows and not self.columns and not self.values.rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {"identical": self.identical, **asdict(self)}
+
+
+def diff(
+    table: str | Path,
+    other: str | Path,
+    *,
+    root: str | Path | Sequence[str | Path] | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> Diff:
+    """Compare two subsets by row, value and setting.
+
+    Args:
+        table: a subset, its decisions or its receipt; any other table with the column ``key``.
+        other: likewise.
+        root: folder, or several, below which what has moved is looked for by its digest.
+        out: NAME.parquet, every row that is only in one of them, and why it is not in the other.
+        overwrite: replace it where it is there.
+
+    Raises:
+        InputError: for a table or receipt that is missing or damaged, or a key that a table has twice.
+    """
+    roots = [root] if isinstance(root, str | Path) else list(root or ())
+    if out is not None and Path(out).suffix != ".parquet":
+        raise InputError(f"expected a name that ends in .parquet for the rows that differ, got {out}")
+    (one, steps_one), (two, steps_two) = (_side(Path(path), roots) for path in (table, other))
+    shared = shared_rows(one, two)
+    columns = _columns(one, two)
+    alike = [name for name in one.schema.names if name in two.schema.names and name not in columns and name != KEY]
+    why = tuple(why_missing(shared.hashes[n][shared.only[n]], steps) for n, steps in enumerate((steps_two, steps_one)))
+    found = Diff(
+        tables=(str(one.path), str(two.path)),
+        rows=(one.n_rows, two.n_rows),
+        in_both=len(shared.pairs),
+        only_first=_missing(one, shared, 0, why[0], steps_two),
+        only_second=_missing(two, shared, 1, why[1], steps_one),
+        same_order=shared.in_order,
+        columns=columns,
+        values=compare_values(one, two, shared, alike, N_NAMED),
+        settings=compare_settings(steps_one, steps_two),
+        steps=([step.policy for step in steps_one], [step.policy for step in steps_two]),
+    )
+    if out is not None:
+        _write(Path(out), (one, two), shared, (why[0], why[1]), (steps_two, steps_one), overwrite=overwrite)
+    return found
+
+
+def _side(path: Path, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
+    """The subset that a path names, and the steps that led to it."""
+    if path.suffix != ".json" and not (path.is_file() and receipt_beside(path).is_file()):
+        return open_table(path, require=[KEY]), []
+    steps = list(links(receipt_of(path), Searched(path.parent, tuple(map(Path, roots)))))[::-1]
+    subset = steps[-1].output("table" if steps[-1].is_calibration else "subset")
+    if subset is None or not subset.is_file():
+        raise InputError(f"{subset} of {steps[-1].path} is no longer there; run that step again")
+    return open_table(subset, require=[KEY]), steps
+
+
+def _columns(one: Table, two: Table) -> dict[str, tuple[str | None, str | None]]:
+    kinds = [{each.name: str(each.type) for each in table.schema} for table in (one, two)]
+    names = dict.fromkeys((*kinds[0], *kinds[1]))
+    both = {name: (kinds[0].get(name), kinds[1].get(name)) for name in names}
+    return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+
+
+def _missing(table: Table, shared: Shared, side: int, why: Why, steps: Sequence[Link]) -> Missing:
+    rows = shared.only[side]
+    told = Counter(
+        _told(why, at, steps, steps[why.step[at]].policy if why.step[at] >= 0 else "") for at in range(len(rows))
+    )
+    first = range(min(N_NAMED, len(rows)))
+    keys = named(table, rows[: len(first)]) if len(rows) else []
+    reasons = [str(why.reason[at]) or _unmet(steps) for at in first]
+    return Missing(len(rows), dict(told.most_common()), list(zip(keys, reasons, strict=True)))
+
+
+def _told(why: Why, at: int, steps: Sequence[Link], policy: str) -> str:
+    if why.step[at] < 0:
+        return _unmet(steps)
+    rule = f", {why.rule[at]}" if why.rule[at] else ""
+    return f"{OUTCOMES[why.decision[at]]} by step {why.step[at] + 1}, {policy}{rule}"
+
+
+def _unmet(steps: Sequence[Link]) -> str:
+    return "not in what its first step read" if steps else "no receipt says why"
+
+
+def _write(
+    out: Path,
+    tables: tuple[Table, Table],
+    shared: Shared,
+    why: tuple[Why, Why],
+    steps: tuple[Sequence[Link], Sequence[Link]],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write every row that only one of the tables holds."""
+    described = {name: {"meaning": words} for name, words in MEANINGS.items()}
+    meta = {"kind": "rows that differ", "tables": [str(table.path) for table in tables], "columns": described}
+    with TableWriter(out, SCHEMA, meta, overwrite=overwrite) as writer:
+        for side, only_in in enumerate((ONLY_FIRST, ONLY_SECOND)):
+            policies = [step.policy for step in steps[side]]
+            for start in range(0, len(shared.only[side]), WRITTEN_AT_ONCE):
+                rows = np.arange(start, min(start + WRITTEN_AT_ONCE, len(shared.only[side])))
+                keys = named(tables[side], shared.only[side][rows])
+                told = [_row(why[side], at, policies) for at in rows.tolist()]
+                whole = [
+                    dict(zip(SCHEMA.names, (key, only_in, *rest), strict=True))
+                    for key, rest in zip(keys, told, strict=True)
+                ]
+                writer.write(pa.Table.from_pylist(whole, SCHEMA))
+
+
+def _row(why: Why, at: int, policies: Sequence[str]) -> tuple[Any, ...]:
+    """Step, policy, decision, reason and rule of a missing row; None where no step has met it."""
+    number = int(why.step[at])
+    if number < 0:
+        return (None,) * 5
+    return number + 1, policies[number], OUTCOMES[why.decision[at]], why.reason[at], why.rule[at] or None

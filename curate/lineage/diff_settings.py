@@ -1,0 +1,84 @@
+"""How two chains of steps were asked for: rules, inputs, weights and versions, side by side."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from curate.lineage.chain import Link
+
+MANY = 16  # characters of a digest
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something that one chain says otherwise than the other.
+
+    Attributes:
+        step: of which it is, such as ``2 filter``.
+        name: of the setting.
+        first: its value; None where there is none.
+        second: likewise.
+    """
+
+    step: str
+    name: str
+    first: Any
+    second: Any
+
+
+def compare_settings(first: Sequence[Link], second: Sequence[Link]) -> list[Setting]:
+    """Compare what was asked of the steps of two chains, and on what they ran; not where files lie or are called.
+
+    Args:
+        first: steps, from the table that was scored on.
+        second: likewise.
+    """
+    found: list[Setting] = []
+    names = [one.policy for one in first], [one.policy for one in second]
+    for kind, a, b, c, d in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+        if kind == "equal":
+            for n, (one, two) in enumerate(zip(first[a:b], second[c:d], strict=True)):
+                found += _compare(one, two, f"{a + n + 1} {one.policy}", is_first=a + n == 0)
+            continue
+        found += [Setting(f"{n + 1} {names[0][n]}", "step", names[0][n], None) for n in range(a, b)]
+        found += [Setting(f"{n + 1} {names[1][n]}", "step", None, names[1][n]) for n in range(c, d)]
+    return found
+
+
+def _compare(one: Link, two: Link, step: str, *, is_first: bool) -> Iterator[Setting]:
+    left, right = (dict(_facts(link, is_first=is_first)) for link in (one, two))
+    for name in dict.fromkeys((*left, *right)):
+        if left.get(name) != right.get(name):
+            yield Setting(step, name, left.get(name), right.get(name))
+
+
+def _facts(link: Link, *, is_first: bool) -> Iterator[tuple[str, Any]]:
+    """What is compared of a receipt: of later steps the input is what the step before wrote."""
+    noted = link.noted
+    if is_first:
+        yield "rows of the input", noted["input"].get("n_rows")
+        yield "input", str(noted["input"].get("digest", ""))[:MANY]
+        model = noted.get("model")
+        if isinstance(model, Mapping):
+            yield "model", model.get("method")
+            yield "weights", str(model.get("digest", ""))[:MANY]
+    if link.is_calibration:
+        calibration = noted.get("calibration")
+        yield "calibration", str(calibration.get("digest", ""))[:MANY] if isinstance(calibration, Mapping) else None
+    rules = [rule for rule in noted.get("policy", ()) if isinstance(rule, Mapping)]
+    for number, rule in enumerate(rules, 1):
+        yield from ((f"rule {number}, {name}", value) for name, value in _flat(rule) if not name.endswith("path"))
+    yield "curate", noted.get("curate")
+    about = noted.get("environment")
+    if isinstance(about, Mapping):
+        yield from ((name, value) for name, value in _flat(about) if name != "platform")
+
+
+def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value in nested objects, under its path."""
+    for name, each in value.items():
+        if isinstance(each, Mapping):
+            yield from _flat(each, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", each

@@ -1,0 +1,188 @@
+"""What happened to an image: each step that met it, what it decided and why, from the table that was scored on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.columns import KEY
+from curate.lineage.chain import Link, links, links_after, receipt_of
+from curate.manifest.store_path import AnyPath, path_or_store
+from curate.policies.moved import Searched
+from curate.policies.outcomes import OUTCOMES
+from curate.policies.receipts import receipt_beside
+from curate.tables.digests import is_bytes
+from curate.tables.keys import rows_with_keys
+from curate.tables.table import Table, open_table
+from scoring.errors import InputError
+
+KEPT, DROPPED, _, _ = OUTCOMES
+ABSENT, ADDED = "absent", "added"  # not in the input of a step; a step that decides nothing and adds columns
+MOST_KEYS = 1_000
+WORDS = (KEY, "decision", "reason", "rule")  # of the decisions; what else they hold are a row's numbers
+IN_ITS_PLACE = "kept_key"
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a step did with a row.
+
+    Attributes:
+        policy: its name.
+        receipt: where it lies.
+        decision: keep, drop, undecided or failed; ``absent`` where an earlier step had let it go; ``added`` of a
+            calibration, which decides nothing.
+        reason: in words.
+        rule: that decided, as typed.
+        noted: what else the decisions hold of it, without nulls: score, threshold, margin, group, rank, ...
+        added: columns of the row that the step wrote and its input had not.
+    """
+
+    policy: str
+    receipt: str
+    decision: str
+    reason: str = ""
+    rule: str = ""
+    noted: Mapping[str, Any] = field(default_factory=dict)
+    added: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that happened to a row.
+
+    Attributes:
+        key: of the row.
+        table: that was scored.
+        row: its values there, without lists, bytes and nulls.
+        events: one a step, in the order of the steps.
+    """
+
+    key: str
+    table: str
+    row: Mapping[str, Any]
+    events: Sequence[Event]
+
+    @property
+    def lost(self) -> int | None:
+        """The number of the first step, from 0, that let it go; None where it is in all subsets."""
+        return next((n for n, one in enumerate(self.events) if one.decision in OUTCOMES and one.decision != KEPT), None)
+
+    @property
+    def in_its_place(self) -> str | None:
+        """The key of the row that stayed instead; None where none did, or it stayed itself."""
+        return None if self.lost is None else self.events[self.lost].noted.get(IN_ITS_PLACE)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {**asdict(self), "lost": self.lost, "in_its_place": self.in_its_place}
+
+
+def explain(
+    table: str | Path, keys: str | Sequence[str], *, root: str | Path | Sequence[str | Path] | None = None
+) -> list[Story]:
+    """Tell what happened to rows across all steps, as the receipts and decisions note it.
+
+    Args:
+        table: a subset, its decisions or its receipt: what led to it is told, from the table that was scored on. Of
+            that table itself, every step of which a receipt lies in its folder.
+        keys: of the rows.
+        root: folder, or several, below which what has moved is looked for by its digest.
+
+    Returns:
+        one story a key, in their order.
+
+    Raises:
+        InputError: for a key that the scored table has not, or a table, receipt or decisions that are gone.
+    """
+    wanted = [keys] if isinstance(keys, str) else list(keys)
+    _check(wanted)
+    first, steps = _steps(Path(table), [root] if isinstance(root, str | Path) else list(root or ()))
+    scored = open_table(first, require=[KEY])
+    rows = _rows_of(scored, wanted, [each.name for each in scored.schema])
+    for key in wanted:
+        if key not in rows:
+            example = next((batch.column(0)[0].as_py() for batch in scored.batches([KEY], rows=1)), None)
+            such = f"; its keys look like {example!r}" if example is not None else ""
+            raise InputError(f"{scored.path} has no row with the key {key!r}{such}")
+    told: dict[str, list[Event]] = {key: [] for key in wanted}
+    for step in steps:
+        for key, event in _events(step, wanted).items():
+            told[key].append(event)
+    return [Story(key, str(scored.path), rows[key], told[key]) for key in wanted]
+
+
+def _check(keys: Sequence[str]) -> None:
+    if not keys or len(keys) > MOST_KEYS:
+        raise InputError(f"expected 1 to {MOST_KEYS:,} keys, got {len(keys):,}")
+    for key in keys:
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"expected a key in UTF-8, got {key.encode('utf-8', 'backslashreplace')!r}") from None
+
+
+def _steps(table: Path, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link]]:
+    """The table that was scored, and the steps from there on."""
+    searched = Searched(table.parent, tuple(map(Path, roots)))
+    named = path_or_store(str(table))
+    if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
+        steps = list(links(receipt_of(table), searched))[::-1]
+        first = steps[0].source
+        if first is None:
+            raise InputError(
+                f"the input {steps[0].noted['input']['path']} of {steps[0].path} is no longer there; see --root"
+            )
+        return first, steps
+    if not isinstance(named, Path):
+        return named, []
+    return named, links_after(named, searched)
+
+
+def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
+    """What a step did with each row."""
+    about = step.policy, str(step.path)
+    written = _output(step, "table" if step.is_calibration else "subset")
+    new = [name for name in written.schema.names if name not in _columns_before(step)] if step.source else []
+    added = _rows_of(written, keys, new)
+    if step.is_calibration:
+        return {key: Event(*about, ADDED if key in added else ABSENT, added=added.get(key, {})) for key in keys}
+    decisions = _output(step, "decisions")
+    noted = _rows_of(decisions, keys, decisions.schema.names)
+    events = {}
+    for key in keys:
+        row = noted.get(key)
+        if row is None:
+            events[key] = Event(*about, ABSENT)
+            continue
+        rest = {name: value for name, value in row.items() if name not in WORDS}
+        words = (str(row["decision"]), str(row.get("reason", "")), str(row.get("rule", "")))
+        events[key] = Event(*about, *words, noted=rest, added=added.get(key, {}))
+    return events
+
+
+def _columns_before(step: Link) -> set[str]:
+    return set(open_table(step.source).schema.names) if step.source is not None else set()
+
+
+def _output(step: Link, name: str) -> Table:
+    path = step.output(name)
+    if path is None or not path.is_file():
+        raise InputError(f"{path or name} of {step.path} is no longer there; run that step again")
+    return open_table(path, require=[KEY])
+
+
+def _rows_of(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The values of rows by key: of some columns, without lists, bytes and nulls."""
+    kinds = {name: table.schema.field(name).type for name in names}
+    plain = [name for name, kind in kinds.items() if not pa.types.is_nested(kind) and not is_bytes(kind)]
+    found = rows_with_keys(table, keys)
+    if not found or not plain:
+        return {key: {} for key in found}
+    rows = table.take(list(found.values()), plain).to_pylist()
+    return {
+        key: {name: value for name, value in row.items() if value is not None}
+        for key, row in zip(found, rows, strict=True)
+    }

@@ -1,0 +1,91 @@
+"""What happened to an image is told step by step, as the decisions note it."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from chained import N, chain, heap
+from commandline import run
+
+import curate
+from scoring.errors import InputError
+
+
+@pytest.fixture
+def made(tmp_path):
+    heap(tmp_path)
+    return tmp_path, *chain(tmp_path)
+
+
+def test_every_row_is_told_as_the_decisions_of_each_step_note_it(made):
+    folder, first, best = made
+    keys = [f"{number:03}.png" for number in range(N)]
+    stories = curate.explain(best.subset, keys)
+    assert [one.key for one in stories] == keys
+    noted = [{row["key"]: row for row in pq.read_table(one.decisions).to_pylist()} for one in (first, best)]
+    scored = {row["key"]: row for row in pq.read_table(folder / "scores.parquet").to_pylist()}
+    for story in stories:
+        assert story.row == {name: value for name, value in scored[story.key].items() if name != "embedding"}
+        assert [one.policy for one in story.events] == ["dedup", "filter"]
+        lost = None
+        for number, (event, rows) in enumerate(zip(story.events, noted, strict=True)):
+            row = rows.get(story.key)
+            assert event.decision == (row["decision"] if row else "absent")
+            if row:
+                assert (event.reason, event.rule or None) == (row["reason"], row["rule"])
+                assert event.noted.get("score") == row["score"]
+                lost = number if lost is None and row["decision"] != "keep" else lost
+        assert story.lost == lost
+    kept = {row["key"] for row in pq.read_table(best.subset, columns=["key"]).to_pylist()}
+    assert {one.key for one in stories if one.lost is None} == kept
+
+
+def test_a_copy_is_told_with_the_row_in_its_place(made):
+    _folder, first, best = made
+    dropped = next(row for row in pq.read_table(first.decisions).to_pylist() if row["decision"] == "drop")
+    (story,) = curate.explain(best.decisions, dropped["key"])
+    assert story.in_its_place == dropped["kept_key"]
+    assert story.events[1].decision == "absent"
+    done = run("explain", best.receipt, dropped["key"])
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"{dropped['key']}: dropped by step 1, dedup: ")
+    assert lines[1].startswith(f"{dropped['kept_key']}, in its place: ")
+    assert "not in what it read" in done.stdout
+    (noted,) = json.loads(run("explain", best.receipt, dropped["key"], "--json").stdout)
+    assert (noted["lost"], noted["in_its_place"]) == (0, dropped["kept_key"])
+
+
+def test_of_the_scored_table_every_step_beside_it_is_told(made):
+    folder, _first, _best = made
+    curate.filter(folder / "scores.parquet", folder / "another.parquet", keep_top="10%", column="kappa_a")
+    (story,) = curate.explain(folder / "scores.parquet", "001.png")
+    assert sorted(one.receipt for one in story.events) == sorted(
+        str(folder / f"{n}.receipt.json") for n in ("another", "best", "unique")
+    )
+    names = [one.policy for one in story.events]
+    assert names.index("dedup") < names.index("filter", names.index("dedup"))
+    assert run("explain", folder / "scores.parquet", "001.png").exit_code == 0
+
+
+def test_a_table_without_a_step_is_told_as_scored(tmp_path):
+    heap(tmp_path)
+    (story,) = curate.explain(tmp_path / "scores.parquet", "000.png")
+    assert (story.events, story.lost) == ([], None)
+    assert "no step beside the table has read it" in run("explain", tmp_path / "scores.parquet", "000.png").stdout
+
+
+def test_what_cannot_be_told_is_one_line(made):
+    folder, first, best = made
+    with pytest.raises(InputError, match=r"has no row with the key 'x'; its keys look like '000.png'"):
+        curate.explain(best.subset, ["000.png", "x"])
+    with pytest.raises(InputError, match="expected a key in UTF-8"):
+        curate.explain(best.subset, "\udcff")
+    with pytest.raises(InputError, match="expected 1 to 1,000 keys"):
+        curate.explain(best.subset, [])
+    first.decisions.unlink()
+    with pytest.raises(InputError, match=r"unique\.decisions\.parquet.* is no longer there"):
+        curate.explain(best.subset, "000.png")
+    (folder / "scores.parquet").rename(folder / "elsewhere.parquet")
+    with pytest.raises(InputError, match="no longer there"):
+        curate.explain(best.subset, "000.png")
