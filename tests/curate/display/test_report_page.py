@@ -73,10 +73,10 @@ def told(browser, words):
     browser.until(f"document.querySelector('.total').textContent === {json.dumps(words)}")
 
 
-def look_at(browser, section):
-    """Bring a section into view and wait until its chart is drawn."""
-    browser.run(f"document.getElementById('{section}').scrollIntoView({{ behavior: 'instant' }})")
-    browser.until(f"!!document.querySelector('#{section} .chart canvas')")
+def look_at(browser, section, charts=1):
+    """Bring a section into view, again while the page above it still grows, until so many of its charts are drawn."""
+    seen = f"document.getElementById('{section}').scrollIntoView({{ behavior: 'instant' }})"
+    browser.until(f"({seen}, document.querySelectorAll('#{section} .chart canvas').length >= {charts})")
 
 
 def saved(browser):
@@ -156,8 +156,7 @@ def test_every_section_is_there_and_named_in_the_navigation(opened):
 
 @with_browser
 def test_what_worse_images_are_called_is_a_chart_a_kind_with_its_words(fresh):
-    pressed(fresh, "nav a[href='#measured']")
-    fresh.until("document.querySelectorAll('#measured .strength canvas').length === 2")
+    look_at(fresh, "measured", charts=2)
     words = fresh.run("Array.from(document.querySelectorAll('#measured .strength .chart'), (c) => c.ariaLabel)")
     assert words[0] == "Less certain with more zoom; at 1 (<share>): unc_losspred 90 %, <kappa> 90 %"
     captions = fresh.run("Array.from(document.querySelectorAll('#measured figcaption'), (c) => c.textContent)")
