@@ -6,6 +6,7 @@ from dataclasses import asdict
 from scoring.column import Column
 from scoring.heap.columns import CLASS, FITTED, LOCAL, OF_CLASSES, OUTLIER
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
+from scoring.intervals import LOWER, UPPER, bounds_of
 from scoring.scorers import METHOD, score_columns
 
 KEY = "key"
@@ -58,6 +59,9 @@ COLUMNS: dict[str, Column] = {
 }
 
 
+OWN = Column("the user's own")
+
+
 def describe(name: str) -> Column:
     """Return what a column means; for a name that curate does not write, that it is the user's own.
 
@@ -66,6 +70,10 @@ def describe(name: str) -> Column:
     """
     if name in COLUMNS:
         return COLUMNS[name]
+    for end, word in ((LOWER, "lowest"), (UPPER, "highest")):
+        of = describe(name.removesuffix(end)) if name.endswith(end) else OWN
+        if of is not OWN:
+            return Column(f"{word} over the image and views of it: {of.meaning}", of.unit, of.higher)
     scores = score_columns()
     if name in scores:
         return scores[name]
@@ -73,7 +81,7 @@ def describe(name: str) -> Column:
         start, of_method, end = pattern.partition(METHOD)
         if of_method and name.startswith(start) and name.endswith(end):
             return scores[pattern]
-    return Column("the user's own")
+    return OWN
 
 
 def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None) -> dict[str, dict[str, str]]:
@@ -85,6 +93,17 @@ def describe_all(names: Iterable[str], meanings: Mapping[str, str] | None = None
     """
     own = meanings or {}
     return {name: asdict(Column(own[name]) if name in own else describe(name)) for name in names}
+
+
+def without_bounds(names: Iterable[str]) -> list[str]:
+    """Return names of columns but for those of the bounds of another of them.
+
+    >>> without_bounds(["kappa_a", "kappa_a_lower", "kappa_a_upper", "kappa_b_lower"])
+    ['kappa_a', 'kappa_b_lower']
+    """
+    there = list(names)
+    bounds = {bound for name in there for bound in bounds_of(name)}
+    return [name for name in there if name not in bounds]
 
 
 def is_less_certain(name: str) -> bool:

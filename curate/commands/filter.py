@@ -9,11 +9,12 @@ from curate.commands import options
 from curate.commands.order import typed
 from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
+from curate.policies.filter.ends import BY, CROSSING, UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from curate.policies.filter.policy import Note
+    from curate.policies.filter.result import GoesBy, Note
     from curate.policies.filter.rules import Rule
     from curate.policies.result import Result
 
@@ -87,6 +88,21 @@ def run(
         Texts,
         options.shared("--per", ": --keep-top and --drop-bottom after it judge in each", metavar="NAME"),
     ] = None,
+    by: Annotated[
+        Texts,
+        typer.Option(
+            metavar="|".join(BY),
+            help="What rules after it compare: the score, or an end of its interval; a row whose interval crosses the "
+            "cut is undecided. [default: score]",
+        ),
+    ] = None,
+    crossing: Annotated[
+        Texts,
+        typer.Option(
+            metavar="|".join(CROSSING),
+            help="What such a row is, of rules after it: undecided, or what the bound alone says. [default: undecided]",
+        ),
+    ] = None,
     model: Annotated[
         str | None, options.shared("--model", ": that of the table, for an IMAGE, if it does not ship")
     ] = None,
@@ -107,6 +123,7 @@ def run(
         curate filter scores.parquet --unlike logo.png --unlike photos/0017.jpg=0.9 -o kept.parquet
         curate filter scores.parquet --without-keys keys.csv -o kept.parquet
         curate filter scores.parquet --max-bad-rate 2% --audit kept.audit.csv -o kept.parquet
+        curate filter scores.parquet --max 0.5 --column unc_junk --by upper -o kept.parquet
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
     except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a
@@ -133,8 +150,10 @@ def filter_notes(result: "Result") -> list[str]:
 
 
 def _note(note: "Note") -> str:
-    from curate.policies.filter.policy import Guarantee, TooFew, WorksOn
+    from curate.policies.filter.result import GoesBy, Guarantee, TooFew, WorksOn
 
+    if isinstance(note, GoesBy):
+        return _goes_by(note)
     if isinstance(note, Guarantee):
         return note.found.line(note.rule, note.confidence, note.promise)
 
@@ -143,6 +162,21 @@ def _note(note: "Note") -> str:
     if isinstance(note, TooFew):
         return f"{note.rule} asks for {note.wanted:,} rows, {note.left:,} were left"
     return f"{note.rule}: {note.n_found:,} of {counted(note.n_keys, 'key')} are in the table"
+
+
+def _goes_by(note: "GoesBy") -> str:
+    becomes = "are undecided" if note.crossing == UNDECIDED else f"are what {note.column} says"
+    text = f"{note.rule} goes by {note.column}, the {'strict' if note.strict else 'lenient'} end of the interval"
+    text += f"; rows whose interval crosses the cut {becomes}"
+    if note.views is None or note.coverage is None:
+        return text
+    return f"{text}; over {note.views} views: it holds the score of a fresh view with a chance of {note.coverage:.1%}"
+
+
+def _undecided(why: str) -> str:
+    from curate.policies.filter.interval_words import CROSSES
+
+    return why if why.endswith(CROSSES) else f"{why}: no value"
 
 
 def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
@@ -173,7 +207,7 @@ def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
     line, table = printers(asked=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
-    table(result.account("{}: no value"), right=1)
+    table(result.account(_undecided), right=1)
     for text in _uneven(result):
         line(text)
     if dry_run:

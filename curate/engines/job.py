@@ -27,6 +27,8 @@ from scoring.heap.stored import read_fit
 from scoring.images import DecodedImage
 from scoring.images.quality import KIND as QUALITY_KIND
 from scoring.images.signature import KIND as SIGNATURE_KIND
+from scoring.intervals import KIND as VIEWS_KIND
+from scoring.intervals import coverage
 from scoring.model import require_needs
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
@@ -65,6 +67,19 @@ class Opened:
         preprocessing = self.runner.model.spec.preprocessing
         return Decoded(self.manifest, spans, preprocessing, settings, workers=threads, batch_size=size, folder=folder)
 
+    def about_views(self) -> list[str]:
+        """Return what views of every image cost, what their intervals hold, and which scores have none."""
+        views = self.runner.views
+        if not views:
+            return []
+        said = [
+            f"{views} views of every image: the network runs {views + 1} times for each; an interval holds the score "
+            f"of a fresh view with a chance of {coverage(views):.1%} or more"
+        ]
+        heap = HEAP_COLUMNS if self.fit is not None or self.fits else ()
+        without = ", ".join(dict.fromkeys([*columns_of(self.of_table), *heap]))
+        return said + ([f"no interval: {without}, which compare an image with others"] if without else [])
+
     def fingerprint(self, settings: ScoreSettings) -> dict[str, Any]:
         """Return everything that decides what is written, by the names a person would use."""
         asked = {"scorers": list(settings.scorers)} if settings.scorers else {}
@@ -85,6 +100,7 @@ class Opened:
             **asked,
             **({"fit": True} if self.fits else {}),
             **({"quality": QUALITY_KIND} if settings.quality else {}),
+            **({"number of views": settings.views, "kind of views": VIEWS_KIND} if settings.views else {}),
             "curate": __version__,
             "torch": torch.__version__,
             "pillow": PIL.__version__,
@@ -116,7 +132,7 @@ def open_all(
     require_needs(network, asked)
     of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
     where = torch.device("cpu") if elsewhere else device
-    runner = Runner(network, where, precision, scorers=of_model, backend=settings.backend)
+    runner = Runner(network, where, precision, scorers=of_model, backend=settings.backend, views=settings.views)
     fit = read_fit(model, card)
     lacking = [name for name in fit.junk.usual if name not in runner.columns] if fit else []
     if lacking:

@@ -30,6 +30,7 @@ from scoring.checkpoint import DEFAULT
 from scoring.errors import InputError
 from scoring.heap.columns import NEIGHBOUR
 from scoring.heap.model import HeapFit, far_from
+from scoring.intervals import coverage
 from scoring.lookup import lookup
 
 
@@ -107,6 +108,7 @@ class ScoreKeywords(TypedDict, total=False):
     scorers: tuple[str, ...]
     fit: bool
     quality: bool
+    views: int
     address: str | None
     actors: int | None
     num_gpus: float | None
@@ -255,7 +257,7 @@ def _logged(events: RunLog, total: int, parts: dict[int, Part]) -> Callable[[Par
 
 def _announce(opened: Opened, options: SourceOptions, announce: Callable[[str], None]) -> None:
     announce(opened.manifest.description)
-    for note in notes_on(opened.manifest, options):
+    for note in [*notes_on(opened.manifest, options), *opened.about_views()]:
         announce(note)
 
 
@@ -269,6 +271,7 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
         "model": about,
         "settings": opened.fingerprint(settings),
         "source": opened.manifest.description,
+        **({"intervals": {"views": settings.views, "coverage": coverage(settings.views)}} if settings.views else {}),
         **threads_here(opened.device),
     }
 

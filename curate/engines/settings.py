@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scoring.errors import InputError
+from scoring.intervals import check_views
 
 DTYPES = ("float16", "float32")
 SHARD_ROWS = 4096
@@ -29,6 +30,7 @@ class ScoreSettings:
         scorers: names of scores that need no training, besides those of the model's heads.
         fit: end with a score that is fitted to the heap; where embeddings are stored, and the table is one file.
         quality: measure the picture quality of every image, in columns ``quality_*``.
+        views: of every image, over which each score of the model gets a lowest and a highest value; 0 for none.
     """
 
     device: str = "auto"
@@ -43,8 +45,10 @@ class ScoreSettings:
     scorers: tuple[str, ...] = ()
     fit: bool = True
     quality: bool = True
+    views: int = 0
 
     def __post_init__(self) -> None:
+        check_views(self.views)
         for name in ("batch_size", "shard_rows", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -207,12 +207,12 @@ def start_shard(
     found: list[DecodedImage] = []
     place: dict[str, int] = {}  # digest -> row of the scores
     at: list[int] = []  # for each row, where its scores are, or -1
-    batch: list[np.ndarray] = []
+    batch: dict[str, np.ndarray] = {}  # digest -> pixels
     pending: list[Pending] = []
 
     def flush() -> None:
         if batch:
-            pending.append(runner.submit(np.stack(batch)))
+            pending.append(runner.submit(np.stack(list(batch.values())), list(batch)))
             batch.clear()
 
     for image in images:
@@ -223,7 +223,7 @@ def start_shard(
                 if image.pixels is None:
                     raise ValueError("an image that decoded has pixels the first time it is seen")
                 place[image.sha256] = len(place)
-                batch.append(image.pixels)
+                batch[image.sha256] = image.pixels
                 if len(batch) == batch_size:
                     flush()
             at.append(place[image.sha256])

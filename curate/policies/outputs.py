@@ -11,7 +11,7 @@ import pyarrow as pa
 from curate.columns import KEY, describe, describe_all
 from curate.manifest.store_path import path_or_store
 from curate.policies.decided import Decided, numbered, plain_words
-from curate.policies.outcomes import KEEP
+from curate.policies.outcomes import KEEP, OUTCOMES, UNDECIDED
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.policies.result import Result
 from curate.tables.table import Table
@@ -21,6 +21,7 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 SUFFIX = ".parquet"
+UNDECIDED_ROWS = "undecided_rows"  # among the files of a policy
 STREAM_ROWS = 16_384  # all columns at once: few rows keep the memory low
 
 
@@ -33,6 +34,8 @@ class Files:
         read: option -> file that is read, and that nothing may be written over.
         more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
         texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
+        undecided: whether the rows that stay undecided are written, with all their columns, to
+            ``NAME.undecided.parquet``.
         answered: those of ``texts`` that people write in afterwards, so that a receipt has no digest of them.
     """
 
@@ -40,6 +43,7 @@ class Files:
     read: Mapping[str, str | Path] = field(default_factory=dict)
     more: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    undecided: bool = False
     answered: frozenset[str] = frozenset()
 
 
@@ -60,6 +64,8 @@ class Outputs:
             raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
         stem = self.subset.name.removesuffix(SUFFIX)
         beside = {name: self.subset.with_name(f"{stem}.{name}{SUFFIX}") for name in ("decisions", *files.more)}
+        if files.undecided:
+            beside[UNDECIDED_ROWS] = self.subset.with_name(f"{stem}.{OUTCOMES[UNDECIDED]}{SUFFIX}")
         self.tables = {"subset": self.subset, **beside}
         self.texts = {name: self.subset.with_name(f"{stem}.{ending}") for name, ending in files.texts.items()}
         self.receipt = self.subset.with_name(f"{stem}.receipt.json")
@@ -131,6 +137,7 @@ def write_outputs(
     try:
         subset = writer("subset", *_subset(decided))
         decisions = writer("decisions", decided.schema, described)
+        undecided = writer(UNDECIDED_ROWS, *_undecided(decided)) if outputs.files.undecided else None
         for name, rows in decided.more.items():
             described_columns = _described(decided.more_meanings.get(name, {}))
             writer(name, rows.schema, {"kind": name, "policy": decided.policy, "columns": described_columns}).write(
@@ -140,12 +147,13 @@ def write_outputs(
             others[name] = AtomicFile(outputs.texts[name], overwrite=overwrite)
             others[name].write(content)
         receipt = others["receipt"] = AtomicFile(outputs.receipt, overwrite=overwrite)
-        tally = _stream(decided, subset, decisions)
+        tally = _stream(decided, subset, decisions, undecided)
         read = _bytes_read(outputs.files)
         for each, before in states:
             if state_of(each) != before:
                 raise InputError(f"{each.path} changed while it was being read; run the command again")
-        _check(decided, tally, subset.n_rows, decisions.n_rows)
+        n_undecided = undecided.n_rows if undecided is not None else None
+        _check(decided, tally, subset.n_rows, decisions.n_rows, n_undecided)
         for written in writers.values():
             written.seal()
         made: dict[str, Written] = {name: (one.file, one.n_rows) for name, one in writers.items()}
@@ -193,8 +201,17 @@ def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return key | {name: {"meaning": text, "unit": "", "higher": ""} for name, text in meanings.items()}
 
 
-def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWriter) -> np.ndarray:
-    """Write kept rows and all decisions; return how many rows of each outcome were written as decisions."""
+def _undecided(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
+    """The schema of the rows that stay undecided, with the table's own metadata, and ours."""
+    table = decided.table.stored
+    metadata = {**table.metadata, "kind": OUTCOMES[UNDECIDED], "undecided_by": decided.policy}
+    return table.schema.with_metadata(table.file_metadata), metadata
+
+
+def _stream(
+    decided: Decided[Result], subset: TableWriter, decisions: TableWriter, undecided: TableWriter | None
+) -> np.ndarray:
+    """Write kept rows, undecided ones where asked, and all decisions; return the rows of each outcome among these."""
     tally = np.zeros(4, np.int64)
     for start, batch in numbered(decided.table.stored.batches(rows=STREAM_ROWS)):
         outcome = decided.outcome[start : start + batch.num_rows]
@@ -202,6 +219,8 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
         tally += np.bincount(outcome, minlength=4)
         decisions.write(decided.words(start, *plain_words(batch)))
+        if undecided is not None and (outcome == UNDECIDED).any():
+            undecided.write(batch.filter(pa.array(outcome == UNDECIDED)))
         kept = batch.filter(pa.array(outcome == KEEP))
         if kept.num_rows and decided.arranged is not None:
             decided.arranged.add(kept)
@@ -212,8 +231,12 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
     return tally
 
 
-def _check(decided: Decided[Result], tally: np.ndarray, n_subset: int, n_decisions: int) -> None:
+def _check(
+    decided: Decided[Result], tally: np.ndarray, n_subset: int, n_decisions: int, n_undecided: int | None
+) -> None:
     """The accounts must balance before any file gets its name."""
     n_rows, *expected = decided.counts().values()
+    if n_undecided not in (None, expected[UNDECIDED]):
+        raise RuntimeError(f"rows do not add up: {n_undecided} written as undecided, {expected[UNDECIDED]} are")
     if tally.tolist() != expected or sum(expected) != n_rows or n_decisions != n_rows or n_subset != expected[0]:
         raise RuntimeError(f"rows do not add up: {tally.tolist()} written, {expected} decided of {n_rows}")

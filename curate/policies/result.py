@@ -1,5 +1,6 @@
 """What a policy did, as a value."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,15 +47,15 @@ class Result(Printed):
         """Return the files written, by name; None for those that were not."""
         return {name: getattr(self, name) for name in self.FILES}
 
-    def account(self, undecided: str = "{}") -> list[tuple[str, int, str]]:
+    def account(self, undecided: Callable[[str], str] = str) -> list[tuple[str, int, str]]:
         """Return what became of all rows, as rows of a table: how many, and why.
 
         Args:
-            undecided: what is said of a reason, in place of the braces.
+            undecided: what is said of a reason why rows are undecided.
         """
         rows = [("rows in", self.n_rows, ""), ("kept", self.kept, "")]
         rows += [("dropped", n, why) for why, n in self.dropped_by.items()]
-        rows += [("undecided", n, undecided.format(why)) for why, n in self.undecided_by.items()]
+        rows += [("undecided", n, undecided(why)) for why, n in self.undecided_by.items()]
         return [*rows, *(("failed", n, status) for status, n in self.failed_by.items())]
 
     def lines(self) -> list[str | Grid]:

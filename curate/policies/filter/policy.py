@@ -3,21 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from curate.columns import KEY, describe
+import numpy as np
+
+from curate.columns import KEY
 from curate.policies.apply import apply
-from curate.policies.audit.results import Promise
 from curate.policies.decided import Decided
+from curate.policies.filter.cuts import require_interval
 from curate.policies.filter.guaranteed import MaxBadRate
-from curate.policies.filter.named import Keys, WithoutKeys, named
+from curate.policies.filter.interval_words import CROSSES, has_interval
+from curate.policies.filter.interval_words import MEANINGS as OF_INTERVALS
 from curate.policies.filter.request import rules_in_order
+from curate.policies.filter.result import FilterResult, notes_of
 from curate.policies.filter.rules import (
     RULES,
-    DropBottom,
-    KeepTop,
     Rule,
     Verdict,
+    by_interval,
     decide,
     needs_of,
     rule_from_json,
@@ -25,9 +28,8 @@ from curate.policies.filter.rules import (
     typed,
 )
 from curate.policies.filter.words import MEANINGS, DecisionWords
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
+from curate.policies.outcomes import DROP, UNDECIDED
 from curate.policies.outputs import Files
-from curate.policies.result import Result
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -42,7 +44,11 @@ class Filter:
     """
 
     rules: tuple[Rule, ...]
-    files: ClassVar[Files] = Files()
+
+    @property
+    def files(self) -> Files:
+        """The rows that stay undecided, where a rule goes by intervals."""
+        return Files(undecided=any(map(by_interval, self.rules)))
 
     def __post_init__(self) -> None:
         if not self.rules:
@@ -56,13 +62,15 @@ class Filter:
         """Return the rules that a receipt holds; InputError if it holds something else."""
         return cls(tuple(rule_from_json(rule) for rule in rules))
 
-    def decide(self, table: Table, *, write: bool) -> Decided[Result]:
+    def decide(self, table: Table, *, write: bool) -> Decided[FilterResult]:
         """Decide every row of a table; InputError for a column or key that cannot be used."""
+        for rule in self.rules:
+            if by_interval(rule):
+                require_interval(rule, table)
         needs = needs_of(self.rules)
         needs.check_own(table, "--like and --unlike")
         table_rows = read_rows(table, needs)
         verdict = decide(self.rules, table_rows)
-        undecided = self._by_rule(verdict, UNDECIDED)
         words = DecisionWords(self.rules, table_rows, verdict)
         return Decided(
             table=table,
@@ -72,12 +80,12 @@ class Filter:
             digest=table_rows.digest,
             words=words.rows,
             examples=words.examples(),
-            schema=DECISION_SCHEMA,
-            meanings=MEANINGS,
-            result=Result(
+            schema=words.schema,
+            meanings=MEANINGS | (OF_INTERVALS if self.files.undecided else {}),
+            result=FilterResult(
                 dropped_by=self._by_rule(verdict, DROP),
-                undecided_by={name: n for name, n in undecided.items() if n},
-                notes=_notes(self.rules, verdict, table_rows),
+                undecided_by={name: n for name, n in self._undecided_by(verdict, table_rows).items() if n},
+                notes=notes_of(self.rules, verdict, table_rows, table),
             ),
         )
 
@@ -87,6 +95,19 @@ class Filter:
         for number, rule in enumerate(self.rules):
             n = int(((verdict.rule == number) & (verdict.outcome == outcome)).sum())
             total[typed(rule)] = total.get(typed(rule), 0) + n
+        return total
+
+    def _undecided_by(self, verdict: Verdict, table_rows: Rows) -> dict[str, int]:
+        """Undecided rows by rule as typed; those whose interval crosses the cut apart from those without a value."""
+        total = self._by_rule(verdict, UNDECIDED)
+        for number, rule in enumerate(self.rules):
+            if not by_interval(rule):
+                continue
+            rows = np.flatnonzero((verdict.rule == number) & (verdict.outcome == UNDECIDED))
+            n = int(has_interval(rule, table_rows, rows).sum())
+            total[typed(rule)] -= n
+            crossing = f"{typed(rule)}: {CROSSES}"
+            total[crossing] = total.get(crossing, 0) + n
         return total
 
 
@@ -111,11 +132,13 @@ def filter(
     judges: str | None = None,
     column: str | None = None,
     per: str | None = None,
+    by: str | None = None,
+    crossing: str | None = None,
     model: str | Path | None = None,
     embedding: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
-) -> Result:
+) -> FilterResult:
     """Keep the rows that satisfy every rule; write subset, decisions and receipt.
 
     Memory stays bounded: some 20 bytes a row at the peak and 64 MB a batch, whatever the table holds; more where
@@ -146,6 +169,9 @@ def filter(
         column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
             score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
+        by: ``lower`` or ``upper``, for the rules with a cut: go by that end of the interval of the score, in place of
+            the score itself; a row whose interval crosses the cut is undecided.
+        crossing: ``bound``: such a row is what the end alone says.
         model: that scored the table, if it does not ship, for examples that are images.
         embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         dry_run: count only; write nothing.
@@ -162,6 +188,8 @@ def filter(
         given: dict[str, Any] = {
             "column": column,
             "per": per,
+            "by": by,
+            "crossing": crossing,
             "where": where,
             "keys": keys,
             "without_keys": without_keys,
@@ -179,86 +207,3 @@ def _paths(given: str | Path | Sequence[str | Path] | None) -> list[str] | None:
     if given is None:
         return None
     return [str(given)] if isinstance(given, str | Path) else [str(each) for each in given]
-
-
-@dataclass(frozen=True)
-class WorksOn:
-    """The column that a rule judges by.
-
-    Attributes:
-        rule: as typed.
-        column: its name.
-        meaning: of the column.
-        higher: what a high value says; empty where nothing is known, and high values are kept.
-    """
-
-    rule: str
-    column: str
-    meaning: str
-    higher: str
-
-
-@dataclass(frozen=True)
-class TooFew:
-    """A rule that asks for more rows than were left.
-
-    Attributes:
-        rule: as typed.
-        wanted: rows that it asks for.
-        left: rows that the earlier rules left.
-    """
-
-    rule: str
-    wanted: int
-    left: int
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What is promised of the rows that stay.
-
-    Attributes:
-        rule: as typed.
-        confidence: of it.
-        promise: which of ``PROMISES``.
-        found: the numbers.
-    """
-
-    rule: str
-    confidence: float
-    promise: str
-    found: Promise
-
-
-@dataclass(frozen=True)
-class Names:
-    """How many rows a rule by names found.
-
-    Attributes:
-        rule: as typed.
-        n_keys: that its file names.
-        n_found: rows of the table with one of them.
-    """
-
-    rule: str
-    n_keys: int
-    n_found: int
-
-
-Note = WorksOn | TooFew | Names | Guarantee
-
-
-def _notes(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows) -> list[Note]:
-    notes: list[Note] = []
-    for rule, n, found in zip(rules, verdict.left, verdict.found, strict=True):
-        if rule.column is not None and not isinstance(rule, MaxBadRate):
-            column = describe(rule.column)
-            notes.append(WorksOn(typed(rule), rule.column, column.meaning, column.higher))
-        count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
-        if str(count).isdigit() and int(count) > n:
-            notes.append(TooFew(typed(rule), int(count), n))
-        if isinstance(rule, MaxBadRate):
-            notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
-        if isinstance(rule, Keys | WithoutKeys):
-            notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum())))
-    return list(dict.fromkeys(notes))

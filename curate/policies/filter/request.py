@@ -8,7 +8,7 @@ from typing import Any
 from curate.policies.filter.alike import Like, Unlike, parse_examples
 from curate.policies.filter.guaranteed import MaxBadRate, read_guarantee
 from curate.policies.filter.named import Keys, WithoutKeys, read_rule
-from curate.policies.filter.rules import RULES, Rule
+from curate.policies.filter.rules import OF_INTERVALS, RULES, Rule
 from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -16,6 +16,7 @@ from scoring.errors import InputError
 EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
 NAMED: dict[str, type[Keys] | type[WithoutKeys]] = {kind.name: kind for kind in (Keys, WithoutKeys)}
 COLUMN, PER = "column", "per"
+INTERVALS = tuple(OF_INTERVALS)  # options of rules that go by the ends of intervals
 AUDIT, CONFIDENCE, PROMISE, JUDGES = "audit", "confidence", "promise", "judges"
 OF_AUDITS = (AUDIT, CONFIDENCE, PROMISE, JUDGES)  # that only a rule with a guarantee takes
 GROUPED = ""  # of a rule that judges each row by itself
@@ -24,21 +25,21 @@ GROUPED = ""  # of a rule that judges each row by itself
 def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str | Path | None = None) -> list[Rule]:
     """Return the rules that a command line, or the keywords of Python, ask for.
 
-    ``column`` and ``per`` count for the rules after them. The only one of its kind that stands after every
-    rule it could be for counts for all of them. All examples of ``like`` are one rule, at the place of the first of
-    them: a row that is like any stays; so are those of ``unlike``.
+    ``column``, ``per``, ``by`` and ``crossing`` count for the rules after them. The only one of its kind that stands
+    after every rule it could be for counts for all of them. All examples of ``like`` are one rule, at the place of the
+    first of them: a row that is like any stays; so are those of ``unlike``.
 
     Args:
-        typed: (``column``, ``per`` or a rule's name, value) in the order typed; ``_`` may stand for ``-``.
+        typed: (one of these or a rule's name, value) in the order typed; ``_`` may stand for ``-``.
         table: where the default column and the keys of examples come from.
         model: that scored the table, if it does not ship, for examples that are images.
 
     Raises:
-        InputError: for a value that cannot be read, or a ``--column`` or ``--per`` without a rule after it.
+        InputError: for a value that cannot be read, or one of these options without a rule after it.
     """
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
-    given = {option: _trailing(names, values, option) for option in (COLUMN, PER)}
+    given = {option: _trailing(names, values, option) for option in (COLUMN, PER, *INTERVALS)}
     _refuse_lone(names)
     rules: list[Rule] = []
     for name, value in zip(names, values, strict=True):
@@ -57,6 +58,7 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str
             rules.append(read_guarantee(value, _listed(values, names, AUDIT), column=given[COLUMN], **said))
         elif name in RULES:
             options = {option: given[option] for option in given if _takes(name, option)}
+            options = {option: said for option, said in options.items() if said is not None or option not in INTERVALS}
             if COLUMN in options:
                 default = amount_column if options.get(PER, GROUPED) is None else default_column
                 options[COLUMN] = given[COLUMN] or default(table)

@@ -1,10 +1,11 @@
 """Filter policies: rules that keep and drop rows by their scores. Columns in, verdicts out; they open no file.
 
 Rules apply in the order given, each to the rows that the earlier ones left. A row without a value (null or
-NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset.
+NaN) in a rule's column cannot be judged: it becomes undecided and leaves the subset. So does one whose interval crosses
+the cut of a rule that goes by intervals.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from curate.columns import is_less_certain
 from curate.policies.filter.alike import Like, Unlike, named_examples
+from curate.policies.filter.cuts import check_by, columns_read, judge_cut, judge_rank
+from curate.policies.filter.ends import SCORE
+from curate.policies.filter.ends import UNDECIDED as UNDECIDED_ROW
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys
-from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.ruling import Ruling
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.amount import Amount
@@ -26,6 +29,7 @@ from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
+OF_INTERVALS = {"by": SCORE, "crossing": UNDECIDED_ROW}  # parameters, which a receipt names where they are others
 BLOCK = 1 << 22  # rows that a rule which looks at one row at a time judges at once
 
 
@@ -73,17 +77,18 @@ class Minimum:
     bound: str | int | float
     column: str
     per: str | None = field(default=None, init=False)
+    by: str = SCORE
+    crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "min"
     ranks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _bound(self)
+        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        column, bound = table_rows.exact[self.column], _bound(self)
-        values, valid = column.values[rows], column.valid[rows]
-        return Ruling((values >= _in_type(bound, values.dtype, up=True)) & valid, valid, _one_cut(bound, values.dtype))
+        return judge_cut(self, _bound(self), table_rows, rows, high=True)
 
 
 @dataclass(frozen=True)
@@ -93,17 +98,18 @@ class Maximum:
     bound: str | int | float
     column: str
     per: str | None = field(default=None, init=False)
+    by: str = SCORE
+    crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "max"
     ranks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _bound(self)
+        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        column, bound = table_rows.exact[self.column], _bound(self)
-        values, valid = column.values[rows], column.valid[rows]
-        return Ruling((values <= _in_type(bound, values.dtype, up=False)) & valid, valid, _one_cut(bound, values.dtype))
+        return judge_cut(self, _bound(self), table_rows, rows, high=False)
 
 
 @dataclass(frozen=True)
@@ -113,16 +119,19 @@ class DropBottom:
     amount: str | int | float
     column: str
     per: str | None = None
+    by: str = SCORE
+    crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "drop-bottom"
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         amount_of(self)
+        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        amount = amount_of(self)
-        return _judge_rank(self, table_rows, rows, inside, lambda n: n - amount.of(n, up=False))
+        amount, high = amount_of(self), not is_less_certain(self.column)
+        return judge_rank(self, table_rows, rows, inside, lambda n: n - amount.of(n, up=False), high=high)
 
 
 @dataclass(frozen=True)
@@ -136,16 +145,19 @@ class KeepTop:
     amount: str | int | float
     column: str
     per: str | None = None
+    by: str = SCORE
+    crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "keep-top"
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         amount_of(self)
+        check_by(self)
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Judge M rows in a row, of which those ``inside``, shape (M,), are still in."""
-        amount = amount_of(self)
-        return _judge_rank(self, table_rows, rows, inside, lambda n: amount.of(n, up=True))
+        amount, high = amount_of(self), not is_less_certain(self.column)
+        return judge_rank(self, table_rows, rows, inside, lambda n: amount.of(n, up=True), high=high)
 
 
 Scored = type[KeepTop] | type[DropBottom] | type[Minimum] | type[Maximum]
@@ -165,7 +177,15 @@ def typed(rule: Rule) -> str:
     if isinstance(rule, MaxBadRate):
         return f"--{rule.name} {rule.rate}"
     value = next(iter(asdict(rule).values()))  # type: ignore[call-overload]
-    return f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
+    text = f"--{rule.name} {value}" + (f" --per {rule.per}" if rule.per else "")
+    for option, default in OF_INTERVALS.items():
+        text += f" --{option} {said}" if (said := getattr(rule, option, default)) != default else ""
+    return text
+
+
+def by_interval(rule: Rule) -> bool:
+    """Return whether a rule goes by an end of intervals."""
+    return getattr(rule, "by", SCORE) != SCORE
 
 
 def amount_of(rule: KeepTop | DropBottom) -> Amount:
@@ -188,7 +208,9 @@ def _bound(rule: Minimum | Maximum) -> Fraction:
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Return a rule as plain JSON, for a receipt."""
-    return {"rule": rule.name, **asdict(rule)}  # type: ignore[call-overload]
+    values = asdict(rule)  # type: ignore[call-overload]
+    usual = {name for name, default in OF_INTERVALS.items() if values.get(name) == default}
+    return {"rule": rule.name, **{name: value for name, value in values.items() if name not in usual}}
 
 
 def rule_from_json(value: Mapping[str, Any]) -> Rule:
@@ -205,12 +227,16 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
 def needs_of(rules: Sequence[Rule]) -> Needs:
     """Return what has to be read of a table for these rules."""
     return Needs(
-        exact=tuple(rule.column for rule in rules if rule.column is not None),
+        exact=tuple(name for rule in rules if rule.column is not None for name in _read(rule)),
         groups=tuple(rule.per for rule in rules if rule.per is not None),
         representations=EMBEDDINGS if any(isinstance(rule, Like | Unlike) for rule in rules) else frozenset(),
         conditions=tuple(("--where", rule.condition) for rule in rules if isinstance(rule, Where)),
         advice="use --where for other columns, --column for another score",
     )
+
+
+def _read(rule: Any) -> tuple[str, ...]:
+    return columns_read(rule) if by_interval(rule) else (rule.column,)
 
 
 @dataclass(frozen=True)
@@ -219,7 +245,7 @@ class Verdict:
 
     Attributes:
         outcome: shape (N,) uint8, an index into ``OUTCOMES``.
-        rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or could not judge it;
+        rule: shape (N,), int8, or int16 for more than 127 rules: the rule that dropped the row or left it undecided;
             -1 for kept and failed.
         cuts: by rule, as in ``Ruling``.
         found: by rule, likewise.
@@ -272,48 +298,3 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
         found.append(ruling.found)
         left.append(n_inside)
     return Verdict(outcome, decided_by, cuts, found, left)
-
-
-def _judge_rank(
-    rule: KeepTop | DropBottom,
-    table_rows: Rows,
-    rows: slice,
-    inside: NDArray[np.bool_],
-    n_kept: Callable[[int], int],
-) -> Ruling:
-    """Keep the best ``n_kept(n)`` of each group's n rows that are in and have a value."""
-    column = table_rows.exact[rule.column]
-    values, valid, ties = column.values[rows], column.valid[rows], table_rows.hashes[rows]
-    low_is_best = is_less_certain(rule.column)
-    if rule.per is None:
-        competing = inside if valid.all() else inside & valid
-        keep, cut = best(values, competing, n_kept, ties, low_is_best=low_is_best)
-        return Ruling(keep, valid, np.array([cut]))
-    groups = table_rows.groups[rule.per]
-    judged = np.flatnonzero(inside & valid)
-    stays, cuts = best_of_groups(
-        values[judged], groups.codes[rows][judged], len(groups.names), n_kept, ties[judged], low_is_best=low_is_best
-    )
-    keep = np.zeros(len(valid), bool)
-    keep[judged] = stays
-    return Ruling(keep, valid, cuts)
-
-
-def _in_type(bound: Fraction, kind: np.dtype, *, up: bool) -> Any:
-    """A bound in the precision of the column, so that ``--min 0.1`` keeps a float32 0.1."""
-    if np.issubdtype(kind, np.integer):
-        return -(-bound.numerator // bound.denominator) if up else bound.numerator // bound.denominator
-    with np.errstate(over="ignore"):
-        return kind.type(_to_float(bound))
-
-
-def _to_float(bound: Fraction) -> float:
-    try:
-        return float(bound)
-    except OverflowError:
-        return float("inf") if bound > 0 else float("-inf")
-
-
-def _one_cut(bound: Fraction, kind: np.dtype) -> np.ndarray:
-    exact = np.issubdtype(kind, np.integer)
-    return np.array([_to_float(bound) if exact else float(_in_type(bound, kind, up=True))])

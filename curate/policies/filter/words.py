@@ -9,8 +9,9 @@ from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.alike import Like, Unlike, reasons
 from curate.policies.filter.guaranteed import MaxBadRate
+from curate.policies.filter.interval_words import FIELDS, Explained, explained
 from curate.policies.filter.named import Keys, WithoutKeys
-from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, typed
+from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, by_interval, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
 from curate.tables.rows import Rows
 
@@ -33,6 +34,9 @@ class DecisionWords:
         rules: in the order applied.
         table_rows: all N of them.
         verdict: of all N rows.
+
+    Attributes:
+        schema: of the decisions: ``DECISION_SCHEMA``, and the ends of intervals where a rule goes by them.
     """
 
     def __init__(self, rules: Sequence[Rule], table_rows: Rows, verdict: Verdict) -> None:
@@ -40,6 +44,7 @@ class DecisionWords:
         self.table_rows = table_rows
         self.verdict = verdict
         with_score = [index for index, rule in enumerate(rules) if rule.column]
+        self.schema = pa.schema([*DECISION_SCHEMA, *(FIELDS if any(map(by_interval, rules)) else ())])
         self.last = with_score[-1] if with_score else len(rules) - 1
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
@@ -52,17 +57,17 @@ class DecisionWords:
             error: shape (M,) text or nulls, or None.
 
         Returns:
-            M rows of ``DECISION_SCHEMA``.
+            M rows of ``schema``.
         """
         stop = start + len(keys)
         outcome = self.verdict.outcome[start:stop]
         rule = self.verdict.rule[start:stop].copy()
         rule[outcome == KEEP] = self.last
-        score, threshold, margin = (np.full(len(keys), np.nan) for _ in range(3))
+        numbers = [np.full(len(keys), np.nan) for _ in self.schema if pa.types.is_floating(_.type)]
         reason = np.full(len(keys), "", object)
         for index in np.unique(rule[rule >= 0]).tolist():
             here = np.flatnonzero(rule == index)
-            self._explain(index, start, here, outcome, (score, threshold, margin), reason)
+            self._explain(index, start, here, outcome, numbers, reason)
         failed = np.flatnonzero(outcome == FAILED)
         reason[failed] = failures(status, error, failed)
         rules = pa.array([typed(each) for each in self.rules], pa.string())
@@ -71,9 +76,9 @@ class DecisionWords:
             pa.array(OUTCOMES).take(pa.array(outcome)),
             pa.array(reason, pa.string()),
             rules.take(pa.array(rule, mask=rule < 0)),
-            *(pa.array(values, from_pandas=True) for values in (score, threshold, margin)),
+            *(pa.array(values, from_pandas=True) for values in numbers),
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=DECISION_SCHEMA)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _explain(
         self,
@@ -81,17 +86,20 @@ class DecisionWords:
         start: int,
         here: np.ndarray,
         outcome: np.ndarray,
-        numbers: tuple[np.ndarray, np.ndarray, np.ndarray],
+        numbers: list[np.ndarray],
         reason: np.ndarray,
     ) -> None:
         """Fill in the rows ``here`` that one rule decided."""
         rule = self.rules[index]
+        if by_interval(rule):
+            self._explain_interval(index, start, here, outcome, numbers, reason)
+            return
         unjudged = outcome[here] == UNDECIDED
         judged, dropped = here[~unjudged], outcome[here[~unjudged]] == DROP
         if isinstance(rule, Like | Unlike):
             reason[here[unjudged]] = "there is no embedding to compare with the examples"
             reason[judged], compared = reasons(rule, self.table_rows, start + judged)
-            for column, of_examples in zip(numbers, compared, strict=True):
+            for column, of_examples in zip(numbers[:3], compared, strict=True):
                 column[judged] = of_examples
             return
         if isinstance(rule, Keys | WithoutKeys):
@@ -103,7 +111,7 @@ class DecisionWords:
             reason[judged] = np.where(dropped, f"does not meet {_condition(rule)}", f"meets {_condition(rule)}")
             return
         reason[here[unjudged]] = f"{rule.column} has no value (null or NaN)"
-        score, threshold, margin = numbers
+        score, threshold, margin = numbers[:3]
         codes, *found = self._numbers(index, start + judged)
         score[judged], threshold[judged], margin[judged] = found
         tied = dropped & (margin[judged] == 0)
@@ -115,9 +123,34 @@ class DecisionWords:
             for text, kind, code in zip(texts, kinds.tolist(), codes.tolist(), strict=True)
         ]
 
+    def _explain_interval(
+        self,
+        index: int,
+        start: int,
+        here: np.ndarray,
+        outcome: np.ndarray,
+        numbers: list[np.ndarray],
+        reason: np.ndarray,
+    ) -> None:
+        """Fill in the rows ``here`` that a rule by intervals decided."""
+        found = self._of_intervals(index, start + here, outcome[here])
+        reason[here] = found.reason
+        said = (found.score, found.threshold, found.margin, found.lower, found.upper)
+        for column, values in zip(numbers, said, strict=True):
+            column[here] = values
+
+    def _of_intervals(self, index: int, rows: np.ndarray, outcome: np.ndarray) -> Explained:
+        rule, cuts = self.rules[index], self.verdict.cuts[index]
+        if cuts is None:
+            raise ValueError("a rule by intervals has a cut")
+        return explained(rule, self.table_rows, rows, outcome, cuts, high=keeps_high(rule))
+
     def _numbers(self, index: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return group, score, threshold and margin of some rows (M indices) by one rule with a column."""
         rule, cuts = self.rules[index], self.verdict.cuts[index]
+        if by_interval(rule):
+            found = self._of_intervals(index, rows, self.verdict.outcome[rows])
+            return np.zeros(len(rows), np.int32), found.score, found.threshold, found.margin
         score = self.table_rows.exact[str(rule.column)].values[rows]
         codes = self.table_rows.groups[rule.per].codes[rows] if rule.per else np.zeros(len(rows), np.int32)
         threshold = cuts[codes] if cuts is not None else np.full(len(rows), np.nan)

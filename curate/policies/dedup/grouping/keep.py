@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import is_less_certain
+from curate.columns import is_less_certain, without_bounds
 from curate.tables.rows import Rows
 from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import Table
@@ -93,7 +93,7 @@ def _named(name: str, table: Table, label: str | None) -> Criterion:
     if name == "certain":
         column = _score(table)
         if column is None:
-            scores = [each for each in table.schema.names if each.startswith(("kappa_", "unc_"))]
+            scores = [each for each in without_bounds(table.schema.names) if each.startswith(("kappa_", "unc_"))]
             raise InputError(
                 f"--keep certain needs the one score of {table.path}, got {', '.join(scores) or 'none'}; name a column "
                 "with max:COLUMN (kappa) or min:COLUMN (unc)"

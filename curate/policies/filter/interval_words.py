@@ -1,0 +1,119 @@
+"""Why a rule by an end of intervals decided a row as it did, in words and numbers."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.policies.filter.cuts import Flags, columns_read, compared
+from curate.policies.filter.ends import BOUND, LOWER, UPPER
+from curate.policies.outcomes import DROP, KEEP, UNDECIDED
+from curate.tables.rows import Rows
+
+FIELDS = (pa.field("lower", pa.float64()), pa.field("upper", pa.float64()))  # of decisions by intervals
+MEANINGS: dict[str, str] = {
+    "decision": "keep, drop, undecided (the interval crosses the cut, or a value is missing) or failed (not scored)",
+    "margin": "the end that the rule goes by against threshold, in the direction of keeping",
+    LOWER: "lower end of the row's interval in the column of a rule by intervals",
+    UPPER: "upper end of it",
+}
+CROSSES, MISSING = "interval crosses the cut", "interval (null or NaN)"
+SIDES = {(True, KEEP): "at least", (True, DROP): "below", (False, KEEP): "at most", (False, DROP): "above"}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What is said of M rows that a rule by intervals decided; NaN where there is no value.
+
+    Attributes:
+        reason: in words, M of them.
+        score: shape (M,).
+        lower: shape (M,).
+        upper: shape (M,).
+        threshold: the cut, shape (M,).
+        margin: shape (M,).
+    """
+
+    reason: list[str]
+    score: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    threshold: NDArray[np.float64]
+    margin: NDArray[np.float64]
+
+
+class _Row(NamedTuple):
+    outcome: int
+    group: str
+    score: float
+    lower: float
+    upper: float
+    cut: float
+    named: float
+    margin: float
+
+
+def has_interval(rule: Any, table_rows: Rows, rows: NDArray[np.int64]) -> Flags:
+    """Return which of some rows have a score and both ends, shape (M,)."""
+    return np.logical_and.reduce([table_rows.exact[name].valid[rows] for name in columns_read(rule)])
+
+
+def explained(
+    rule: Any, table_rows: Rows, rows: NDArray[np.int64], outcome: NDArray[np.uint8], cuts: NDArray, *, high: bool
+) -> Explained:
+    """Explain some rows.
+
+    Args:
+        rule: by an end of intervals, that decided them.
+        table_rows: with its columns.
+        rows: M indices.
+        outcome: what became of each, shape (M,).
+        cuts: of the rule, by group.
+        high: whether it keeps high values.
+    """
+    there = has_interval(rule, table_rows, rows)
+    score, lower, upper = (
+        np.where(there, table_rows.exact[name].values[rows].astype(np.float64), np.nan) for name in columns_read(rule)
+    )
+    codes = table_rows.groups[rule.per].codes[rows] if rule.per else np.zeros(len(rows), np.int64)
+    threshold = np.where(there, cuts[codes], np.nan)
+    named = lower if rule.by == LOWER else upper
+    with np.errstate(invalid="ignore"):
+        margin = (named - threshold) * (1 if high else -1)
+    groups = [f" of {rule.per} {name}" for name in table_rows.groups[rule.per].names] if rule.per else [""]
+    say = _alone if rule.crossing == BOUND else _whole
+    numbers = zip(*(values.tolist() for values in (score, lower, upper, threshold, named, margin)), strict=True)
+    reason = [
+        say(rule, _Row(became, groups[code], *row), high=high) if has else f"{rule.column} has no {MISSING}"
+        for has, became, code, row in zip(there.tolist(), outcome.tolist(), codes.tolist(), numbers, strict=True)
+    ]
+    return Explained(reason, score, lower, upper, threshold, margin)
+
+
+def _whole(rule: Any, row: _Row, *, high: bool) -> str:
+    """Say where a row's interval lies."""
+    score, interval = f"{rule.column} {row.score:.6g}", f"interval {row.lower:.6g} to {row.upper:.6g}"
+    if np.isnan(row.cut):
+        return f"{score}: nothing stays{row.group}"
+    cut = f"the cut {row.cut:.6g}{row.group}"
+    if row.outcome == UNDECIDED:
+        return f"{score} is {_side(row.score, row.cut)} {cut}, but its {interval} crosses it"
+    if row.outcome == DROP and row.margin >= 0:
+        return f"{score}: its {interval} ends at {cut} and loses the tie by the hash of its key"
+    return f"{score}: all of its {interval} is {SIDES[high, row.outcome]} {cut}"
+
+
+def _alone(rule: Any, row: _Row, *, high: bool) -> str:
+    """Say where the end lies that the rule goes by."""
+    end = f"{compared(rule)} {row.named:.6g}"
+    if np.isnan(row.cut):
+        return f"{end}: nothing stays{row.group}"
+    if row.outcome == DROP and row.margin >= 0:
+        return f"{end} equals the cut{row.group} and loses the tie by the hash of its key"
+    return f"{end} is {SIDES[high, row.outcome]} the cut {row.cut:.6g}{row.group}"
+
+
+def _side(value: float, cut: float) -> str:
+    return "at" if value == cut else "above" if value > cut else "below"

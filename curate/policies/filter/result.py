@@ -1,0 +1,153 @@
+"""What a filter did, and the facts that its command says beside the counts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from curate.columns import describe
+from curate.policies.audit.results import Promise
+from curate.policies.filter.cuts import compared
+from curate.policies.filter.ends import LOWER
+from curate.policies.filter.guaranteed import MaxBadRate
+from curate.policies.filter.named import Keys, WithoutKeys, named
+from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, by_interval, typed
+from curate.policies.filter.words import keeps_high
+from curate.policies.outputs import UNDECIDED_ROWS
+from curate.policies.result import Result
+from curate.tables.rows import Rows
+from curate.tables.table import Table
+
+
+@dataclass(frozen=True)
+class FilterResult(Result):
+    """What a filter did.
+
+    Attributes:
+        undecided_rows: path of the rows that stay undecided, where a rule went by intervals.
+    """
+
+    undecided_rows: Path | None = None
+
+    FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, UNDECIDED_ROWS)
+
+
+@dataclass(frozen=True)
+class WorksOn:
+    """The column that a rule judges by.
+
+    Attributes:
+        rule: as typed.
+        column: its name.
+        meaning: of the column.
+        higher: what a high value says; empty where nothing is known, and high values are kept.
+    """
+
+    rule: str
+    column: str
+    meaning: str
+    higher: str
+
+
+@dataclass(frozen=True)
+class TooFew:
+    """A rule that asks for more rows than were left.
+
+    Attributes:
+        rule: as typed.
+        wanted: rows that it asks for.
+        left: rows that the earlier rules left.
+    """
+
+    rule: str
+    wanted: int
+    left: int
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is promised of the rows that stay.
+
+    Attributes:
+        rule: as typed.
+        confidence: of it.
+        promise: which of ``PROMISES``.
+        found: the numbers.
+    """
+
+    rule: str
+    confidence: float
+    promise: str
+    found: Promise
+
+
+@dataclass(frozen=True)
+class Names:
+    """How many rows a rule by names found.
+
+    Attributes:
+        rule: as typed.
+        n_keys: that its file names.
+        n_found: rows of the table with one of them.
+    """
+
+    rule: str
+    n_keys: int
+    n_found: int
+
+
+@dataclass(frozen=True)
+class GoesBy:
+    """The end of intervals that a rule goes by.
+
+    Attributes:
+        rule: as typed.
+        column: that holds the end.
+        strict: whether it is the end that is the last to reach a cut.
+        crossing: what becomes of a row whose interval crosses the cut, a key of ``CROSSING``.
+        views: over which the intervals were taken; None where the table does not say.
+        coverage: least chance that an interval holds the score of a fresh view; None likewise.
+    """
+
+    rule: str
+    column: str
+    strict: bool
+    crossing: str
+    views: int | None
+    coverage: float | None
+
+
+Note = WorksOn | TooFew | Names | Guarantee | GoesBy
+
+
+def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: Table) -> list[Note]:
+    """Return what the rules went by, and what they found."""
+    notes: list[Note] = []
+    for rule, n, found in zip(rules, verdict.left, verdict.found, strict=True):
+        if rule.column is not None and not isinstance(rule, MaxBadRate):
+            column = describe(rule.column)
+            notes.append(WorksOn(typed(rule), rule.column, column.meaning, column.higher))
+        if by_interval(rule):
+            notes.append(_goes_by(rule, table))
+        count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
+        if str(count).isdigit() and int(count) > n:
+            notes.append(TooFew(typed(rule), int(count), n))
+        if isinstance(rule, MaxBadRate):
+            notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
+        if isinstance(rule, Keys | WithoutKeys):
+            notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum())))
+    return list(dict.fromkeys(notes))
+
+
+def _goes_by(rule: Any, table: Table) -> GoesBy:
+    about = table.metadata.get("intervals")
+    noted = about if isinstance(about, Mapping) else {}
+    views, share = noted.get("views"), noted.get("coverage")
+    return GoesBy(
+        typed(rule),
+        compared(rule),
+        (rule.by == LOWER) == keeps_high(rule),
+        rule.crossing,
+        views if type(views) is int else None,
+        share if type(share) is float else None,
+    )
