@@ -100,7 +100,7 @@ class Opened:
             **asked,
             **({"fit": True} if self.fits else {}),
             **({"quality": QUALITY_KIND} if settings.quality else {}),
-            **({"number of views": settings.views, "kind of views": VIEWS_KIND} if settings.views else {}),
+            **({"number of views": settings.views, "view": VIEWS_KIND} if settings.views else {}),
             "curate": __version__,
             "torch": torch.__version__,
             "pillow": PIL.__version__,
