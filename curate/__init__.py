@@ -1,10 +1,10 @@
 """Score a heap of images, keep the subset worth training on.
 
 ``score``, ``fit``, ``filter``, ``issues``, ``dedup``, ``labels``, ``calibrate``, ``select``, ``balance``, ``split``,
-``evaluate``, ``compare``, ``retrieve``, ``export``, ``verify``, ``explain``, ``diff``, ``plot``, ``report``, ``view``
-and ``audit_plan`` are the commands of these names, with the same options as keywords; a mistake of the user's is an
-``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when first used, so that
-``import curate`` costs nothing.
+``evaluate``, ``compare``, ``selftest``, ``retrieve``, ``export``, ``verify``, ``explain``, ``diff``, ``plot``,
+``report``, ``view`` and ``audit_plan`` are the commands of these names, with the same options as keywords; a mistake of
+the user's is an ``InputError``. ``open`` opens a table that shows its images in a notebook. They are loaded when first
+used, so that ``import curate`` costs nothing.
 """
 
 from importlib import import_module
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
     from curate.retrieval.run import retrieve
+    from curate.trial.run import selftest
     from scoring.errors import InputError
 
 
@@ -52,6 +53,7 @@ _MODULES = {
     "split": "curate.policies.split.policy",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.comparison.run",
+    "selftest": "curate.trial.run",
     "retrieve": "curate.retrieval.run",
     "export": "curate.exchange.subset",
     "verify": "curate.lineage.verify",
@@ -84,6 +86,7 @@ __all__ = [
     "retrieve",
     "score",
     "select",
+    "selftest",
     "split",
     "verify",
     "view",

@@ -36,6 +36,7 @@ from curate.commands import (
     rounds,
     score,
     select,
+    selftest,
     sheet,
     sign,
     split,
@@ -161,6 +162,7 @@ app.command("view", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(view
 app.command("plot", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(plot.run))
 app.command("evaluate", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(evaluate.run))
 app.command("compare", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(compare.run))
+app.command("selftest", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(selftest.run))
 app.command("verify", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(verify.run))
 app.command("explain", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(explain.run))
 app.command("diff", rich_help_panel=LOOK, no_args_is_help=True)(user_errors(diff.run))

@@ -21,7 +21,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
         "walkthroughs/find_wrong_labels",
         "walkthroughs/fit_to_my_images",
     ),
-    "Score": ("models", "performance", "embeddings", "intervals", "fit", "evaluate"),
+    "Score": ("models", "performance", "embeddings", "intervals", "fit", "evaluate", "selftest"),
     "Curate": (
         "filter",
         "audit",

@@ -48,6 +48,7 @@ FLOORS = (  # of curate, from below: what stands on one imports what stands on i
     {"selectors", "probes"},
     {"policies", "retrieval", "engines", "display", "evaluation", "comparison", "exchange", "info", "torch"},
     {"rounds", "simulation", "fitting", "calibration", "pipeline", "facts", "plots", "doctor", "lineage"},
+    {"trial"},
     {"training"},
     {"commands"},
     {"cli", "__init__"},

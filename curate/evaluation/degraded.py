@@ -20,12 +20,13 @@ from scoring.metrics.degradations import (
     laplacian_variance,
     resize,
 )
-from scoring.runner import Runner
+from scoring.runner import Runner, Scores
 
 LAPLACIAN = "Laplacian"
 ORIGINAL, CENTER_CROP, ZOOM = "as it is", "centre crop", "zoom"
 LARGER = 4  # pictures are held at up to this many times the model's side, so that a crop has pixels of its own
 CROP_FRACTIONS = (0.1, 0.75)
+VERSIONS = 1 + len(WORSE) + len(AUGMENTATIONS)  # of each image, the centre crop among them
 BATCH = 32
 CROP_SIZE = Shape(
     "Spearman, crop size",
@@ -87,20 +88,20 @@ def degrade(
     changes: dict[str, Change] = {**WORSE, **AUGMENTATIONS}
     found: dict[str, list[dict[str, Floats]]] = {kind: [] for kind in (ORIGINAL, CENTER_CROP, *changes)}
     rows, fractions = [], []
-    for numbers, images in _batches(pictures):
+    for numbers, images in batches(pictures):
         small = resize(images, min(images.shape[-1], side))
         fraction = CROP_FRACTIONS[0] + (CROP_FRACTIONS[1] - CROP_FRACTIONS[0]) * torch.rand(
             len(images), generator=generator
         )
-        found[ORIGINAL].append(_scores(runner, small, side))
-        found[CENTER_CROP].append(_scores(runner, center_crops(images, fraction), side))
+        found[ORIGINAL].append(scores_of(runner, small, side))
+        found[CENTER_CROP].append(scores_of(runner, center_crops(images, fraction), side))
         for kind, change in changes.items():
             base = images if "crop" in kind else small
-            found[kind].append(_scores(runner, change(base, generator), side))
+            found[kind].append(scores_of(runner, change(base, generator), side))
         for kind, ladder in ladders.items():
             base = images if kind == ZOOM else small
             for parts, strength in zip(climbed[kind], ladder.strengths, strict=True):
-                parts.append(_scores(runner, ladder.change(base, of_ladders, strength), side))
+                parts.append(scores_of(runner, ladder.change(base, of_ladders, strength), side))
         rows += numbers
         fractions.append(fraction.numpy())
     scores = {kind: _joined(parts) for kind, parts in found.items()}
@@ -115,7 +116,7 @@ def degrade(
     return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness, sorted_ladders)
 
 
-def _batches(pictures: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
+def batches(pictures: Iterable[tuple[int, NDArray[np.uint8]]]) -> Iterator[tuple[list[int], Tensor]]:
     """Yield pictures of one size together, shape (B, 3, S, S); never more than some sizes' worth wait."""
     waiting: dict[int, list[tuple[int, NDArray[np.uint8]]]] = {}
     for row, pixels in pictures:
@@ -134,10 +135,23 @@ def _stacked(group: list[tuple[int, NDArray[np.uint8]]]) -> tuple[list[int], Ten
     return [row for row, _ in group], images
 
 
-def _scores(runner: Runner, images: Tensor, side: int) -> dict[str, Floats]:
+def scores_of(runner: Runner, images: Tensor, side: int) -> dict[str, Floats]:
     """Return every score of a batch by column name, and its sharpness."""
+    return _columns(_run(runner, images, side), images, side)
+
+
+def embedded(runner: Runner, images: Tensor, side: int) -> tuple[NDArray[np.float32], dict[str, Floats]]:
+    """Return the embeddings of a batch, shape (B, D), with what ``scores_of`` returns."""
+    scores = _run(runner, images, side)
+    return scores.embedding, _columns(scores, images, side)
+
+
+def _run(runner: Runner, images: Tensor, side: int) -> Scores:
     pixels = resize(images, side).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
-    scores = runner.submit(pixels).result()
+    return runner.submit(pixels).result()
+
+
+def _columns(scores: Scores, images: Tensor, side: int) -> dict[str, Floats]:
     kappas = [name for name in scores.columns if name.startswith("kappa_")]
     doubles = [f"unc_{name.removeprefix('kappa_')}" for name in kappas]  # 1/kappa, in the same order
     names = kappas + [name for name in scores.columns if name not in (*kappas, *doubles)]

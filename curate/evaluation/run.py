@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.evaluation import correctness
 from curate.evaluation.agreement import APART, VOTES, against_votes, separation
-from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
+from curate.evaluation.degraded import LAPLACIAN, LARGER, VERSIONS, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
 from curate.evaluation.measures import Caveats, Floats
 from curate.evaluation.results import Evaluation
@@ -31,6 +31,7 @@ from curate.tables.table import Table, open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
 from scoring.lookup import told
+from scoring.metrics.degradations import LADDERS
 from scoring.runner import Runner, select_device, select_precision
 
 MOST_REPEATS = 100_000
@@ -110,7 +111,7 @@ def evaluate(
         votes: likewise, a column of lists: how many people chose each class.
         against: another table, that certainty should tell apart from this one.
         degrade: images that are read again and made worse; 0 for none.
-        strengths: make them worse at five strengths of each change, too: 20 more versions of each.
+        strengths: make them worse at five strengths of each change, too: 30 more versions of each.
         source: what was scored, for worse images; by default the uris in the table.
         key: column of the source that holds the key.
         path_column: column of the source that holds paths or URLs.
@@ -328,7 +329,8 @@ class _Work:
         """Read images again, make them worse, and measure what the model says of them."""
         wanted = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
         index = self.rows.index[wanted].tolist()
-        versions = "28" if self.settings.strengths else "eight"
+        steps = sum(len(ladder.strengths) for ladder in LADDERS.values()) if self.settings.strengths else 0
+        versions = f"{VERSIONS + steps}" if steps else "eight"
         self.announce(f"reading {len(index):,} images again, and scoring {versions} worse versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
         pictures = squares(self.table, index, most=most, source=source, options=options)

@@ -30,13 +30,18 @@ def squares(
         InputError: if a row has neither a path nor a source, or the source lacks its key.
     """
     for image in Images.of(table, rows, source=source, options=options).read(rows):
-        pixels = _decoded(image.data, most) if image.data is not None else None
+        pixels = central_square(image.data, most) if image.data is not None else None
         if pixels is not None:
             yield image.row, pixels
 
 
-def _decoded(data: bytes, most: int) -> NDArray[np.uint8] | None:
-    """Return the central square, or None where the picture cannot be decoded."""
+def central_square(data: bytes, most: int) -> NDArray[np.uint8] | None:
+    """Return the central square of a picture, uint8 of shape (S, S, 3), S <= most; None where it cannot be decoded.
+
+    Args:
+        data: encoded bytes.
+        most: longest side, pixels; a larger picture is resized to it.
+    """
     try:
         pixels = decode_rgb(data)
         if min(pixels.shape[:2]) > most:

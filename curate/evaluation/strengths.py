@@ -35,7 +35,7 @@ def strength_curves(degraded: Degraded, *, repeats: int, seed: int) -> dict[str,
     columns = list(base)
     found: dict[str, Any] = {}
     for kind, steps in degraded.strengths.items():
-        ranks = np.stack([[_rank(base[name], step[name], name) for name in columns] for step in (base, *steps)])
+        ranks = np.stack([[rank_among(base[name], step[name], name) for name in columns] for step in (base, *steps)])
         flat = ranks.reshape(-1, len(degraded.rows))  # (strengths x columns, N)
         samples = resample(partial(_means, flat), flat.shape[1], repeats=repeats, seed=seed)
         bounds = (flat.mean(1), *percentiles(samples))
@@ -50,8 +50,14 @@ def strength_curves(degraded: Degraded, *, repeats: int, seed: int) -> dict[str,
     return found
 
 
-def _rank(base: Floats, values: Floats, name: str) -> Floats:
-    """Return the share of the images as they are that are more certain, shape (N,)."""
+def rank_among(base: Floats, values: Floats, name: str) -> Floats:
+    """Return the share of the images as they are that are more certain, equal ones by half, shape (N,).
+
+    Args:
+        base: of the images as they are, shape (M,).
+        values: of images, shape (N,).
+        name: of the column, which says its direction.
+    """
     sign = 1.0 if is_less_certain(name) else -1.0
     ordered = np.sort(sign * base)
     both = np.searchsorted(ordered, sign * values, "left") + np.searchsorted(ordered, sign * values, "right")

@@ -25,12 +25,7 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
         InputError: if the table names no model that ships and none is given, or another than the one given.
     """
     wanted = model_of(table)
-    if model is None:
-        digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
-        if wanted not in digests:
-            which = f"a model that does not ship ({wanted[:12]})" if wanted else "no model that it names"
-            raise InputError(f"{table.path} was scored by {which}; name its checkpoint with --model")
-        model = digests[wanted]
+    model = model_named_by(table, wanted) if model is None else model
     network, card = load_model(model)
     if wanted and card.get("base", card["digest"]) != wanted:  # a fitted model's embeddings are its base model's
         raise InputError(
@@ -42,6 +37,15 @@ def scorer_of(table: Table, *, model: str | Path | None = None, device: str = "a
     before = before if isinstance(before, dict) else {}
     settings = ScoreSettings(device=device, **_settings_of(before))
     return Runner(network, chosen, select_precision(settings.precision, chosen, network.spec.cpu_precision)), settings
+
+
+def model_named_by(table: Table, digest: str) -> str:
+    """Return the shipped model that scored a table, of that digest; InputError where none that ships did."""
+    digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
+    if digest not in digests:
+        which = f"a model that does not ship ({digest[:12]})" if digest else "no model that it names"
+        raise InputError(f"{table.path} was scored by {which}; name its checkpoint with --model")
+    return digests[digest]
 
 
 def fit_of(model: str | Path | None) -> HeapFit | None:

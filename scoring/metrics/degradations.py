@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import simplejpeg
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -93,6 +95,20 @@ def zoom(images: Tensor, generator: torch.Generator, share: float) -> Tensor:
     return center_crops(images, torch.full((len(images),), 1 - share))
 
 
+def recompress(images: Tensor, generator: torch.Generator, coarseness: float) -> Tensor:
+    """Return the images after JPEG of quality 100 - ``coarseness``, with half the resolution of colour."""
+    pixels = images.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+    how = {"quality": round(100 - coarseness), "colorsubsampling": "420", "fastdct": False}
+    files = [simplejpeg.encode_jpeg(one, **how) for one in pixels]
+    back = np.stack([simplejpeg.decode_jpeg(file, fastdct=False, fastupsample=False) for file in files])
+    return torch.from_numpy(back).permute(0, 3, 1, 2).float()
+
+
+def darken(images: Tensor, generator: torch.Generator, share: float) -> Tensor:
+    """Return the images with ``share`` of their light taken away, and what is left rounded to whole grey levels."""
+    return ((1 - share) * images.float()).round()
+
+
 def grayscale(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return the luma (ITU-R BT.601) in all three channels."""
     return to_gray(images.float()).contiguous()
@@ -132,12 +148,15 @@ class Ladder:
     strengths: tuple[float, ...]
 
 
-# The strengths are ours; the kinds are those of Figure 6 of Kirchhof et al. 2024, "Pretrained Visual Uncertainties".
+# The strengths are ours; the first four kinds are those of Figure 6 of Kirchhof et al. 2024, "Pretrained Visual
+# Uncertainties".
 LADDERS: dict[str, Ladder] = {
     "zoom": Ladder(zoom, "side cut away", (0.2, 0.4, 0.6, 0.75, 0.9)),
     "blur": Ladder(blur, "sigma / side", (0.005, 0.01, 0.02, 0.04, 0.08)),
     "noise": Ladder(noise, "grey levels", (6.0, 12.0, 25.0, 50.0, 100.0)),
     "grey box": Ladder(grey_box, "area covered", (0.1, 0.25, 0.4, 0.6, 0.8)),
+    "recompression": Ladder(recompress, "100 - JPEG quality", (50.0, 75.0, 85.0, 92.0, 97.0)),
+    "darkness": Ladder(darken, "light taken away", (0.3, 0.5, 0.7, 0.85, 0.95)),
 }
 
 

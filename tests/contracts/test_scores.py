@@ -2,8 +2,6 @@
 
 import importlib.util
 import math
-import random
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +13,12 @@ from scipy.stats import spearmanr
 
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
+from curate.manifest import SourceOptions
 from curate.tables.table import open_table
+from curate.trial.contract import COPIES, HOLDS, WORSE
+from curate.trial.run import selftest
+from curate.trial.same import WAYS, unchanged
+from curate.trial.sample import FEWEST, of_source
 from scoring.checkpoint import DEFAULT, load_model, save_checkpoint, shipped_models
 from scoring.heads import GaussiansHeadSpec, PosteriorHeadSpec, PrototypeHeadSpec
 from scoring.images import decode
@@ -157,32 +160,24 @@ def test_a_duplicate_has_the_very_same_score(reference):
             assert certainty[name] == certainty[name.replace("_duplicate", "")]
 
 
-def test_a_duplicate_in_another_shard_has_the_same_score(heap, model, reference, tmp_path):
-    assert same(certainties(heap, tmp_path / "s.parquet", model, shard_rows=3), reference)
+def test_neither_batches_nor_order_company_or_parts_change_a_score(heap, model, tmp_path):
+    """What `curate selftest` tries on the user's images."""
+    options = SourceOptions()
+    _, everything = of_source(str(heap), FEWEST, tmp_path, seed=0, options=options, announce=lambda text: None)
+    ways = [way for way in WAYS if not way.needs and way.tolerance is not None]
+    found = unchanged(everything, tmp_path, model, fit=False, ways=ways)
+    assert len(everything.keys) == len(list(heap.iterdir()))
+    assert {check.what for check in found} == {way.what for way in ways}
+    assert [check for check in found if check.state != HOLDS] == []
 
 
-def test_the_order_of_the_images_changes_no_score(heap, model, reference, tmp_path):
-    paths = sorted(heap.iterdir())
-    random.Random(1).shuffle(paths)
-    (tmp_path / "list.txt").write_text("".join(f"{path}\n" for path in paths))
-    assert same(certainties(tmp_path / "list.txt", tmp_path / "s.parquet", model), reference)
-
-
-@pytest.mark.parametrize("batch_size", [1, 7, 33])
-def test_the_size_of_a_batch_changes_no_score(heap, model, reference, tmp_path, batch_size):
-    assert same(certainties(heap, tmp_path / "s.parquet", model, batch_size=batch_size), reference)
-
-
-def test_a_heap_in_two_halves_has_the_scores_of_the_whole(heap, model, reference, tmp_path):
-    halves = {column: {} for column in reference}
-    for half in range(2):
-        part = tmp_path / f"half{half}"
-        part.mkdir()
-        for path in sorted(heap.iterdir())[half::2]:
-            shutil.copy(path, part)
-        for column, certainty in certainties(part, tmp_path / f"{half}.parquet", model).items():
-            halves[column] |= certainty
-    assert same(halves, reference)
+def test_every_score_of_the_model_that_ships_notices_what_it_must(heap, shipped):
+    """By `curate selftest`, on the photographs and their versions; noise, zoom and recompression: docs/selftest.md."""
+    changes = ["blur", "grey box", "darkness"]
+    found = selftest(heap, model=shipped, device="cpu", images=40, change=changes, ways=())
+    assert {*LEAST_SHARE, "unc_fitted"} <= set(found.columns)
+    broken = {(check.column, check.what) for check in found.broken if check.section in (WORSE, COPIES)}
+    assert {column for column, _ in broken} <= {"unc_outlier", "unc_ambiguous"}, broken
 
 
 def test_a_batch_that_shrinks_has_the_scores_of_the_whole(model):

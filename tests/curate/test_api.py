@@ -24,6 +24,7 @@ FUNCTIONS = (
     "split",
     "evaluate",
     "compare",
+    "selftest",
     "retrieve",
     "export",
     "verify",
@@ -44,12 +45,13 @@ ONLY_TYPED = {
     "fail_on_leaks",
     "verdicts",
 }  # threshold: a value of ``finder`` in Python
-ONLY_CALLED = {"rules", "report", "compared", "announce"}  # the last three are told of progress
+ONLY_CALLED = {"rules", "ways", "report", "compared", "announce"}  # the last three are told of progress
 OF_THE_PICTURE = {"source", "other_source", "root", "key", "path_column", "image_column"}
 OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},
     "issues": OF_THE_PICTURE,
     "compare": {"out", "overwrite", *OF_THE_PICTURE},
+    "selftest": {"out", "overwrite"},
     "retrieve": OF_THE_PICTURE,
 }
 

@@ -1,5 +1,6 @@
 """Permutation test, logistic regression, linear classifier, entropy, degradations."""
 
+import io
 import itertools
 
 import numpy as np
@@ -8,6 +9,7 @@ import scipy.optimize
 import scipy.stats
 import sklearn.linear_model
 import torch
+from PIL import Image
 
 from scoring import metrics
 from scoring.metrics import degradations
@@ -187,6 +189,45 @@ def test_strengths_are_those_stated():
     spread = degradations.blur(point, torch.Generator())[0, 0].sum(0)
     at = torch.arange(101) - 50.0
     assert ((spread * at**2).sum() / spread.sum()).sqrt() == pytest.approx(3.03, rel=0.01)
+
+
+def test_recompression_is_the_jpeg_of_that_quality_that_pillow_writes_and_reads():
+    """To some grey levels: two libraries round the cosines and bring the resolution of colour back in two ways."""
+    smooth = torch.nn.functional.interpolate(IMAGES[:2], (48, 48), mode="bicubic").clamp(0, 255).round()
+    ours = degradations.recompress(smooth, torch.Generator(), 85.0).permute(0, 2, 3, 1).numpy()
+
+    def apart(quality):
+        return np.mean(
+            [np.abs(_by_pillow(image, quality) - one).mean() for image, one in zip(smooth, ours, strict=True)]
+        )
+
+    assert apart(15) < 1.5
+    assert apart(15) < min(apart(10), apart(20)) / 3
+
+
+def _by_pillow(image, quality):
+    file = io.BytesIO()
+    Image.fromarray(image.permute(1, 2, 0).to(torch.uint8).numpy()).save(file, "JPEG", quality=quality, subsampling=2)
+    with Image.open(file) as back:
+        return np.asarray(back.convert("RGB")).astype(np.float32)
+
+
+def test_darkness_takes_light_and_rounds_what_is_left():
+    bright = torch.tensor([0.0, 1.0, 10.0, 99.0, 255.0]).view(1, 1, 1, 5).expand(1, 3, 4, 5)
+    assert degradations.darken(bright, torch.Generator(), 0.7)[0, 0, 0].tolist() == [0, 0, 3, 30, 76]
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(set(degradations.LADDERS) - {"zoom"})
+)  # what is seen of a zoom is another place
+def test_every_ladder_goes_farther_from_the_image_with_strength(kind):
+    ladder = degradations.LADDERS[kind]
+    smooth = torch.nn.functional.interpolate(IMAGES, (48, 48), mode="bicubic").clamp(0, 255)
+    apart = [
+        float((ladder.change(smooth, torch.Generator().manual_seed(0), one) - smooth).square().mean())
+        for one in ladder.strengths
+    ]
+    assert all(before < after for before, after in zip([0.0, *apart], apart, strict=False))
 
 
 def test_a_centre_crop_of_the_whole_is_the_image_and_of_half_its_middle():

@@ -324,7 +324,7 @@ def test_strengths_are_ranks_among_the_images_as_they_are_and_change_nothing_els
     found, without = evaluate(whole, strengths=True, **settings), evaluate(whole, **settings)
     assert [one.to_json() for one in found.measures] == [one.to_json() for one in without.measures]
     assert without.strengths == {}
-    assert list(found.strengths) == ["zoom", "blur", "noise", "grey box"]
+    assert list(found.strengths) == ["zoom", "blur", "noise", "grey box", "recompression", "darkness"]
     assert read_strengths(json.loads(json.dumps(found.to_json())))[1]["kind"] == "blur"
     for about in found.strengths.values():
         assert about["strength"][0] == 0

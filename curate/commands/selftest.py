@@ -1,0 +1,97 @@
+"""``curate selftest``: whether scores mean what they claim, on the user's own images."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.commands import options
+from curate.commands.printing import emit, print_lines, say, show, show_table, write_json
+
+IMAGES = 100
+
+
+def run(
+    images_of: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE|SOURCE",
+            help="Scored table; or a folder, list, table or tar of images, a draw of which is scored.",
+        ),
+    ],
+    images: Annotated[int, typer.Option(help="How many are drawn and tried, by a hash of their keys.")] = IMAGES,
+    column: Annotated[
+        list[str] | None, options.shared("--column", " to try; again for more. [default: every one that can be]")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Way to make images worse: zoom, blur, noise, 'grey box', recompression or darkness; again for more. "
+            "[default: all]",
+            show_default=False,
+        ),
+    ] = None,
+    label: Annotated[str | None, options.shared("--label", ", to try scores against luck")] = None,
+    labelled: options.Labelled = None,
+    label_from_folder: options.LabelFromFolder = False,
+    source: options.Source = None,
+    key: options.SourceKey = None,
+    path_column: options.SourcePathColumn = None,
+    image_column: options.SourceImageColumn = None,
+    root: options.SourceRoot = None,
+    model: Annotated[str | None, options.shared("--model", "; by default the one that scored the table")] = None,
+    device: options.Device = "auto",
+    sample: Annotated[int | None, options.shared("--sample", ", to predict labels on")] = None,
+    repeats: Annotated[int, options.shared("--repeats", ", of what labels tell", show_default=True)] = 1000,
+    seed: options.Seed = 0,
+    plot: Annotated[
+        Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")
+    ] = None,
+    out: Annotated[Path | None, options.shared("--out", ": everything, NAME.json")] = None,
+    overwrite: options.Overwrite = False,
+    json_: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Try whether scores mean what they claim, on your images.
+
+    Blur, noise, zoom, a grey box, recompression and darkness must make every score less certain, the more the
+    stronger. A copy must make an image less unique. Batches, order, company, device, engine and precision must change
+    no score beyond a stated tolerance. With labels, a score must tell more than luck. X is what does not hold, and
+    then the exit code is 1.
+
+    Example:
+
+    \b
+        curate selftest scores.parquet --label label --plot selftest.svg
+        curate selftest photos/ --label-from-folder
+        curate selftest scores.parquet --column unc_fitted --change blur --change darkness
+    """
+    given = dict(locals())
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
+    from curate.display.style import check_chart, save_chart
+    from curate.trial.run import selftest
+    from scoring.atomic import refuse_existing, require_folder
+    from scoring.errors import InputError
+
+    if out is not None:
+        if out.suffix.lower() != ".json":
+            raise InputError(f"expected a report name that ends in .json, got {out}")
+        refuse_existing(out, overwrite=overwrite)
+        require_folder(out)
+    if plot is not None:
+        check_chart(plot, overwrite=overwrite)
+    result = selftest(**options.given_to(selftest, given), announce=(lambda text: None) if quiet else say)
+    if plot is not None:
+        save_chart(result.figure(), plot, overwrite=overwrite)
+    if out is not None:
+        write_json(result.to_json(), out, overwrite=overwrite)
+    if json_:
+        emit(result.to_json())
+    else:
+        print_lines(result.lines(), show, show_table)
+    for name, path in {"picture": plot, "report": out}.items():
+        if path is not None and not quiet:
+            say(f"{name}: {path}")
+    if not result.passed:
+        raise typer.Exit(1)

@@ -1,0 +1,242 @@
+"""Try the contract of scores on the user's own images."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING, KEY, without_bounds
+from curate.engines.output import holds_scores
+from curate.engines.score import score
+from curate.manifest import SourceOptions
+from curate.manifest.store_path import path_or_store
+from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
+from curate.tables.images import drawn_rows
+from curate.tables.provenance import model_of
+from curate.tables.table import Table, embedding_matrix, open_table
+from curate.trial.contract import Check
+from curate.trial.copies import less_unique
+from curate.trial.luck import better_than_luck
+from curate.trial.result import SelfTest, curves_of
+from curate.trial.same import WAYS, Way, unchanged
+from curate.trial.sample import FEWEST, Sample, of_source, of_table
+from curate.trial.worse import Scorer, climb, less_certain
+from scoring.checkpoint import DEFAULT, load_model
+from scoring.errors import InputError
+from scoring.heap.columns import COLUMNS as OF_HEAP
+from scoring.heap.fit import REFERENCES, fit_heap
+from scoring.heap.junk import columns_for_junk
+from scoring.heap.model import HeapFit
+from scoring.lookup import closest, told
+from scoring.metrics.degradations import LADDERS
+from scoring.runner import Runner, select_device, select_precision
+
+IMAGES = 100
+MOST_IMAGES = 100_000
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """What is tested: images, the model, and what was fitted to the heap that they are of."""
+
+    table: Table
+    sample: Sample
+    model: str
+    runner: Runner
+    heap: NDArray
+    fit: HeapFit | None
+
+
+def selftest(
+    images_of: str | Path,
+    *,
+    images: int = IMAGES,
+    column: str | Sequence[str] | None = None,
+    change: str | Sequence[str] | None = None,
+    label: str | None = None,
+    labelled: str | Path | None = None,
+    source: str | None = None,
+    key: str | None = None,
+    path_column: str | None = None,
+    image_column: str | None = None,
+    root: str | None = None,
+    label_from_folder: bool = False,
+    model: str | Path | None = None,
+    device: str = "auto",
+    sample: int | None = None,
+    repeats: int = 1000,
+    seed: int = 0,
+    ways: Sequence[Way] = WAYS,
+    announce: Callable[[str], None] = lambda text: None,
+) -> SelfTest:
+    """Try whether scores mean what they claim, on the images of a scored table or of a source.
+
+    Every keyword but ``ways`` and ``announce`` is the option of ``curate selftest`` of that name.
+
+    Args:
+        images_of: a table that ``curate score`` wrote; or any source of images, a draw of which is scored first.
+        images: that are drawn, by a hash of their keys.
+        column: one or several scores to try; every one that worse images can be scored by, by default.
+        change: one or several kinds of worse images, names in ``scoring.metrics.degradations.LADDERS``; all by default.
+        label: column of classes, in ``labelled`` or the table; scores are then also tried against luck.
+        labelled: file of labels, whose rows are found by key.
+        source: where the images of a table are, where its own uris do not say.
+        key: column of the source that holds the key.
+        path_column: column of the source that holds paths or URLs.
+        image_column: column of the source that holds image bytes.
+        root: where relative paths of the source start.
+        label_from_folder: of a folder, take the first sub-folder's name as ``label``.
+        model: that scores; by default the shipped one that the table names, or the one that ``curate score`` takes.
+        device: that worse images are scored on.
+        sample: rows that labels are predicted on; None for all.
+        repeats: of the bootstrap of what labels tell.
+        seed: of draws and changes.
+        ways: in which scores must come out the same.
+        announce: told in words what is about to happen.
+
+    Raises:
+        InputError: for a source, table, column or kind that cannot be used, or fewer than 20 images that can be read.
+    """
+    if not FEWEST <= images <= MOST_IMAGES:
+        raise InputError(f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {images:,}; {IMAGES} is usual")
+    kinds = _kinds([change] if isinstance(change, str) else change or ())
+    wanted = [column] if isinstance(column, str) else list(column or ())
+    options = SourceOptions(
+        root=root, key=key, path_column=path_column, image_column=image_column, label_from_folder=label_from_folder
+    )
+    if label is None and (label_from_folder or labelled is not None):
+        label = "label"
+    with tempfile.TemporaryDirectory(prefix="curate-selftest-") as place:
+        folder = Path(place)
+        tested = _opened(images_of, images, folder, seed, source, options, model, device, announce)
+        columns, left_out = _columns(tested, wanted)
+        _check_label(tested.table, str(images_of), label, labelled)
+        scorer = Scorer(tested.runner, tested.fit, columns)
+        fitted = any(name in OF_HEAP for name in columns)
+        checks: list[Check] = unchanged(
+            tested.sample, folder, tested.model, columns=columns, fit=fitted, ways=ways, announce=announce
+        )
+        steps = sum(len(LADDERS[kind].strengths) for kind in kinds)
+        announce(f"scoring {steps} worse versions of {len(tested.sample.keys):,} images")
+        climbed = climb(tested.sample.data(), scorer, kinds=kinds, seed=seed)
+        checks += less_certain(climbed)
+        announce("looking for copies among the others")
+        checks += less_unique(tested.sample.data(), scorer, tested.heap)
+        if label is not None:
+            checks += better_than_luck(
+                tested.table.path,
+                label=label,
+                labelled=Path(labelled) if labelled is not None else None,
+                column=wanted,
+                sample=sample,
+                repeats=repeats,
+                seed=seed,
+                announce=announce,
+            )
+        n, unread = len(tested.sample.keys), tested.sample.unread
+    return SelfTest(str(images_of), tested.model, n, unread, columns, left_out, checks, curves_of(climbed))
+
+
+def _kinds(asked: Sequence[str]) -> list[str]:
+    unknown = next((name for name in asked if name not in LADDERS), None)
+    if unknown is not None:
+        raise InputError(
+            f"--change: there is no {unknown!r}{closest(unknown, LADDERS)}; expected one of {', '.join(LADDERS)}"
+        )
+    return list(dict.fromkeys(asked)) or list(LADDERS)
+
+
+def _opened(
+    images_of: str | Path,
+    n: int,
+    folder: Path,
+    seed: int,
+    source: str | None,
+    options: SourceOptions,
+    model: str | Path | None,
+    device: str,
+    announce: Callable[[str], None],
+) -> _Tested:
+    """Draw the images to test; of a source, score them and others."""
+    if holds_scores(path_or_store(images_of)):
+        table = open_table(images_of)
+        model = model_named_by(table, model_of(table)) if model is None else model
+        runner, _ = scorer_of(table, model=model, device=device)
+        announce(f"drawing {n:,} images of {table.path}")
+        sample = of_table(table, n, folder, seed=seed, source=source, options=options)
+    else:
+        if source is not None:
+            raise InputError(f"--source is for a scored table, and {images_of} is none; leave it out")
+        model = DEFAULT if model is None else model
+        network, _ = load_model(model)
+        chosen = select_device(device)
+        runner = Runner(network, chosen, select_precision("auto", chosen, network.spec.cpu_precision))
+        sample, everything = of_source(str(images_of), n, folder, seed=seed, options=options, announce=announce)
+        scored = folder / "company.scores.parquet"
+        announce(f"scoring {len(everything.keys):,} images")
+        score(everything.path, scored, model=model, quality=False, device=device, **everything.keywords())
+        table = open_table(scored)
+    heap, fit = _fitted(table, model, sample, announce)
+    return _Tested(table, sample, str(model), runner, heap, fit)
+
+
+def _fitted(
+    table: Table, model: str | Path, sample: Sample, announce: Callable[[str], None]
+) -> tuple[NDArray, HeapFit | None]:
+    """Return embeddings of the heap, shape (R, D), R <= 20,000, and the fit that its columns are of, if it has any.
+
+    The images to test are left out: a worse version of one would find it there, as its nearest neighbour.
+
+    Raises:
+        InputError: for a table without embeddings.
+    """
+    heads = columns_for_junk(table.schema.names)
+    table.require([KEY, EMBEDDING])
+    rows = drawn_rows(table, REFERENCES + len(sample.keys), seed=0)
+    keys = table.take(np.sort(rows), [KEY]).column(KEY).to_pylist()
+    tested = set(sample.keys)
+    others = np.array([row for row, key in zip(np.sort(rows).tolist(), keys, strict=True) if str(key) not in tested])
+    taken = table.take(others, [EMBEDDING, *heads])
+    embeddings = embedding_matrix(taken.column(EMBEDDING))
+    there = np.isfinite(embeddings).all(1)
+    columns = {name: taken.column(name).to_numpy().astype(np.float64)[there] for name in heads}
+    known = fit_of(model) if is_fitted(model) else None
+    if known is not None or not any(name in OF_HEAP for name in table.schema.names):
+        return embeddings[there], known
+    try:
+        return embeddings[there], fit_heap(embeddings[there], columns)[0]
+    except InputError as error:
+        announce(f"scores that are fitted to the heap are not tried: {error}")
+        return embeddings[there], None
+
+
+def _check_label(table: Table, name: str, label: str | None, labelled: str | Path | None) -> None:
+    """Refuse a column of classes that is not there, before the work."""
+    if label is not None and labelled is None and label not in table.schema.names:
+        raise InputError(f"--label: {name} has no column {label!r} (columns: {told(table.schema.names, label)})")
+
+
+def _columns(tested: _Tested, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the columns that worse images can be scored by, and those of the table that they cannot.
+
+    Raises:
+        InputError: for a column that the table lacks, or where none is left.
+    """
+    names = tested.table.schema.names
+    kappas = {name for name in tested.runner.columns if name.startswith("kappa_")}
+    doubles = {f"unc_{name.removeprefix('kappa_')}" for name in kappas}  # 1/kappa, in the same order
+    able = [name for name in tested.runner.columns if name not in doubles]
+    able += [name for name in OF_HEAP if tested.fit is not None and name in names]
+    tested.table.require(list(wanted))
+    there = list(wanted) or [
+        name for name in without_bounds(names) if name.startswith(("kappa_", "unc_")) and name not in doubles
+    ]
+    columns = [name for name in able if name in there]
+    if not columns:
+        raise InputError(
+            f"expected a score that worse images can be scored by ({', '.join(able)}), got {', '.join(there) or 'none'}"
+        )
+    return columns, [name for name in there if name not in able]

@@ -1,0 +1,88 @@
+"""Whether values rise as something grows: from the same things at every strength, with intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics.resampling import Interval
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rise:
+    """How values of N things change over S strengths.
+
+    Attributes:
+        end: mean change from the first strength to the last, with its 95 % interval.
+        fall: mean change between the two strengths whose fall is surest, the weaker one first, with an interval that
+            holds for all pairs of strengths at once with a chance of 95 %.
+        between: the numbers of those two strengths.
+    """
+
+    end: Interval
+    fall: Interval
+    between: tuple[int, int]
+
+
+def rise(values: NDArray, confidence: float = 0.95) -> Rise:
+    """Measure whether values rise with strength.
+
+    Intervals are normal ones of paired differences over things; those of falls are Bonferroni's over all
+    S (S - 1) / 2 pairs of strengths.
+
+    Args:
+        values: of the same N things at each of S ascending strengths, shape (S, N), S >= 2, N >= 2, finite.
+        confidence: of the intervals, in (0, 1).
+
+    Raises:
+        ValueError: for values of another shape, or a confidence outside of (0, 1).
+
+    >>> found = rise(np.array([[0.0, 0.1, 0.2], [0.5, 0.5, 0.6], [0.2, 0.4, 0.4]]))
+    >>> found.between, round(found.end.value, 3), round(found.fall.value, 3)
+    ((1, 2), 0.233, -0.2)
+    """
+    values = np.asarray(values, np.float64)
+    if values.ndim != 2 or min(values.shape) < 2:
+        raise ValueError(f"expected values of shape (S, N), S and N at least 2, got {values.shape}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"the confidence must lie in (0, 1), got {confidence}")
+    pairs = list(combinations(range(len(values)), 2))
+    share = (1 - confidence) / len(pairs)
+    changes = [mean_change(values[early], values[late], 1 - share) for early, late in pairs]
+    surest = min(range(len(pairs)), key=lambda at: changes[at].high)
+    return Rise(mean_change(values[0], values[-1], confidence), changes[surest], pairs[surest])
+
+
+def mean_change(before: Floats, after: Floats, confidence: float = 0.95) -> Interval:
+    """Return the mean of paired differences and its normal interval.
+
+    Args:
+        before: shape (N,), N >= 2.
+        after: shape (N,).
+        confidence: in (0, 1).
+    """
+    change = np.asarray(after, np.float64) - before
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * float(change.std(ddof=1)) / sqrt(len(change))
+    middle = float(change.mean())
+    return Interval(middle, middle - half, middle + half)
+
+
+def mean_bands(values: Floats, confidence: float = 0.95) -> Sequence[Floats]:
+    """Return means over the last axis, and the ends of their normal intervals.
+
+    Args:
+        values: shape (..., N), N >= 2.
+        confidence: in (0, 1).
+
+    Returns:
+        Means, lower and upper ends, shape (...,) each.
+    """
+    middle = values.mean(-1)
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * values.std(-1, ddof=1) / sqrt(values.shape[-1])
+    return middle, middle - half, middle + half
