@@ -146,5 +146,6 @@ def _decodes(data: bytes) -> bool:
 
 def _too_few(n: int, name: str) -> InputError:
     return InputError(
-        f"expected at least {FEWEST} images to test that can be read, and as many others, got {n} of {name}; take more, or name where they are"
+        f"expected at least {FEWEST} images to test that can be read, and as many others, got {n} of {name}; take "
+        "more, or name where they are"
     )
