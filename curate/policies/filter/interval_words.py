@@ -24,19 +24,21 @@ SIDES = {(True, KEEP): "at least", (True, DROP): "below", (False, KEEP): "at mos
 
 
 @dataclass(frozen=True)
-class Explained:
-    """What is said of M rows that a rule by intervals decided; NaN where there is no value.
+class Against:
+    """M rows against the cut of a rule by intervals, each of shape (M,); NaN where there is no interval.
 
     Attributes:
-        reason: in words, M of them.
-        score: shape (M,).
-        lower: shape (M,).
-        upper: shape (M,).
-        threshold: the cut, shape (M,).
-        margin: shape (M,).
+        there: whether a row has a score and both ends.
+        group: which of the rule's groups it is in.
+        score: its score.
+        lower: the lower end.
+        upper: the upper end.
+        threshold: the cut.
+        margin: the end that the rule goes by against the cut, in the direction of keeping.
     """
 
-    reason: list[str]
+    there: Flags
+    group: NDArray[Any]
     score: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -60,16 +62,13 @@ def has_interval(rule: Any, table_rows: Rows, rows: NDArray[np.int64]) -> Flags:
     return np.logical_and.reduce([table_rows.exact[name].valid[rows] for name in columns_read(rule)])
 
 
-def explained(
-    rule: Any, table_rows: Rows, rows: NDArray[np.int64], outcome: NDArray[np.uint8], cuts: NDArray, *, high: bool
-) -> Explained:
-    """Explain some rows.
+def against(rule: Any, table_rows: Rows, rows: NDArray[np.int64], cuts: NDArray[np.float64], *, high: bool) -> Against:
+    """Hold some rows against the cut of a rule.
 
     Args:
-        rule: by an end of intervals, that decided them.
+        rule: by an end of intervals.
         table_rows: with its columns.
         rows: M indices.
-        outcome: what became of each, shape (M,).
         cuts: of the rule, by group.
         high: whether it keeps high values.
     """
@@ -77,19 +76,26 @@ def explained(
     score, lower, upper = (
         np.where(there, table_rows.exact[name].values[rows].astype(np.float64), np.nan) for name in columns_read(rule)
     )
-    codes = table_rows.groups[rule.per].codes[rows] if rule.per else np.zeros(len(rows), np.int64)
-    threshold = np.where(there, cuts[codes], np.nan)
-    named = lower if rule.by == LOWER else upper
+    group = table_rows.groups[rule.per].codes[rows] if rule.per else np.zeros(len(rows), np.int8)
+    threshold = np.where(there, cuts[group], np.nan)
     with np.errstate(invalid="ignore"):
-        margin = (named - threshold) * (1 if high else -1)
+        margin = ((lower if rule.by == LOWER else upper) - threshold) * (1 if high else -1)
+    return Against(there, group, score, lower, upper, threshold, margin)
+
+
+def reasons_of(rule: Any, table_rows: Rows, found: Against, outcome: NDArray[np.uint8], *, high: bool) -> list[str]:
+    """Return in words why M rows, held against the cut, became what they are."""
     groups = [f" of {rule.per} {name}" for name in table_rows.groups[rule.per].names] if rule.per else [""]
     say = _alone if rule.crossing == BOUND else _whole
-    numbers = zip(*(values.tolist() for values in (score, lower, upper, threshold, named, margin)), strict=True)
-    reason = [
+    named = found.lower if rule.by == LOWER else found.upper
+    columns = (found.score, found.lower, found.upper, found.threshold, named, found.margin)
+    numbers = zip(*(values.tolist() for values in columns), strict=True)
+    return [
         say(rule, _Row(became, groups[code], *row), high=high) if has else f"{rule.column} has no {MISSING}"
-        for has, became, code, row in zip(there.tolist(), outcome.tolist(), codes.tolist(), numbers, strict=True)
+        for has, became, code, row in zip(
+            found.there.tolist(), outcome.tolist(), found.group.tolist(), numbers, strict=True
+        )
     ]
-    return Explained(reason, score, lower, upper, threshold, margin)
 
 
 def _whole(rule: Any, row: _Row, *, high: bool) -> str:

@@ -9,7 +9,7 @@ from curate.columns import is_less_certain
 from curate.policies.decided import N_EXAMPLES
 from curate.policies.filter.alike import Like, Unlike, reasons
 from curate.policies.filter.guaranteed import MaxBadRate
-from curate.policies.filter.interval_words import FIELDS, Explained, explained
+from curate.policies.filter.interval_words import FIELDS, Against, against, reasons_of
 from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.rules import DropBottom, KeepTop, Minimum, Rule, Verdict, amount_of, by_interval, typed
 from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, UNDECIDED, failures
@@ -133,24 +133,25 @@ class DecisionWords:
         reason: np.ndarray,
     ) -> None:
         """Fill in the rows ``here`` that a rule by intervals decided."""
-        found = self._of_intervals(index, start + here, outcome[here])
-        reason[here] = found.reason
+        found = self._against(index, start + here)
+        rule = self.rules[index]
+        reason[here] = reasons_of(rule, self.table_rows, found, outcome[here], high=keeps_high(rule))
         said = (found.score, found.threshold, found.margin, found.lower, found.upper)
         for column, values in zip(numbers, said, strict=True):
             column[here] = values
 
-    def _of_intervals(self, index: int, rows: np.ndarray, outcome: np.ndarray) -> Explained:
+    def _against(self, index: int, rows: np.ndarray) -> Against:
         rule, cuts = self.rules[index], self.verdict.cuts[index]
         if cuts is None:
             raise ValueError("a rule by intervals has a cut")
-        return explained(rule, self.table_rows, rows, outcome, cuts, high=keeps_high(rule))
+        return against(rule, self.table_rows, rows, cuts, high=keeps_high(rule))
 
     def _numbers(self, index: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return group, score, threshold and margin of some rows (M indices) by one rule with a column."""
         rule, cuts = self.rules[index], self.verdict.cuts[index]
         if by_interval(rule):
-            found = self._of_intervals(index, rows, self.verdict.outcome[rows])
-            return np.zeros(len(rows), np.int32), found.score, found.threshold, found.margin
+            found = self._against(index, rows)
+            return found.group, found.score, found.threshold, found.margin
         score = self.table_rows.exact[str(rule.column)].values[rows]
         codes = self.table_rows.groups[rule.per].codes[rows] if rule.per else np.zeros(len(rows), np.int32)
         threshold = cuts[codes] if cuts is not None else np.full(len(rows), np.nan)
