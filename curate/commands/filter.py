@@ -25,6 +25,7 @@ WHY = {
     "goes": "would go",
     "worst": "would go, the worst",
     "just dropped": "would go, nearest to the cut",
+    "undecided": "would be undecided, nearest to the cut",
     "just kept": "would stay, nearest to the cut",
 }
 
@@ -130,6 +131,7 @@ def run(
     hash of the key. Writes kept.parquet, kept.decisions.parquet (every row, and why) and
     kept.receipt.json, which `curate verify` checks. The table itself is never changed.
     A --column or --per after the last rule counts for all of them. By unc_fitted, --max 0.5 drops junk alone.
+    With --by lower or upper, rows whose interval crosses the cut are listed apart, in kept.undecided.parquet.
     """
     from curate.policies.filter.policy import filter
     from curate.policies.filter.request import rules_in_order

@@ -35,7 +35,7 @@ class Files:
         more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
         texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
         undecided: whether the rows that stay undecided are written, with all their columns, to
-            ``NAME.undecided.parquet``.
+            ``NAME.undecided.parquet``; None for a policy that never does.
         answered: those of ``texts`` that people write in afterwards, so that a receipt has no digest of them.
     """
 
@@ -43,7 +43,7 @@ class Files:
     read: Mapping[str, str | Path] = field(default_factory=dict)
     more: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
-    undecided: bool = False
+    undecided: bool | None = None
     answered: frozenset[str] = frozenset()
 
 
@@ -65,10 +65,13 @@ class Outputs:
         stem = self.subset.name.removesuffix(SUFFIX)
         beside = {name: self.subset.with_name(f"{stem}.{name}{SUFFIX}") for name in ("decisions", *files.more)}
         if files.undecided:
-            beside[UNDECIDED_ROWS] = self.subset.with_name(f"{stem}.{OUTCOMES[UNDECIDED]}{SUFFIX}")
+            beside[UNDECIDED_ROWS] = self._undecided()
         self.tables = {"subset": self.subset, **beside}
         self.texts = {name: self.subset.with_name(f"{stem}.{ending}") for name, ending in files.texts.items()}
         self.receipt = self.subset.with_name(f"{stem}.receipt.json")
+
+    def _undecided(self) -> Path:
+        return self.subset.with_name(f"{self.subset.name.removesuffix(SUFFIX)}.{OUTCOMES[UNDECIDED]}{SUFFIX}")
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -86,6 +89,12 @@ class Outputs:
         for flag, name in files.read.items():
             if Path(name).resolve() in written:
                 raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
+        stale = self._undecided()
+        if files.undecided is False and stale.exists():
+            raise InputError(
+                f"{stale} is of an earlier filter by intervals, and this one would write none beside its receipt; "
+                "move it away, or choose another name with -o"
+            )
         if not overwrite:
             undo_unfinished(list(self.paths.values()))
         for path in self.paths.values():

@@ -16,6 +16,7 @@ from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOM
 from curate.tables.rows import Rows
 
 N_NEAREST = 3  # rows shown on either side of a cut
+UNDECIDED_EXAMPLES = "undecided"
 BLOCK = 1 << 20  # rows among which examples are looked for at once
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
@@ -162,22 +163,30 @@ class DecisionWords:
     def examples(self) -> dict[str, np.ndarray]:
         """Return rows to show: the worst, and those nearest to the cut on either side, by the last rule with a score.
 
-        Empty where that rule drops nothing; ties go to the earlier row.
+        Of a rule by intervals also undecided ones whose score is nearest to the cut. Empty where that rule drops
+        nothing and leaves nothing undecided; ties go to the earlier row.
         """
         if self.rules[self.last].column is None:
             return {}
-        dropped, kept = _Ends(N_EXAMPLES + N_NEAREST), _Ends(N_NEAREST)
+        dropped, kept, crossing = _Ends(N_EXAMPLES + N_NEAREST), _Ends(N_NEAREST), _Ends(N_NEAREST)
         for start in range(0, len(self.verdict.outcome), BLOCK):
             outcome = self.verdict.outcome[start : start + BLOCK]
             goes = (outcome == DROP) & (self.verdict.rule[start : start + BLOCK] == self.last)
             for ends, here in ((dropped, goes), (kept, outcome == KEEP)):
                 rows = start + np.flatnonzero(here)
                 ends.add(rows, self._numbers(self.last, rows)[-1])
+            if by_interval(self.rules[self.last]):
+                open_ = (outcome == UNDECIDED) & (self.verdict.rule[start : start + BLOCK] == self.last)
+                rows = start + np.flatnonzero(open_)
+                found = self._against(self.last, rows)
+                crossing.add(rows[found.there], np.abs(found.score - found.threshold)[found.there])
+        shown = {UNDECIDED_EXAMPLES: crossing.rows[:N_NEAREST]} if len(crossing.rows) else {}
         if not len(dropped.rows):
-            return {}
+            return shown
         return {
             "worst": dropped.rows[:N_EXAMPLES],
             "just dropped": dropped.rows[N_EXAMPLES:][::-1][:N_NEAREST],
+            **shown,
             "just kept": kept.rows[:N_NEAREST],
         }
 

@@ -333,6 +333,16 @@ def test_nothing_is_listed_apart_by_scores_and_an_empty_list_is_written_by_inter
         curate.filter(scored, tmp_path / "b.parquet", min=1, column="kappa_x", by="lower")
 
 
+def test_a_list_of_an_earlier_filter_is_never_left_beside_another_receipt(scored, tmp_path):
+    out = tmp_path / "kept.parquet"
+    first = curate.filter(scored, out, min=800, column="kappa_x", by="lower")
+    with pytest.raises(InputError, match=r"kept.undecided.parquet is of an earlier filter by intervals.*-o"):
+        curate.filter(scored, out, min=800, column="kappa_x", overwrite=True)
+    assert verify(first.receipt).identical
+    curate.filter(scored, out, min=700, column="kappa_x", by="upper", overwrite=True)
+    assert verify(first.receipt).identical
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_tables_of_no_row_and_of_one(tmp_path, n):
     table_at(tmp_path / "s.parquet", n)
@@ -384,6 +394,18 @@ def test_the_command_says_which_end_it_goes_by_and_what_it_holds(scored, tmp_pat
     assert "k.undecided.parquet" in text
     result = curate.filter(scored, None, min=3, column="kappa_x", by="lower", crossing="bound", dry_run=True)
     assert any("are what kappa_x_lower says" in note for note in filter_notes(result))
+
+
+def test_a_dry_run_shows_undecided_rows_whose_score_is_nearest_to_the_cut(scored):
+    result = curate.filter(scored, None, min=800, column="kappa_x", by="lower", dry_run=True)
+    shown = [each["key"] for each in result.examples if each["why"] == "undecided"]
+    rows = [row for row in pq.read_table(scored).to_pylist() if row["status"] == "ok" and row["kappa_x_lower"]]
+    crossing = [row for row in rows if row["kappa_x_lower"] < 800 <= row["kappa_x_upper"]]
+    assert shown == [row["key"] for row in sorted(crossing, key=lambda row: abs(row["kappa_x"] - 800))[:3]]
+    assert (
+        "would be undecided"
+        in run("filter", scored, "--min", 800, "--column", "kappa_x", "--by", "lower", "--dry-run").stdout
+    )
 
 
 def test_a_filter_by_intervals_loads_no_torch(scored):
