@@ -1,4 +1,4 @@
-"""How sure a share is: Wilson's interval, and exact or bounded tests of a share that was sampled by strata."""
+"""How sure a share is: Wilson's and the exact interval, and tests of a share that was sampled by strata."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 from scoring.metrics.resampling import Interval
 
@@ -45,6 +46,35 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     half = sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     low = 0.0 if successes == 0 else max(0.0, middle - half)
     return Interval(p, low, 1.0 if successes == n else min(1.0, middle + half))
+
+
+def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
+    """Return a share and its exact interval: it holds in at least a share ``level`` of all samples, whatever the truth.
+
+    Args:
+        successes: in [0, n].
+        n: independent trials; 0 gives (NaN, 0, 1): nothing is known.
+        level: in (0, 1); half of the error is on each side.
+
+    Raises:
+        ValueError: if ``successes`` is not in [0, n], or ``level`` not in (0, 1).
+
+    Source: Clopper and Pearson 1934, "The use of confidence or fiducial limits illustrated in the case of the
+        binomial"; the ends are quantiles of beta distributions.
+
+    >>> [round(x, 3) for x in clopper_pearson(10, 10)]
+    [1.0, 0.692, 1.0]
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie in (0, 1), got {level}")
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must lie in [0, {n}], got {successes}")
+    if n == 0:
+        return Interval(float("nan"), 0.0, 1.0)
+    error = (1 - level) / 2
+    low = float(betaincinv(successes, n - successes + 1, error)) if successes else 0.0
+    high = float(betaincinv(successes + 1, n - successes, 1 - error)) if successes < n else 1.0
+    return Interval(successes / n, low, high)
 
 
 @dataclass(frozen=True)
