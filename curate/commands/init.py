@@ -39,6 +39,10 @@ Labelled = Annotated[Path | None, options.shared("--labelled", ": classes of hel
 Format = Annotated[str, options.shared("--format", show_default=True)]
 Probe = Annotated[str, typer.Option(help="Probe: linear or knn.")]
 Skip = Annotated[Texts, typer.Option(metavar="NAME", help="Label that means: not this image. [default: skip]")]
+Confidence = Annotated[
+    str, options.shared("--confidence", ", of all rounds at once", metavar="SHARE", show_default=True)
+]
+Stop = Annotated[Texts, options.shared("--stop", metavar="RULE")]
 Budget = Annotated[int | None, options.shared("--budget", " to label in all; status says when it is reached")]
 
 
@@ -63,6 +67,8 @@ def run(
     noise_guard: options.NoiseGuard = False,
     skip: Skip = None,
     budget: Budget = None,
+    confidence: Confidence = "95%",
+    stop: Stop = None,
     seed: options.Seed = 0,
     json_: options.Json = False,
     quiet: options.Quiet = False,
@@ -73,7 +79,9 @@ def run(
 
     \b
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
+        curate round init rounds scores.parquet --classes cat,dog --stop 'accuracy >= 90%'
     """
+    from curate.policies.audit.request import parse_share
     from curate.rounds.files.settings import Guard, class_names
     from curate.rounds.init import start
     from scoring.settings import parse_settings
@@ -95,6 +103,8 @@ def run(
         link=link,
         probe=probe,
         budget=budget,
+        confidence=parse_share(confidence, "--confidence"),
+        stop=tuple(stop or ()),
         seed=seed,
         **asked,
     )
@@ -118,4 +128,6 @@ def _report_start(folder: Path, table: Path, opened: "Folder") -> None:
             f"on which every round is measured; later rounds ask {fixed.batch:,}"
             f"{'; labels of held-out images count in --budget' if fixed.budget else ''}"
         )
+    for rule in fixed.rules:
+        say(f"status says stop when it is shown, at {fixed.confidence:.10g} confidence, that {rule}")
     say(f"go on with: curate round next {folder}")

@@ -67,6 +67,7 @@ MEANS: dict[str, str] = {
     "--set": "A parameter of its own; again for more",
     "--sheet": "Picture to draw",
     "--source": "What was scored",
+    "--stop": "Say stop when this is shown: 'accuracy >= 90%', 'lift <= 1%'; again for more",
     "--strategy": "What picks",
     "--table": "Where the table is now, if it was moved",
     "--test": "Share to measure on",

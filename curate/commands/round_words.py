@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
     from curate.rounds.status import Status
     from curate.rounds.verify import RoundCheck
+    from curate.rounds.worth.anytime import PairLift
     from curate.rounds.worth.lift import ArmLift
+    from curate.rounds.worth.rules import RuleCheck
     from curate.rounds.worth.stopping import Advice
 
 N_SHOWN = 3  # rows that differ, on a line
@@ -27,9 +29,9 @@ def lift_words(lift: "ArmLift") -> str:
             f"{LEAST_CONTROL}, {counted(lift.n_held_out, 'held-out label')} of at least {LEAST_HELD_OUT}"
         )
     text = (
-        f"the first {lift.n:,} labels of the strategy teach {lift.strategy:.1%}, as many at random "
-        f"{lift.control:.1%}: {100 * (lift.strategy - lift.control):+.1f} points "
-        f"({100 * lift.low:+.1f} to {100 * lift.high:+.1f})"
+        "lift of the strategy over random, for other draws of labels too: "
+        f"{100 * (lift.strategy - lift.control):+.1f} points ({100 * lift.low:+.1f} to {100 * lift.high:+.1f}, "
+        "about 95 % of this look)"
     )
     if lift.low > 0:
         return f"{text}; the strategy beats random"
@@ -38,6 +40,40 @@ def lift_words(lift: "ArmLift") -> str:
     if lift.needed is not None and lift.needed <= 1000 * lift.n:
         return f"{text}; not enough yet to tell: about {lift.needed:,} control labels if the difference stays"
     return f"{text}; not enough yet to tell{'; more held-out rows are needed' if lift.few_held_out else ''}"
+
+
+def pair_lift_words(lift: "PairLift") -> str:
+    """Return how far the two models at hand are apart."""
+    ends = lift.anytime
+    return (
+        f"the first {lift.n:,} labels of the strategy teach {lift.strategy:.1%}, as many at random {lift.control:.1%}: "
+        f"{100 * (lift.strategy - lift.control):+.1f} points between these two models ({100 * ends.low:+.1f} to "
+        f"{100 * ends.high:+.1f}, {100 * ends.confidence:.10g} % at every look)"
+    )
+
+
+def rule_words(rule: "RuleCheck") -> str:
+    """Return what a rule for stopping went by, and what it lacks."""
+    if rule.why == "too few labels":
+        return "nothing is measured yet: it needs labels of held-out images" + (
+            ", and of images drawn at random" if rule.measure == "lift" else ""
+        )
+    lift = rule.measure == "lift"
+    value, low, high = (_measured(part, lift) for part in (rule.value, rule.low, rule.high))
+    text = f"{value}, at every look between {low} and {high}"
+    if rule.why == "too few rows":
+        return f"{text}; not to be shown with {rule.n:,} held-out images, it needs at least {rule.needed or 0:,}"
+    if rule.reached or lift:
+        return text
+    if rule.needed is None:
+        return f"{text}; {value} is not enough"
+    return f"{text}; if it stays at {value}, about {rule.needed:,} held-out images would show it, there are {rule.n:,}"
+
+
+def _measured(value: float | None, points: bool) -> str:
+    if value is None:
+        return "not known"
+    return f"{100 * value:+.1f} points" if points else f"{value:.1%}"
 
 
 SEEN: dict[str, Callable[[Any], str]] = {  # by the name of a criterion for stopping: what it went by
@@ -70,6 +106,11 @@ def status_notes(found: "Status") -> list[str]:
     notes = []
     if not found.rounds:
         notes.append(f"nothing was asked yet; make a batch with `curate round next {found.path}`")
+    if not found.blind:
+        notes.append(
+            "made by an earlier version, whose models knew the embeddings (no labels) of held-out images: what is said "
+            "of every look holds but for that"
+        )
     held_out, labelled = found.held_out
     if not held_out:
         notes.append("no rows are held out, so nothing can be said of accuracy")

@@ -74,8 +74,8 @@ def next_(
     by_strategy = counted(picked["strategy"], "image")
     say(f"round {made.number}: {by_strategy} by strategy, {picked['control']:,} at random{held_out}")
     if model and model["holdout"]["n"]:
-        found = model["holdout"]
-        interval = f"{found['low']:.1%} to {found['high']:.1%}"
+        found, ends = model["holdout"], model["anytime"]
+        interval = f"{ends['low']:.1%} to {ends['high']:.1%} at every look"
         say(f"probe of {counted(model['n_labels'], 'label')}: {found['accuracy']:.1%} right ({interval})")
     say(f"to annotate: {made.export}")
 

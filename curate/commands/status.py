@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, show, show_table
-from curate.commands.round_words import advice_words, lift_words, status_notes
+from curate.commands.printing import EXIT_FOUND, emit, show, show_table
+from curate.commands.round_words import advice_words, lift_words, pair_lift_words, rule_words, status_notes
 from curate.counted import counted
+from scoring.errors import InputError
 
 if TYPE_CHECKING:
     from curate.rounds.status import Status
@@ -17,6 +18,10 @@ def run(
     folder: options.RoundsFolder,
     table: options.MovedTable = None,
     no_lift: Annotated[bool, typer.Option("--no-lift", help="Do not compare with random labels (faster).")] = False,
+    stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
+    fail_unless_stop: Annotated[
+        bool, typer.Option("--fail-unless-stop", help=f"Exit {EXIT_FOUND} while no --stop rule is reached.")
+    ] = False,
     json_: options.Json = False,
 ) -> None:
     """Tell how good it is by now, and whether to stop.
@@ -25,14 +30,21 @@ def run(
 
     \b
         curate round status rounds
+        curate round status rounds --stop 'accuracy >= 90%' --fail-unless-stop
+
+    The intervals named "at every look" hold together: look after every round, and stop when you like.
     """
     from curate.rounds.status import status
 
-    found = status(folder, table=table, lift=not no_lift)
+    found = status(folder, table=table, lift=not no_lift, stop=stop or ())
+    if fail_unless_stop and found.stop is None:
+        raise InputError("--fail-unless-stop goes by --stop rules, and there is none; add --stop 'accuracy >= 90%'")
     if json_:
         emit(_status_json(found))
     else:
         _show_status(found)
+    if fail_unless_stop and not found.stop:
+        raise typer.Exit(EXIT_FOUND)
 
 
 def _status_json(found: "Status") -> dict[str, Any]:
@@ -42,6 +54,10 @@ def _status_json(found: "Status") -> dict[str, Any]:
         facts_of["text"] = advice_words(advice)
     if found.lift is not None:
         facts["lift"]["text"] = lift_words(found.lift)
+    if found.pair_lift is not None:
+        facts["pair_lift"]["text"] = pair_lift_words(found.pair_lift)
+    for facts_of, rule in zip(facts["rules"], found.rules, strict=True):
+        facts_of["text"] = rule_words(rule)
     return {**facts, "notes": status_notes(found)}
 
 
@@ -65,17 +81,41 @@ def _show_status(found: "Status") -> None:
     if found.tied:
         more = ", ..." if len(found.tied) < found.counts["tied"] else ""
         show(f"tied, and without a class: {', '.join(found.tied)}{more}")
-    rows = [
-        (point["n_labels"], f"{point['accuracy']:.1%}", f"{point['low']:.1%} to {point['high']:.1%}", point["n"])
-        for point in found.curve
-        if point["n"]
-    ]
-    if rows:
-        show_table(rows, header=("labels", "accuracy", "95 % interval", "held-out images"), right=0)
+    _show_curve(found)
+    if found.pair_lift is not None:
+        show(pair_lift_words(found.pair_lift))
     if found.lift is not None:
         show(lift_words(found.lift))
     for one in found.advice:
         mark = "cannot tell" if one.reached is None else "STOP" if one.reached else "go on"
         show(f"{one.name}: {mark} ({advice_words(one)})")
+    for rule in found.rules:
+        mark = "cannot tell" if rule.reached is None else "STOP" if rule.reached else "go on"
+        show(f"{rule.rule}: {mark} ({rule_words(rule)})")
     for note in status_notes(found):
         show(note)
+
+
+def _show_curve(found: "Status") -> None:
+    """Accuracy by labels, with both intervals, and which is which."""
+    share = f"{100 * found.confidence:.10g} %"
+    rows = [
+        (
+            point["n_labels"],
+            f"{point['accuracy']:.1%}",
+            f"{point['anytime']['low']:.1%} to {point['anytime']['high']:.1%}",
+            f"{point['low']:.1%} to {point['high']:.1%}",
+            point["n"],
+        )
+        for point in found.curve
+        if point["n"]
+    ]
+    if not rows:
+        return
+    show_table(
+        rows, header=("labels", "accuracy", f"{share} at every look", "95 % of this look", "held-out images"), right=0
+    )
+    show(
+        f"at every look: all of them hold together with {share} confidence, so look as often as you like and stop when "
+        "you like; of this look: of one alone, for who looks once"
+    )

@@ -16,6 +16,7 @@ from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.settings import CONFIG, SKIP, Guard, Settings
 from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
+from curate.rounds.worth.rules import refuse_unreachable
 from curate.tables.amount import Amount
 from curate.tables.digests import plain
 from curate.tables.known import LABEL, read_known, refuse_strangers
@@ -46,6 +47,8 @@ class Options(TypedDict, total=False):
     budget: int | None
     seed: int
     skip: tuple[str, ...]
+    confidence: float
+    stop: tuple[str, ...]
 
 
 def start(
@@ -92,6 +95,7 @@ def start(
         holdout_sha256="",
         **options,
     )
+    refuse_unreachable(settings.rules, settings.holdout, settings.n_control, settings.confidence)
     held_out = held_out_rows(scored, settings)
     labels = _labels(scored, held_out, label, labelled, settings)
     _refuse_foreign(path)

@@ -22,9 +22,10 @@ from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.state.batch import BatchRows
 from curate.rounds.state.derived import derive
 from curate.rounds.state.graph import PoolGraph
-from curate.rounds.state.model import measure
+from curate.rounds.state.model import lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
+from curate.rounds.worth.anytime import PairLift
 from curate.tables.images import images_by_key
 from curate.tables.writer import TableWriter
 from curate.version import __version__
@@ -112,15 +113,18 @@ def _write(
         _write_table(place / BATCH, batch, "batch", number)
         export, notes = _export(place, batch, folder, images)
         model: dict[str, Any] = {}
+        lift: PairLift | None = None
         files = {BATCH: file_sha256(place / BATCH)}
         if probe is not None:
-            measured, sample = measure(folder, scored, standing, probe)
-            model = asdict(measured)
+            look = len(folder.label_files)
+            measured, sample = measure(folder, scored, standing, probe, look)
+            model, lift = asdict(measured), lift_of(folder, scored, standing, look)
             _write_table(place / STOP, sample, "stop set", number)
             files[STOP] = file_sha256(place / STOP)
         state = _state(folder, scored, progress, standing, picked, number)
         state |= {
             "model": model,
+            "lift": asdict(lift) if lift else None,
             "graph": {"file": GRAPH, "sha256": graph.digest} if graph.digest else None,
             "export": {"format": settings.format, "file": export},
             "notes": [*picked.notes, *notes],

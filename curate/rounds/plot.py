@@ -5,10 +5,12 @@ from pathlib import Path
 from curate.display.chart import Curve, Panel, draw_chart
 from curate.display.style import check_chart, save_chart
 from curate.rounds.files.folder import open_folder
+from curate.rounds.state.model import arms_of
 from curate.rounds.state.pool import table_of
 from curate.rounds.state.standing import progress_of, standing_of
-from curate.rounds.status import arms_of, status
+from curate.rounds.status import status
 from curate.rounds.worth.lift import arm_accuracy
+from curate.rounds.worth.rules import ACCURACY
 from scoring.errors import InputError
 
 LEAST_ARM = 5  # labels of an arm from which it is drawn
@@ -17,7 +19,7 @@ LEAST_ARM = 5  # labels of an arm from which it is drawn
 def plot_folder(
     folder: str | Path, out: str | Path, *, table: str | Path | None = None, overwrite: bool = False
 ) -> None:
-    """Draw the learning curve of a folder of rounds.
+    """Draw the learning curve of a folder of rounds, with the band that holds at every look.
 
     Args:
         folder: of `curate round init`.
@@ -30,26 +32,30 @@ def plot_folder(
     """
     folder, out = Path(folder), Path(out)
     check_chart(out, overwrite=overwrite)
-    panel = Panel(folder_curves(folder, table), "labels", "accuracy", percent=True)
+    curves, bounds = folder_curves(folder, table)
+    panel = Panel(curves, "labels", "accuracy", percent=True, beside=bounds)
     figure = draw_chart([panel], title=f"Accuracy on held-out images: {folder.name}")
     save_chart(figure, out, overwrite=overwrite)
 
 
-def folder_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
-    """Return accuracy by labels with its interval, and of either arm at equal numbers of labels.
+def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[Curve], list[Curve]]:
+    """Return accuracy by labels with its interval, and of either arm at equal numbers of labels; and bounds to reach.
 
     Raises:
         InputError: as `status`; if no model was measured yet.
     """
-    points = [point for point in status(folder, table=table, lift=False).curve if point["n"]]
+    found = status(folder, table=table, lift=False)
+    points = [point for point in found.curve if point["n"]]
     if not points:
         raise InputError(
             f"expected a round that was measured in {folder}, got none; import labels of held-out images first"
         )
     x = [point["n_labels"] for point in points]
-    low, high = ([point[end] for point in points] for end in ("low", "high"))
-    curves = [Curve("all labels (95 % interval)", x, [point["accuracy"] for point in points], low, high)]
-    return curves + arm_curves(folder, table)
+    low, high = ([point["anytime"][end] for point in points] for end in ("low", "high"))
+    name = f"all labels (band: {100 * found.confidence:.10g} % at every look)"
+    curves = [Curve(name, x, [point["accuracy"] for point in points], low, high)]
+    rules = [rule for rule in open_folder(folder).settings.rules if rule.measure == ACCURACY]
+    return curves + arm_curves(folder, table), [Curve(f"stop: {rule}", x, [rule.bound] * len(x)) for rule in rules]
 
 
 def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:

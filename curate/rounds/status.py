@@ -1,19 +1,22 @@
 """How far the rounds of a folder are, how good the model is, and whether to stop."""
 
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from curate.rounds.files.folder import CONTROL, STRATEGY, Folder, open_folder
+from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
-from curate.rounds.state.model import fit_probe, measure, pool_spread
+from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, Standing, progress_of, rows_of_arm, standing_of
-from curate.rounds.worth.lift import ArmLift, Arms, arm_lift
+from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
+from curate.rounds.worth.anytime import PairLift, anytime_accuracy
+from curate.rounds.worth.lift import ArmLift, arm_lift
 from curate.rounds.worth.measured import Measured
+from curate.rounds.worth.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.worth.stopping import Advice, advise
 
 N_NAMED = 5
@@ -33,9 +36,16 @@ class Status:
         tied: some keys whose votes are tied.
         annotators: those whose names are known.
         agreement: of annotators: keys with several labels, share of pairs alike, Krippendorff's alpha.
-        curve: labels and accuracy of the model, before each round and now.
+        curve: labels and accuracy of the model, before each round and now; ``low`` and ``high`` are of each by itself,
+            those of ``anytime`` hold at every look.
+        confidence: that the intervals of all looks hold.
+        looks: imports so far.
         advice: what each criterion for stopping says.
         lift: the strategy against random labels; None where it was not asked for.
+        pair_lift: the same of the two models at hand, with an interval that holds at every look; None where it was not
+            asked for, or there are too few labels.
+        rules: what each rule by which to stop says.
+        blind: whether nothing that picks and learns ever saw the rows held out.
         changed: files that are not as they were written.
     """
 
@@ -49,36 +59,55 @@ class Status:
     annotators: list[str]
     agreement: dict[str, float | int | None]
     curve: list[dict[str, Any]]
+    confidence: float
+    looks: int
     advice: list[Advice] = field(default_factory=list)
     lift: ArmLift | None = None
+    pair_lift: PairLift | None = None
+    rules: list[RuleCheck] = field(default_factory=list)
+    blind: bool = True
     changed: list[str] = field(default_factory=list)
+
+    @property
+    def stop(self) -> bool | None:
+        """Whether a rule says stop; None without rules."""
+        return any(each.reached for each in self.rules) if self.rules else None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON; what cannot be told is null."""
         held_out = {"rows": self.held_out[0], "with_class": self.held_out[1]}
-        return {**asdict(self), "path": str(self.path), "held_out": held_out}
+        return {**asdict(self), "path": str(self.path), "held_out": held_out, "stop": self.stop}
 
 
-def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = True) -> Status:
+def status(
+    folder: str | Path, *, table: str | Path | None = None, lift: bool = True, stop: Iterable[str] = ()
+) -> Status:
     """Say how far the rounds of a folder are; nothing is written, and nothing has to be held.
 
     Args:
         folder: of `curate round init`.
         table: where the table is now, if it was moved.
         lift: whether to compare the arms, which takes some seconds.
+        stop: rules beside those of the folder, such as "accuracy >= 90%".
 
     Raises:
-        InputError: if it is no such folder, one of its small files was changed, or the table is another one.
+        InputError: for a rule that is none; if it is no such folder, one of its small files was changed, or the table
+            is another one.
     """
+    asked = parse_rules(stop)
     opened = open_folder(folder)
+    rules = tuple(dict.fromkeys((*opened.settings.rules, *asked)))
     changed = opened.changed()
     progress = progress_of(opened)
     scored = table_of(opened.settings, opened.path, table)
     standing = standing_of(opened, scored, progress)
-    models = {each.number - 1: each.state.model for each in opened.rounds if each.state.model}
-    now = _current(opened, scored, standing)
-    if now is not None:
-        models[len(opened.rounds)] = now
+    look, confidence = len(opened.label_files), opened.settings.confidence
+    models = {each.number - 1: _at_look(each.state.model, each.state.look, confidence) for each in opened.rounds}
+    models[len(opened.rounds)] = _current(opened, scored, standing, look)
+    known_models = {number: model for number, model in models.items() if model is not None}
+    last = [*known_models.values()][-1].holdout if known_models else None
+    pairs = lift or any(rule.measure == LIFT for rule in rules)
+    pair_lift = lift_of(opened, scored, standing, look) if pairs and look else None
     n_left = int(scored.usable.sum()) - len(np.union1d(standing.holdout, standing.asked))
     known = standing.known
     return Status(
@@ -94,28 +123,36 @@ def status(folder: str | Path, *, table: str | Path | None = None, lift: bool = 
         tied=[key for key, one in progress.consensus.items() if one.state == TIED][:N_NAMED],
         annotators=progress.votes.annotators(),
         agreement=_agreement(progress),
-        curve=[{"round": number, "n_labels": one.n_labels, **asdict(one.holdout)} for number, one in models.items()],
-        advice=advise([*models.values()], len(known), opened.settings.budget, n_left),
+        curve=[_point(number, one) for number, one in known_models.items()],
+        confidence=confidence,
+        looks=look,
+        advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
         lift=_lift(opened, scored, standing) if lift and opened.settings.n_control else None,
+        pair_lift=pair_lift,
+        rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
+        blind=opened.settings.blind,
         changed=changed,
     )
 
 
-def _current(folder: Folder, scored: TableRows, standing: Standing) -> Measured | None:
+def _at_look(model: Measured | None, look: int, confidence: float) -> Measured | None:
+    """Return a model with the interval that holds at every look, which earlier versions did not write."""
+    if model is None or model.anytime is not None:
+        return model
+    return replace(model, anytime=anytime_accuracy(model.holdout, look, confidence))
+
+
+def _point(number: int, model: Measured) -> dict[str, Any]:
+    anytime = asdict(model.anytime) if model.anytime else None
+    return {"round": number, "n_labels": model.n_labels, **asdict(model.holdout), "anytime": anytime}
+
+
+def _current(folder: Folder, scored: TableRows, standing: Standing, look: int) -> Measured | None:
     """Return what the model of all labels is worth, unless the last round's model had them all."""
     if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
         return None
-    probe = fit_probe(scored, folder.settings, standing.known)
-    return None if probe is None else measure(folder, scored, standing, probe)[0]
-
-
-def arms_of(folder: Folder, scored: TableRows, standing: Standing, up_to: int | None = None) -> Arms:
-    """Return the labelled rows of both arms, of all rounds or those up to one."""
-    keys = [key for key, number in folder.asked.items() if up_to is None or number <= up_to]
-    known = standing.known.among(scored.find(keys))
-    strategy, control = (rows_of_arm(folder, scored, known, arm) for arm in (STRATEGY, CONTROL))
-    spread = pool_spread(scored, folder.settings)
-    return Arms(scored.vectors, strategy, control, standing.held_known, folder.settings.probe, spread)
+    probe = fit_probe(scored, folder.settings, standing)
+    return None if probe is None else measure(folder, scored, standing, probe, look)[0]
 
 
 def _lift(folder: Folder, scored: TableRows, standing: Standing) -> ArmLift:

@@ -5,7 +5,7 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv, gammaln, xlog1py, xlogy
+from scipy.special import betainc, betaincinv, gammaln, xlog1py, xlogy  # type: ignore[import-untyped]
 
 from scoring.metrics.resampling import Interval
 

@@ -7,7 +7,6 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from scoring.metrics.resampling import Interval
 
@@ -71,6 +70,8 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
         raise ValueError(f"successes must lie in [0, {n}], got {successes}")
     if n == 0:
         return Interval(float("nan"), 0.0, 1.0)
+    from scipy.special import betaincinv  # type: ignore[import-untyped]
+
     error = (1 - level) / 2
     low = float(betaincinv(successes, n - successes + 1, error)) if successes else 0.0
     high = float(betaincinv(successes + 1, n - successes, 1 - error)) if successes < n else 1.0

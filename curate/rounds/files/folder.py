@@ -14,6 +14,7 @@ from curate.rounds.files.label_files import LabelFile, read_label_file
 from curate.rounds.files.sealed import ChangedError, read_sealed
 from curate.rounds.files.settings import CONFIG, KIND, Settings
 from curate.rounds.files.votes import Votes
+from curate.rounds.worth.anytime import PairLift
 from curate.rounds.worth.measured import Measured
 from curate.tables.table import open_table
 from curate.tables.typed_json import from_json
@@ -52,6 +53,7 @@ class RoundState:
         files: name -> digest of the files of the round.
         labels: name -> digest of every import before it.
         model: what the model of the labels before it was worth; None before there were any.
+        lift: of the strategy over random labels before it; None where that was not measured.
         graph: that it went by; None where it needed none.
         parent: digest of what was written before it.
         curate: version that drew it.
@@ -61,9 +63,15 @@ class RoundState:
     files: dict[str, str]
     labels: dict[str, str]
     model: Measured | None = None
+    lift: PairLift | None = None
     graph: GraphFile | None = None
     parent: str = ""
     curate: str = ""
+
+    @property
+    def look(self) -> int:
+        """Imports that its model knows."""
+        return len(self.labels)
 
     @property
     def graph_sha256(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from curate.exchange.plan import COPY, LINKS
 from curate.exchange.table import TOOLS
+from curate.rounds.worth.rules import StopRule, parse_rules
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
@@ -14,6 +15,7 @@ KIND = "rounds"
 CONFIG = "round.json"
 PROBES = ("linear", "knn")
 SKIP = "skip"  # a label that says: not this image
+EARLIER: dict[str, Any] = {"confidence": 0.95, "stop": [], "blind": False}  # of folders made before these were written
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Settings:
         probe: the model, "linear" or "knn".
         budget: labels at which to stop; None for no such advice.
         seed: of everything that is drawn.
+        confidence: that the intervals of all rounds hold at once, in (0, 1).
+        stop: rules by which to stop, as ``StopRule`` reads them.
+        blind: whether rows held out are kept from all that picks and learns, their embeddings too; folders of earlier
+            versions measured the spread of features with them.
     """
 
     table: str
@@ -87,6 +93,9 @@ class Settings:
     probe: str = "linear"
     budget: int | None = None
     seed: int = 0
+    confidence: float = 0.95
+    stop: tuple[str, ...] = ()
+    blind: bool = True
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -99,6 +108,9 @@ class Settings:
             raise InputError(f"unknown probe {self.probe!r}{closest(self.probe, PROBES)} (known: linear, knn)")
         if self.seed < 0:
             raise InputError(f"the seed must be 0 or more, got {self.seed}")
+        if not 0 < self.confidence < 1:
+            raise InputError(f"the confidence must be above 0 and below 1, got {self.confidence:g}; 95% is usual")
+        parse_rules(self.stop)
         lookup(TOOLS, self.format, kind="format")
         if self.link not in LINKS:
             raise InputError(f"--link: expected {', '.join(LINKS)}, got {self.link!r}{closest(self.link, LINKS)}")
@@ -107,6 +119,11 @@ class Settings:
     def n_control(self) -> int:
         """Rows of a full batch that are drawn at random: at least one where a share is asked."""
         return min(self.batch - 1, max(1, round(self.control * self.batch))) if self.control and self.batch > 1 else 0
+
+    @property
+    def rules(self) -> tuple[StopRule, ...]:
+        """By which to stop."""
+        return parse_rules(self.stop)
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -126,6 +143,7 @@ class Settings:
             InputError: if a name is missing, unknown (the folder is of another version), or of another type.
         """
         given = {name: one for name, one in value.items() if name not in ("kind", "digest", "curate")}
+        given = {**EARLIER, **given}
         given["digest"] = given.pop("rows_digest", None)  # a file's own digest has that name
         return from_json(cls, given, what=CONFIG, whole=True)
 

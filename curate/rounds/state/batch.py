@@ -127,8 +127,11 @@ def _by_strategy(
         notes = (f"{settings.strategy} needs labels, and there are none yet: {FIRST} picks this batch",)
     excluded = np.zeros(len(scored.rows), bool)
     excluded[standing.holdout] = excluded[standing.asked] = True
+    rows = scored.rows
+    if settings.blind:
+        rows = replace(rows, ok=rows.ok & ~np.isin(np.arange(len(rows)), standing.holdout))
     ready = prepare(
-        scored.rows,
+        rows,
         plan,
         _labelled(standing, control),
         excluded=excluded,

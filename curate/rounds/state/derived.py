@@ -46,7 +46,7 @@ def derive(
     Raises:
         InputError: if nothing is left to ask.
     """
-    probe = fit_probe(scored, settings, standing.known)
+    probe = fit_probe(scored, settings, standing)
     picked = pick_batch(scored, settings, standing, number, probe, graph)
     if not len(picked.rows):
         raise InputError(f"nothing is left to ask in {scored.table.path}: every row is labelled, asked or held out")

@@ -3,30 +3,56 @@
 import numpy as np
 import pyarrow as pa
 
-from curate.probes.accuracy import KnownClasses, accuracy, entropy_share, fit
+from curate.probes.accuracy import accuracy, entropy_share, fit
 from curate.probes.linear import Probe, Spread, spread_of
-from curate.rounds.files.folder import STOP, Folder
+from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder
 from curate.rounds.files.settings import Settings
-from curate.rounds.state.pool import TableRows
-from curate.rounds.state.standing import Standing
+from curate.rounds.state.pool import Places, TableRows
+from curate.rounds.state.standing import Standing, rows_of_arm
+from curate.rounds.worth.anytime import PairLift, anytime_accuracy, pair_lift
 from curate.rounds.worth.comparison import compared
 from curate.rounds.worth.coverage import coverage, sample_of
+from curate.rounds.worth.lift import Arms
 from curate.rounds.worth.measured import Measured
 
 
-def pool_spread(scored: TableRows, settings: Settings) -> Spread | None:
-    """Return how far the rows of the table spread, which the linear probe is scaled by; None for another one."""
-    return spread_of(scored.vectors[scored.usable]) if settings.probe == "linear" else None
-
-
-def fit_probe(scored: TableRows, settings: Settings, known: KnownClasses) -> Probe | None:
-    """Return the probe of the rows whose class is known; None before there are any."""
-    if not len(known):
+def pool_spread(scored: TableRows, settings: Settings, holdout: Places) -> Spread | None:
+    """Return how far rows spread that are not held out, which the linear probe is scaled by; None for another one."""
+    if settings.probe != "linear":
         return None
-    return fit(settings.probe, scored.vectors, known, spread=pool_spread(scored, settings), seed=settings.seed)
+    rows = scored.usable.copy()
+    if settings.blind:
+        rows[holdout] = False
+    return spread_of(scored.vectors[rows])
 
 
-def measure(folder: Folder, scored: TableRows, standing: Standing, probe: Probe) -> tuple[Measured, pa.Table]:
+def fit_probe(scored: TableRows, settings: Settings, standing: Standing) -> Probe | None:
+    """Return the probe of the rows whose class is known; None before there are any."""
+    if not len(standing.known):
+        return None
+    spread = pool_spread(scored, settings, standing.holdout)
+    return fit(settings.probe, scored.vectors, standing.known, spread=spread, seed=settings.seed)
+
+
+def arms_of(folder: Folder, scored: TableRows, standing: Standing, up_to: int | None = None) -> Arms:
+    """Return the labelled rows of both arms, of all rounds or those up to one."""
+    keys = [key for key, number in folder.asked.items() if up_to is None or number <= up_to]
+    known = standing.known.among(scored.find(keys))
+    strategy, control = (rows_of_arm(folder, scored, known, arm) for arm in (STRATEGY, CONTROL))
+    spread = pool_spread(scored, folder.settings, standing.holdout)
+    return Arms(scored.vectors, strategy, control, standing.held_known, folder.settings.probe, spread)
+
+
+def lift_of(folder: Folder, scored: TableRows, standing: Standing, look: int) -> PairLift | None:
+    """Return the lift of the strategy over random labels at a look; None without a control arm, or with too few."""
+    if not folder.settings.n_control:
+        return None
+    return pair_lift(arms_of(folder, scored, standing), look, folder.settings.confidence)
+
+
+def measure(
+    folder: Folder, scored: TableRows, standing: Standing, probe: Probe, look: int
+) -> tuple[Measured, pa.Table]:
     """Measure a probe of all that is known on rows held out, and on a sample that is the same in every round.
 
     Args:
@@ -34,6 +60,7 @@ def measure(folder: Folder, scored: TableRows, standing: Standing, probe: Probe)
         scored: the table.
         standing: how things stand.
         probe: fitted on what is known.
+        look: imports that it knows.
 
     Returns:
         What it is worth, and `key`, `predicted` and `probability` of the sample.
@@ -48,14 +75,16 @@ def measure(folder: Folder, scored: TableRows, standing: Standing, probe: Probe)
             "probability": pa.array(np.minimum(chances.max(1), 1), pa.float32()),
         }
     )
+    holdout = accuracy(probe, scored.vectors, standing.held_known)
     measured = Measured(
         probe=folder.settings.probe,
         n_labels=len(known),
         classes=known.counts(),
         temperature=getattr(probe, "temperature", None),
-        holdout=accuracy(probe, scored.vectors, standing.held_known),
+        holdout=holdout,
         entropy=entropy_share(chances),
         coverage=coverage(scored.vectors, sample, known.rows),
         against_last=compared(table, folder.rounds[-1].folder / STOP if folder.rounds else None),
+        anytime=anytime_accuracy(holdout, look, folder.settings.confidence),
     )
     return measured, table

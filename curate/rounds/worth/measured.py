@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from curate.probes.accuracy import Accuracy
+from curate.rounds.worth.anytime import Anytime
 from curate.rounds.worth.comparison import Comparison
 from curate.rounds.worth.coverage import Coverage
 
@@ -20,6 +21,7 @@ class Measured:
         entropy: mean entropy on the sample, over that of an even guess, in [0, 1].
         coverage: of the sample by labelled rows; None without either.
         against_last: the sample's classes against those of the round before; None without one.
+        anytime: interval of the accuracy that holds at every look; None in rounds of earlier versions.
     """
 
     probe: str
@@ -30,3 +32,4 @@ class Measured:
     entropy: float
     coverage: Coverage | None = None
     against_last: Comparison | None = None
+    anytime: Anytime | None = None

@@ -138,7 +138,7 @@ def test_the_accuracy_is_that_of_the_probe_on_the_held_out_rows(tmp_path, truth)
         np.array([vectors[key] for key in train]),
         np.array([code[truth[key]] for key in train]),
         3,
-        spread=spread_of(np.array(list(vectors.values()))),
+        spread=spread_of(np.array([vectors[key] for key in vectors if key not in held_out])),
     )
     predicted = probe.predict(np.array([vectors[key] for key in held_out])).argmax(1)
     right = sum(int(predicted[i]) == code[truth[key]] for i, key in enumerate(held_out))

@@ -1,0 +1,193 @@
+"""Rules by which to stop: a bound on the accuracy or the lift, held against the interval that holds at every look."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from curate.probes.accuracy import Accuracy
+from curate.rounds.worth.anytime import Anytime, PairLift, anytime_accuracy
+from curate.rounds.worth.lift import LEAST_CONTROL, LEAST_HELD_OUT
+from scoring.errors import InputError
+from scoring.lookup import closest
+from scoring.metrics.anytime import fewest_rows, level_of_look
+
+ACCURACY, LIFT = "accuracy", "lift"
+MEASURES = (ACCURACY, LIFT)
+_FORM = re.compile(r"\s*([^\W\d]\w*)\s*([<>=≤≥!]+)\s*([-+]?\d*\.?\d+)\s*(%?)\s*")
+_EXAMPLE = "such as 'accuracy >= 90%' or 'lift <= 1%'"
+Why = Literal["shown", "not yet", "too few labels", "too few rows"]
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """A bound that has to be shown.
+
+    Attributes:
+        measure: "accuracy" or "lift".
+        at_least: whether the measure is to be at least the bound; else at most.
+        bound: a share; of a lift from -1 to 1.
+    """
+
+    measure: str
+    at_least: bool
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.measure} {'>=' if self.at_least else '<='} {100 * self.bound:.10g}%"
+
+    @classmethod
+    def parse(cls, text: str) -> "StopRule":
+        """Return the rule that was typed.
+
+        Raises:
+            InputError: for another form, another measure (naming the nearest), or a bound that says nothing.
+
+        >>> str(StopRule.parse("accuracy>=0.9"))
+        'accuracy >= 90%'
+        """
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise InputError(f"--stop takes a measure, >= or <=, and a share, {_EXAMPLE}, got {text[:60]!r}")
+        measure, sign, number, percent = found.groups()
+        if measure.lower() not in MEASURES:
+            raise InputError(
+                f"--stop {text[:60]!r}: unknown measure {measure!r}{closest(measure.lower(), MEASURES)} "
+                f"(known: {', '.join(MEASURES)})"
+            )
+        if sign not in (">=", "<=", "≥", "≤"):
+            raise InputError(f"--stop {text[:60]!r}: expected >= or <=, got {sign!r}; {_EXAMPLE}")
+        bound, least = float(number) / (100 if percent else 1), -1.0 if measure.lower() == LIFT else 0.0
+        if not least < bound < 1:
+            raise InputError(
+                f"--stop {text[:60]!r}: expected a share above {least:.0%} and below 100%, got {number}{percent}; "
+                f"{_EXAMPLE}"
+            )
+        return cls(measure.lower(), sign in (">=", "≥"), bound)
+
+    def shown_by(self, interval: Anytime) -> bool:
+        """Return whether the whole interval is on the right side of the bound."""
+        return interval.low >= self.bound if self.at_least else interval.high <= self.bound
+
+
+def parse_rules(texts: Iterable[str]) -> tuple[StopRule, ...]:
+    """Return the rules that were typed, each once."""
+    return tuple(dict.fromkeys(StopRule.parse(text) for text in texts))
+
+
+@dataclass(frozen=True)
+class RuleCheck:
+    """What a rule says.
+
+    Attributes:
+        rule: as text.
+        reached: whether it is shown; None where nothing can be told yet.
+        why: "shown", "not yet", "too few labels" (nothing is measured yet) or "too few rows" (with these held-out rows
+            it cannot be shown whatever is right).
+        measure: "accuracy" or "lift".
+        n: held-out rows.
+        value: of the measure; None where it was not measured.
+        low: lower end of its interval.
+        high: upper end.
+        needed: held-out rows with which it would be shown if the accuracy stays, or, with too few rows, if all are
+            right; None where no number would, or that is not known.
+    """
+
+    rule: str
+    reached: bool | None
+    why: Why
+    measure: str
+    n: int
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    needed: int | None = None
+
+
+def check_rule(
+    rule: StopRule, look: int, confidence: float, found: Accuracy | None, lift: PairLift | None
+) -> RuleCheck:
+    """Hold a rule against what is known at a look.
+
+    Args:
+        rule: the rule.
+        look: imports so far; 0 before the first.
+        confidence: of the intervals.
+        found: accuracy of the model now; None without a model.
+        lift: of the arms now; None with too few labels.
+    """
+    if rule.measure == LIFT:
+        if lift is None:
+            return RuleCheck(str(rule), None, "too few labels", LIFT, found.n if found else 0)
+        value = lift.strategy - lift.control
+        return _checked(rule, lift.anytime, lift.n_held_out, value, None)
+    if found is None or not found.n or found.accuracy is None:
+        return RuleCheck(str(rule), None, "too few labels", ACCURACY, 0)
+    interval = anytime_accuracy(found, look, confidence)
+    short = needed_at_best(rule, look, confidence)
+    if found.n < short:
+        return RuleCheck(
+            str(rule), False, "too few rows", ACCURACY, found.n, found.accuracy, interval.low, interval.high, short
+        )
+    bound, share = _upwards(rule, found.accuracy)
+    needed = fewest_rows(bound, level_of_look(look, confidence), share)
+    return _checked(rule, interval, found.n, found.accuracy, needed)
+
+
+def _checked(rule: StopRule, interval: Anytime, n: int, value: float, needed: int | None) -> RuleCheck:
+    reached = rule.shown_by(interval)
+    return RuleCheck(
+        str(rule),
+        reached,
+        "shown" if reached else "not yet",
+        rule.measure,
+        n,
+        value,
+        interval.low,
+        interval.high,
+        None if reached else needed,
+    )
+
+
+def needed_at_best(rule: StopRule, look: int, confidence: float) -> int:
+    """Return the held-out rows below which a rule on the accuracy cannot be shown at a look, were all right (wrong)."""
+    return fewest_rows(_upwards(rule, 1.0)[0], level_of_look(look, confidence)) or 0
+
+
+def _upwards(rule: StopRule, share: float) -> tuple[float, float]:
+    """Return the bound, and a share, as of "at least": of what is wrong where the rule is "at most"."""
+    return (rule.bound, share) if rule.at_least else (1 - rule.bound, 1 - share)
+
+
+def refuse_unreachable(rules: Iterable[StopRule], n_held_out: int, control: int, confidence: float) -> None:
+    """Refuse rules that rounds can never reach, before they begin.
+
+    Args:
+        rules: those of the folder.
+        n_held_out: rows held out.
+        control: rows of a batch that are drawn at random.
+        confidence: of the intervals.
+
+    Raises:
+        InputError: naming the rule and what it needs.
+    """
+    for rule in rules:
+        if not n_held_out:
+            raise InputError(
+                f"--stop '{rule}' needs images to measure on, and --holdout 0 holds out none; leave it out"
+            )
+        if rule.measure == LIFT:
+            if not control:
+                raise InputError(f"--stop '{rule}' needs images drawn at random, and --control 0 draws none; take 0.1")
+            if n_held_out < LEAST_HELD_OUT:
+                raise InputError(
+                    f"--stop '{rule}' needs at least {LEAST_HELD_OUT} held-out images, got {n_held_out}; "
+                    f"and {LEAST_CONTROL} labels drawn at random; raise --holdout"
+                )
+            continue
+        needed = needed_at_best(rule, 1, confidence)
+        if n_held_out < needed:
+            raise InputError(
+                f"--stop '{rule}' can never be reached with {n_held_out:,} held-out images, were the model "
+                f"{'right' if rule.at_least else 'wrong'} on every one; it needs at least {needed:,}: raise --holdout"
+            )
