@@ -1,7 +1,7 @@
 """``curate round simulate``: strategies replayed on a table whose labels are all known."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,17 @@ def run(
     no_calibration: Annotated[
         bool, typer.Option("--no-calibration", help="Leave the probe's chances as they are (faster).")
     ] = False,
+    holdout: Annotated[
+        int | None,
+        typer.Option(
+            help="Of the images measured on, those that each run holds out as rounds would. [default: as init]",
+            show_default=False,
+        ),
+    ] = None,
+    confidence: Annotated[
+        str, options.shared("--confidence", ", of all rounds at once", metavar="SHARE", show_default=True)
+    ] = "95%",
+    stop: Annotated[list[str] | None, options.shared("--stop", metavar="RULE")] = None,
     out: Annotated[Path | None, options.shared("--out", ": results, such as results.json; a CSV beside it")] = None,
     plot: Annotated[Path | None, options.shared("--plot")] = None,
     overwrite: options.Overwrite = False,
@@ -45,9 +56,11 @@ def run(
         curate round simulate scores.parquet --label label --strategy auto --strategy margin --budget 20,50,100
 
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired
-    test of the areas against random (sign flips: with 5 seeds p is never below 0.0625).
+    test of the areas against random (sign flips: with 5 seeds p is never below 0.0625). Then what rounds
+    would have told from so few held-out images: whether the intervals held, and where --stop would have stopped.
     """
     from curate.display.style import check_chart
+    from curate.policies.audit.request import parse_share
     from curate.simulation.run import check_outputs, simulate, typed_budgets, write_simulation
 
     line = (lambda text: None) if quiet else say
@@ -67,6 +80,9 @@ def run(
         test=test,
         noisy_label=noisy_label,
         calibrate=not no_calibration,
+        holdout=holdout,
+        confidence=parse_share(confidence, "--confidence"),
+        stop=stop or (),
         observe=observe,
     )
     if json_:
@@ -84,6 +100,44 @@ def run(
 
 
 def _report(found: "Simulation") -> None:
+    _report_curves(found)
+    _report_looks(found)
+
+
+def _report_looks(found: "Simulation") -> None:
+    """Say whether intervals held in all rounds of a run, and where rules would have stopped."""
+    if not found.watched:
+        return
+    share = f"{100 * found.facts['confidence']:.10g} %"
+    runs = len(next(iter(found.curves.values())).seeds)
+    show(
+        f"each run holds out {found.facts['holdout']:,} of the images measured on. Of {runs:,} runs, those in which the "
+        f"interval held the truth in every round: that of every look, and the exact one of each round alone (both {share})"
+    )
+    rows = []
+    for name, one in found.watched.items():
+        of_lift = ("", "") if one.lift is None else (int(one.lift.held.sum()), int(one.lift.alone_held.sum()))
+        rows.append((name, int(one.accuracy.held.sum()), int(one.accuracy.alone_held.sum()), *of_lift))
+    show_table(rows, header=("strategy", "accuracy, every look", "alone", "lift, every look", "alone"))
+    rules = [(name, one) for name, watched in found.watched.items() for one in watched.stops]
+    if not rules:
+        return
+    show("rounds until the rule was true, until every look showed it, and until one alone did: median, and runs")
+    rows = []
+    for name, stop in rules:
+        parts = [_rounds(each) for each in (stop.truly, stop.stopped, stop.alone_stopped)]
+        wrong = int(stop.wrong.sum()), int(stop.alone_wrong.sum())
+        rows.append((name, stop.rule, parts[0], parts[1], wrong[0], parts[2], wrong[1]))
+    show_table(rows, header=("strategy", "rule", "true", "every look", "wrongly", "alone", "wrongly"))
+
+
+def _rounds(rounds: Any) -> str:
+    """Return the median round of the runs that got there, and how many did."""
+    there = sorted(float(each) for each in rounds if each == each)
+    return f"{there[(len(there) - 1) // 2]:.0f} ({len(there):,})" if there else "never"
+
+
+def _report_curves(found: "Simulation") -> None:
     budgets = next(iter(found.curves.values())).budgets.tolist()
     rows = []
     for name, curve in found.curves.items():

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,11 @@ from curate.rounds.files.sealed import read_sealed
 from curate.rounds.files.settings import CONFIG, KIND, Settings
 from curate.rounds.files.votes import Votes
 from curate.rounds.init import held_out_rows
+from curate.rounds.recount import worth_problems
 from curate.rounds.state.derived import Derived, derive
 from curate.rounds.state.graph import PoolGraph
 from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import Progress, held_out_keys, standing_of
+from curate.rounds.state.standing import Progress, Standing, held_out_keys, standing_of
 from curate.tables.graph_file import AGAIN
 from curate.version import __version__
 from scoring.errors import InputError
@@ -115,7 +116,7 @@ def verify_rounds(
     only: int | None = None,
     report: Callable[[RoundCheck], None] | None = None,
 ) -> RoundsCheck:
-    """Derive every batch of a folder again from what was known before its round, and compare.
+    """Derive every batch of a folder again from what was known before its round, and compare; so too what it was worth.
 
     A round goes by the table, the settings, the images asked before, and the labels that its state names. What came
     back later is none of its concern. Where the batch of an earlier round is not as it was written, what is derived
@@ -172,6 +173,8 @@ class _Past:
         self.lacking: str | None = None  # why no round from here on can be derived
         self.named_imports: set[str] = set()  # imports that a round named
         self.loose: list[str] = []  # what no round is to blame for
+        self.rounds: list[Round] = []
+        self.altered = False  # whether a round is not as it was written
 
     def check_holdout(self) -> list[str]:
         """Return what is wrong with the rows held out; without them no round can be derived."""
@@ -212,7 +215,8 @@ class _Past:
         as_written = round_ is not None and self._check_files(round_, check)
         votes = self._votes(round_, check)
         graph = self._graph(round_)
-        derived = self._derive(number, votes, graph, check) if derive_anyway or not as_written else None
+        standing = self._standing(votes, check)
+        derived = self._derive(number, standing, graph, check) if derive_anyway or not as_written else None
         batch = None
         try:
             batch = read_batch(place)
@@ -224,6 +228,8 @@ class _Past:
             check.n_rows, check.n_different, check.different = len(batch), len(differing), differing[:N_NAMED]
             if differing and round_ is not None and round_.state.curate != __version__:
                 check.problems.append(f"it was drawn by version {round_.state.curate}, this is {__version__}")
+        if round_ is not None and derived is not None and standing is not None:
+            check.problems += worth_problems(self._before(), round_, self.scored, standing, derived.probe)
         self._go_on(number, place, round_, derived, batch if as_written else None)
         return check
 
@@ -267,12 +273,25 @@ class _Past:
         self.noted_graphs |= {noted} - {""}
         return self.graph_of_file if noted and noted == self.graph_sha256 else self.graph_computed
 
-    def _derive(self, number: int, votes: Votes | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
+    def _standing(self, votes: Votes | None, check: RoundCheck) -> Standing | None:
+        """Return how things stood; None where that is not known, which is told."""
         if votes is None:
             return None
         progress = Progress(votes, votes.consensus(), self.initial_labels, self.held_out, self.arms)
         try:
-            standing = standing_of(self.folder, self.scored, progress)
+            return standing_of(self.folder, self.scored, progress)
+        except InputError as error:
+            check.problems.append(f"cannot be chosen again: {error}")
+            return None
+
+    def _before(self) -> Folder | None:
+        """Return the folder with the rounds so far; None where one of them is not as it was written."""
+        return None if self.altered else replace(self.folder, rounds=tuple(self.rounds))
+
+    def _derive(self, number: int, standing: Standing | None, graph: PoolGraph, check: RoundCheck) -> Derived | None:
+        if standing is None:
+            return None
+        try:
             return derive(self.scored, self.folder.settings, standing, number, graph)
         except InputError as error:
             check.problems.append(f"cannot be chosen again: {error}")
@@ -280,6 +299,10 @@ class _Past:
 
     def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
         """Let a round be part of the past: what it asked, and what came back after it."""
+        if round_ is None or batch is None:
+            self.altered = True
+        else:
+            self.rounds.append(round_)
         asked = batch if batch is not None else None if derived is None else derived.batch
         if asked is not None:
             self.arms = self.arms | dict(zip(asked["key"].to_pylist(), asked["arm"].to_pylist(), strict=True))

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
+from curate.rounds.init import MOST, SHARE
+from curate.rounds.worth.rules import parse_rules, refuse_unreachable
 from curate.selectors.contract import Selector
 from curate.simulation.curves import Curves, Lift, lift
+from curate.simulation.looks import Looks, Watched, watch
 from curate.simulation.replay import Replay, compare
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
@@ -36,11 +39,13 @@ class Simulation:
         curves: by strategy, random among them.
         lifts: of every other strategy over random.
         facts: table, classes, rows and settings, as plain JSON.
+        watched: by strategy, what few rows held out would have told; empty where none were.
     """
 
     curves: dict[str, Curves]
     lifts: dict[str, Lift]
     facts: dict[str, Any]
+    watched: dict[str, Watched] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON; what one seed cannot tell is null."""
@@ -72,6 +77,7 @@ class Simulation:
             "seeds": list(first.seeds),
             "strategies": strategies,
             "over_random": lifts,
+            "at_every_look": {name: _watched_json(one) for name, one in self.watched.items()},
             "environment": environment(),
         }
 
@@ -86,6 +92,9 @@ def simulate(
     test: float = 0.2,
     noisy_label: str | None = None,
     calibrate: bool = True,
+    holdout: int | None = None,
+    confidence: float = 0.95,
+    stop: Sequence[str] = (),
     observe: Callable[[str, int, int, float], None] | None = None,
 ) -> Simulation:
     """Replay strategies on a table whose labels are all known, always with random as the one to beat.
@@ -102,6 +111,10 @@ def simulate(
         test: share of the rows to measure on, in (0, 1).
         noisy_label: column of the labels that annotators give; None for the true ones.
         calibrate: whether the probe's chances are calibrated.
+        holdout: rows of those measured on that each run draws for itself, to see what rounds that hold out so many
+            would have told; None for a tenth of the rows, at most 500 and half of those measured on; 0 for none.
+        confidence: that the intervals of all rounds hold, in (0, 1).
+        stop: rules by which to stop, as of ``curate round``.
         observe: told strategy, seed, labels and accuracy after each round.
 
     Raises:
@@ -111,13 +124,34 @@ def simulate(
         raise InputError(f"a replay needs at least 1 seed, got {seeds}; 5 give a standard error")
     if not 0 < test < 1:
         raise InputError(f"the share to measure on must be in (0, 1), got {test:g}; 0.2 is a usual one")
+    if not 0 < confidence < 1:
+        raise InputError(f"the confidence must be above 0 and below 1, got {confidence:g}; 95% is usual")
+    rules = parse_rules(stop)
     selectors = _selectors(strategies)
     opened = open_table(table, require=[KEY, label, *([noisy_label] if noisy_label else [])])
     data, facts = _data(opened, label, noisy_label, test, calibrate)
+    held = _n_held_out(holdout, facts["rows"])
+    refuse_unreachable(rules, held, 1, confidence)
+    data = replace(data, holdout=held)
+    facts |= {"holdout": held, "confidence": confidence, "stop": [str(rule) for rule in rules]}
     facts |= {"label": label, "noisy_label": noisy_label, "test": test, "calibrate": calibrate}
     curves = compare(data, selectors, budgets=list(budgets), seeds=range(seeds), observe=observe)
     lifts = {name: lift(one, curves[BASELINE]) for name, one in curves.items() if name != BASELINE}
-    return Simulation(curves, lifts, facts)
+    watched = {}
+    if held:
+        for name, one in curves.items():
+            watched[name] = watch(one, curves[BASELINE] if name != BASELINE else None, confidence, rules)
+    return Simulation(curves, lifts, facts, watched)
+
+
+def _n_held_out(asked: int | None, rows: dict[str, int]) -> int:
+    """Return the rows that each run holds out, of those measured on."""
+    measured = rows["to_measure"]
+    if asked is None:
+        return min(MOST, int(SHARE * (rows["to_label"] + measured)), measured // 2)
+    if not 0 <= asked <= measured:
+        raise InputError(f"--holdout draws from the {measured:,} images measured on, got {asked:,}; raise --test")
+    return asked
 
 
 def _selectors(names: Sequence[str]) -> dict[str, Selector]:
@@ -247,6 +281,35 @@ def _csv(simulation: Simulation) -> str:
             for budget, value in zip(curves.budgets.tolist(), row.tolist(), strict=True):
                 writer.writerow([name, seed, budget, repr(value)])
     return text.getvalue()
+
+
+def _watched_json(watched: Watched) -> dict[str, Any]:
+    """Return what was seen as plain JSON: how many runs held, and where each would have stopped."""
+    return {
+        "accuracy": _looks_json(watched.accuracy),
+        "lift": _looks_json(watched.lift) if watched.lift else None,
+        "stops": [
+            {
+                "rule": one.rule,
+                "rounds_until_true": _numbers(one.truly),
+                "rounds_until_shown": _numbers(one.stopped),
+                "wrong": int(one.wrong.sum()),
+                "rounds_until_shown_alone": _numbers(one.alone_stopped),
+                "wrong_alone": int(one.alone_wrong.sum()),
+            }
+            for one in watched.stops
+        ],
+    }
+
+
+def _looks_json(looks: Looks) -> dict[str, Any]:
+    return {
+        "runs": len(looks.held),
+        "held": int(looks.held.sum()),
+        "held_alone": int(looks.alone_held.sum()),
+        "low": [_numbers(row) for row in looks.low],
+        "high": [_numbers(row) for row in looks.high],
+    }
 
 
 def _number(value: float) -> float | None:

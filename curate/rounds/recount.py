@@ -1,0 +1,79 @@
+"""What a round said of its model, measured again: how many rows it is right on, and the intervals of every look."""
+
+import math
+
+from curate.probes.accuracy import accuracy
+from curate.probes.linear import Probe
+from curate.rounds.files.folder import Folder, Round
+from curate.rounds.state.model import lift_of
+from curate.rounds.state.pool import TableRows
+from curate.rounds.state.standing import Standing
+from curate.rounds.worth.anytime import Anytime, anytime_accuracy, anytime_difference
+from scoring.errors import InputError
+
+ROUNDING = 1e-9  # by which an end of an interval may be another on another machine
+
+
+def worth_problems(
+    before: Folder | None, round_: Round, scored: TableRows, standing: Standing, probe: Probe | None
+) -> list[str]:
+    """Return what a round's state says of its model and its lift, and is not so.
+
+    Args:
+        before: the folder with the rounds before this one; None where those are not known as they were, so that the
+            lift is not measured again.
+        round_: as it is on disk.
+        scored: the table.
+        standing: how things stood before the round.
+        probe: the model, fitted again.
+    """
+    said, problems = round_.state, []
+    if said.model is not None and probe is not None:
+        now, then = accuracy(probe, scored.vectors, standing.held_known), said.model.holdout
+        if (now.right, now.n) != (then.right, then.n):
+            problems.append(
+                f"the model is right on {now.right:,} of {now.n:,} held-out images now, on {then.right:,} of "
+                f"{then.n:,} then"
+            )
+        if said.model.anytime is not None:
+            try:
+                wanted = anytime_accuracy(then, said.look, said.model.anytime.confidence)
+            except ValueError:
+                wanted = None
+            problems += _interval("accuracy", wanted, said.model.anytime)
+    if said.lift is not None:
+        problems += _lift_problems(before, round_, scored, standing)
+    return problems
+
+
+def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, standing: Standing) -> list[str]:
+    then, problems = round_.state.lift, []
+    if then is None:
+        return []
+    try:
+        wanted = anytime_difference(
+            then.better, then.worse, then.n_held_out, round_.state.look, then.anytime.confidence
+        )
+    except ValueError:
+        wanted = None
+    problems += _interval("lift", wanted, then.anytime)
+    if before is None:
+        return problems
+    try:
+        now = lift_of(before, scored, standing, round_.state.look)
+    except InputError as error:
+        return [*problems, f"the lift cannot be measured again: {error}"]
+    counts = None if now is None else (now.n, now.n_held_out, now.better, now.worse)
+    if counts != (then.n, then.n_held_out, then.better, then.worse):
+        problems.append("the lift of the strategy is not what the labels give")
+    return problems
+
+
+def _interval(name: str, wanted: Anytime | None, said: Anytime) -> list[str]:
+    same = (
+        wanted is not None
+        and wanted.look == said.look
+        and math.isclose(wanted.low, said.low, abs_tol=ROUNDING)
+        and math.isclose(wanted.high, said.high, abs_tol=ROUNDING)
+    )
+    return [] if same else [f"the interval of its {name} is not what the counts and the look give"]
