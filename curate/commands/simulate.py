@@ -111,8 +111,8 @@ def _report_looks(found: "Simulation") -> None:
     share = f"{100 * found.facts['confidence']:.10g} %"
     runs = len(next(iter(found.curves.values())).seeds)
     show(
-        f"each run holds out {found.facts['holdout']:,} of the images measured on. Of {runs:,} runs, those in which the "
-        f"interval held the truth in every round: that of every look, and the exact one of each round alone (both {share})"
+        f"each run holds out {found.facts['holdout']:,} of the images measured on; of {runs:,} runs those in which the "
+        f"interval held the truth in every round: that of every look, and the exact one of each round alone ({share})"
     )
     rows = []
     for name, one in found.watched.items():

@@ -11,8 +11,9 @@ from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
 _NUISANCE = 0.02  # of the error of one side, spent on how often the models differ
-_RATES = 25  # rates of differing that are tried
-_STEPS = 20  # halvings of the interval that holds an end
+_RATES = 17  # rates of differing that are tried
+_STEPS = 16  # halvings of the interval that holds an end
+_SLACK = 1e-9  # of sums that are exact on paper
 _BEYOND = 6  # differences beyond an end that must be refused too
 
 
@@ -22,9 +23,9 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
 
     Rows are independent; on each one the first model alone is right with some chance p, the second alone with some
     chance q, and the difference is p - q. A difference m is refused if a result as far from m as this one is improbable
-    whatever p + q is. How far is McNemar's statistic,
+    whatever p + q is. How far is the score statistic,
 
-        (better - worse - n m) / sqrt(better + worse - (better - worse)^2 / n),
+        (better - worse - n m) / sqrt(n (2 q + m (1 - m))),    q the likeliest if m were true,
 
     and how improbable its chance under the trinomial distribution, the largest over a range of p + q that holds but for
     a fiftieth of the error, which is added. Only the three counts matter, not the order of the rows.
@@ -42,8 +43,8 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
         ValueError: if counts are negative or come to more than ``n``, or ``level`` is not in (0, 1).
 
     Source: Berger and Boos 1994, "P values maximized over a confidence set for the nuisance parameter"; for pairs
-        Berger and Sidik 2003, "Exact unconditional tests for a 2 x 2 matched-pairs design". The maximum is over a grid
-        of 25 rates.
+        Berger and Sidik 2003, "Exact unconditional tests for a 2 x 2 matched-pairs design"; ``score`` has that of the
+        statistic. The maximum is over a grid of 17 rates.
 
     >>> [round(x, 3) for x in paired_interval(30, 10, 500)]
     [0.04, 0.015, 0.068]
@@ -64,16 +65,18 @@ def _lower(better: int, worse: int, n: int, error: float) -> float:
     net, differ, spent = better - worse, better + worse, _NUISANCE * error / 2
     least = float(betaincinv(differ, n - differ + 1, spent)) if differ else 0.0  # of p + q, as is the next
     most = float(betaincinv(differ + 1, n - differ, 1 - spent)) if differ < n else 1.0
-    variance = differ - net * net / n
 
     def refused(difference: float) -> bool:
-        distance = (net - n * difference) / sqrt(variance) if variance > 0 else np.inf
+        distance = float(score(np.array([better]), np.array([worse]), n, difference)[0])
         rates = np.linspace(max(least, abs(difference)), most, _RATES)
         return bool(tail(distance, n, difference, rates).max() <= error * (1 - _NUISANCE))
 
-    bad, good = -most, net / n
+    good = net / n
+    bad = max(-most, good - 8 * sqrt(differ + 1) / n)  # a first guess
     if not refused(bad):
-        return bad
+        bad = -most
+        if not refused(bad):
+            return bad
     for _ in range(_STEPS):
         middle = (bad + good) / 2
         bad, good = (middle, good) if refused(middle) else (bad, middle)
@@ -85,7 +88,7 @@ def _lower(better: int, worse: int, n: int, error: float) -> float:
 
 
 def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
-    """Return the chance of a result whose McNemar statistic is at least ``distance``.
+    """Return the chance of a result whose score statistic is at least ``distance``.
 
     Args:
         distance: >= 0; may be infinite.
@@ -97,9 +100,9 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
         Shape (G,), in [0, 1].
     """
     low, high = (end * n for end in (rates.min(), rates.max()))
-    reach = 9 * sqrt(high) + 30  # of the rows that differ; what is further has a chance below e^-35
+    reach = 8 * sqrt(high) + 25  # of the rows that differ; what is further has a chance below e^-25
     differ = np.arange(max(0, int(low - reach)), min(n, int(high + reach)) + 1)  # (B,)
-    least = np.maximum(np.ceil((_least_net(distance, n, difference, differ) + differ - 1e-7) / 2), 0)
+    least = _least_wins(distance, n, difference, differ)
     p = np.clip(rates[:, None], 1e-300, 1.0)  # (G, 1)
     choose = gammaln(n + 1) - gammaln(differ + 1) - gammaln(n - differ + 1)
     weight = np.exp(choose + xlogy(differ, p) + xlog1py(n - differ, -p))  # (G, B)
@@ -109,15 +112,38 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
     return np.asarray((weight * np.where(least <= 0, 1.0, won)).sum(1))
 
 
-def _least_net(distance: float, n: int, difference: float, differ: NDArray[np.int64]) -> Floats:
-    """Return the least net wins at which the statistic is that large, for each number of rows that differ, shape (B,).
+def _least_wins(distance: float, n: int, difference: float, differ: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the least wins whose statistic is at least ``distance``, of each number of rows that differ, shape (B,).
 
-    The statistic grows with the net wins u, and is ``distance`` where (u - n m)^2 = distance^2 (b - u^2 / n).
+    It grows with the wins; B + 1 where even B wins do not get there.
     """
-    centre = n * difference
-    if np.isinf(distance):  # only a result without variance is as far: no row differs, or all do, alike
-        return np.where(differ == 0, 0.0 if centre < 0 else np.inf, np.where(differ == n, float(n), np.inf))
-    scale = 1 + distance**2 / n
-    room = differ * scale - n * difference**2
-    root = (centre + distance * np.sqrt(np.maximum(room, 0))) / scale
-    return np.where(room < 0, -np.inf if centre < 0 else np.inf, root)
+    low, high = np.zeros_like(differ), differ + 1
+    while (low < high).any():
+        middle = (low + high) // 2
+        there = (middle > differ) | (score(middle, differ - middle, n, difference) >= distance - _SLACK)
+        low, high = np.where(there, low, np.minimum(middle + 1, high)), np.where(there, middle, high)
+    return high
+
+
+def score(better: NDArray[np.int64], worse: NDArray[np.int64], n: int, difference: float) -> Floats:
+    """Return how far results lie above a difference: net wins beyond it over their standard error if it were true.
+
+    Args:
+        better: wins, shape (B,).
+        worse: losses, shape (B,).
+        n: rows.
+        difference: p - q, in [-1, 1].
+
+    Returns:
+        Shape (B,); infinite where the standard error is 0, and 0 where nothing is beyond it either.
+
+    Source: Tango 1998, "Equivalence test and confidence interval for the difference in proportions for the
+        paired-sample design"; q is the root of 2 n q^2 + (2 n m - m (b - c) - b - c) q - c m (1 - m) = 0.
+    """
+    net, m = better - worse, difference
+    middle = (better + worse - (2 * n - net) * m) / (4 * n)
+    chance = middle + np.sqrt(np.maximum(middle**2 + worse * m * (1 - m) / (2 * n), 0))  # of a loss, the likeliest
+    variance = n * (2 * chance + m * (1 - m))
+    beyond = net - n * m
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(np.abs(beyond) < _SLACK, 0.0, beyond / np.sqrt(np.maximum(variance, 0))))
