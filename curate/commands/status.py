@@ -116,6 +116,6 @@ def _show_curve(found: "Status") -> None:
         rows, header=("labels", "accuracy", f"{share} at every look", "95 % of this look", "held-out images"), right=0
     )
     show(
-        f"at every look: all of them hold together with {share} confidence, so look as often as you like and stop when "
-        "you like; of this look: of one alone, for who looks once"
+        "at every look: all hold at once, however often you look and whenever you stop; of this look: one alone, for "
+        "who looks once"
     )
