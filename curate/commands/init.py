@@ -23,9 +23,7 @@ Strategy = Annotated[str, options.shared("--strategy", ", as in `curate select`"
 Control = Annotated[float, typer.Option(help="Share of each batch that is drawn at random.")]
 Holdout = Annotated[
     str | None,
-    typer.Option(
-        metavar="AMOUNT", help="Images held out to measure on: 0.1, 10% or 500. [default: a tenth, at most 500]"
-    ),
+    options.shared("--holdout", ". [default: a tenth, at most 500]", metavar="AMOUNT"),
 ]
 Label = Annotated[
     str | None,

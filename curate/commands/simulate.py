@@ -32,10 +32,9 @@ def run(
         bool, typer.Option("--no-calibration", help="Leave the probe's chances as they are (faster).")
     ] = False,
     holdout: Annotated[
-        int | None,
-        typer.Option(
-            help="Of the images measured on, those that each run holds out as rounds would. [default: as init]",
-            show_default=False,
+        str | None,
+        options.shared(
+            "--holdout", ", drawn by each run as rounds would. [default: a tenth, at most 500]", metavar="AMOUNT"
         ),
     ] = None,
     confidence: Annotated[

@@ -91,7 +91,7 @@ def start(
         model=scored.rows.model,
         n_rows=len(scored.rows),
         classes=classes,
-        holdout=_n_holdout(holdout, int(scored.usable.sum())),
+        holdout=n_held_out(holdout, int(scored.usable.sum())),
         holdout_sha256="",
         **options,
     )
@@ -160,7 +160,8 @@ def _refuse_foreign(path: Path) -> None:
         )
 
 
-def _n_holdout(text: str | None, n: int) -> int:
+def n_held_out(text: str | None, n: int) -> int:
+    """Return how many of n rows to hold out, as typed: a count or a share; None for a tenth, at most 500."""
     if text is None:
         return min(MOST, int(SHARE * n))
     if text.strip() in ("0", "0.0", "0%"):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.policies.receipts import environment
 from curate.policies.select.strategy import make_selector
-from curate.rounds.init import MOST, SHARE
+from curate.rounds.init import n_held_out
 from curate.rounds.worth.rules import parse_rules, refuse_unreachable
 from curate.selectors.contract import Selector
 from curate.simulation.curves import Curves, Lift, lift
@@ -92,7 +92,7 @@ def simulate(
     test: float = 0.2,
     noisy_label: str | None = None,
     calibrate: bool = True,
-    holdout: int | None = None,
+    holdout: str | None = None,
     confidence: float = 0.95,
     stop: Sequence[str] = (),
     observe: Callable[[str, int, int, float], None] | None = None,
@@ -111,8 +111,9 @@ def simulate(
         test: share of the rows to measure on, in (0, 1).
         noisy_label: column of the labels that annotators give; None for the true ones.
         calibrate: whether the probe's chances are calibrated.
-        holdout: rows of those measured on that each run draws for itself, to see what rounds that hold out so many
-            would have told; None for a tenth of the rows, at most 500 and half of those measured on; 0 for none.
+        holdout: rows of those measured on that each run draws for itself, a count or a share of all rows, to see what
+            rounds that hold out so many would have told; None for a tenth, at most 500 and half of those measured on;
+            "0" for none.
         confidence: that the intervals of all rounds hold, in (0, 1).
         stop: rules by which to stop, as of ``curate round``.
         observe: told strategy, seed, labels and accuracy after each round.
@@ -144,12 +145,13 @@ def simulate(
     return Simulation(curves, lifts, facts, watched)
 
 
-def _n_held_out(asked: int | None, rows: dict[str, int]) -> int:
+def _n_held_out(text: str | None, rows: dict[str, int]) -> int:
     """Return the rows that each run holds out, of those measured on."""
-    measured = rows["to_measure"]
-    if asked is None:
-        return min(MOST, int(SHARE * (rows["to_label"] + measured)), measured // 2)
-    if not 0 <= asked <= measured:
+    measured, total = rows["to_measure"], rows["to_measure"] + rows["to_label"]
+    if text is None:
+        return min(n_held_out(None, total), measured // 2)
+    asked = n_held_out(text, total)
+    if asked > measured:
         raise InputError(f"--holdout draws from the {measured:,} images measured on, got {asked:,}; raise --test")
     return asked
 

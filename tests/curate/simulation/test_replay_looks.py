@@ -85,9 +85,9 @@ def test_a_replay_reports_what_held_and_where_it_would_have_stopped(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({"holdout": 1000}, "--holdout draws from the 80 images measured on, got 1,000"),
-        ({"holdout": 0, "stop": ["accuracy >= 50%"]}, "--holdout 0 holds out none"),
-        ({"holdout": 30, "stop": ["accuracy >= 99%"]}, "can never be reached with 30 held-out images"),
+        ({"holdout": "90"}, "--holdout draws from the 80 images measured on, got 90"),
+        ({"holdout": "0", "stop": ["accuracy >= 50%"]}, "--holdout 0 holds out none"),
+        ({"holdout": "30", "stop": ["accuracy >= 99%"]}, "can never be reached with 30 held-out images"),
         ({"confidence": 1.0}, "the confidence must be above 0 and below 1"),
         ({"stop": ["precision >= 9%"]}, "unknown measure 'precision'"),
     ],
@@ -100,6 +100,6 @@ def test_what_cannot_be_is_refused_before_the_work(tmp_path, asked, text):
 
 def test_without_rows_held_out_nothing_is_said_of_looks(tmp_path):
     table(tmp_path / "t.parquet")
-    found = simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=2, holdout=0)
+    found = simulate(tmp_path / "t.parquet", "truth", ["margin"], [6, 12], seeds=2, holdout="0")
     assert found.watched == {}
     assert found.to_json()["at_every_look"] == {}
