@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
     from curate.rounds.status import Status
     from curate.rounds.verify import RoundCheck
-    from curate.rounds.worth.anytime import PairLift
+    from curate.rounds.worth.anytime import Foretold, PairLift
     from curate.rounds.worth.lift import ArmLift
     from curate.rounds.worth.rules import RuleCheck
     from curate.rounds.worth.stopping import Advice
@@ -49,6 +49,15 @@ def pair_lift_words(lift: "PairLift") -> str:
         f"the first {lift.n:,} labels of the strategy teach {lift.strategy:.1%}, as many at random {lift.control:.1%}: "
         f"{100 * (lift.strategy - lift.control):+.1f} points between these two models ({100 * ends.low:+.1f} to "
         f"{100 * ends.high:+.1f}, {100 * ends.confidence:.10g} % at every look)"
+    )
+
+
+def foretold_words(found: "Foretold") -> str:
+    """Return how often models were right on random images before they knew their labels."""
+    return (
+        f"{counted(found.n, 'image')} drawn at random, predicted before the label came: {found.right / found.n:.1%} "
+        f"right ({found.low:.1%} to {found.high:.1%}, {100 * found.confidence:.10g} % at every look), the mean of the "
+        "models so far"
     )
 
 

@@ -6,7 +6,14 @@ import typer
 
 from curate.commands import options
 from curate.commands.printing import EXIT_FOUND, emit, show, show_table
-from curate.commands.round_words import advice_words, lift_words, pair_lift_words, rule_words, status_notes
+from curate.commands.round_words import (
+    advice_words,
+    foretold_words,
+    lift_words,
+    pair_lift_words,
+    rule_words,
+    status_notes,
+)
 from curate.counted import counted
 from scoring.errors import InputError
 
@@ -56,6 +63,8 @@ def _status_json(found: "Status") -> dict[str, Any]:
         facts["lift"]["text"] = lift_words(found.lift)
     if found.pair_lift is not None:
         facts["pair_lift"]["text"] = pair_lift_words(found.pair_lift)
+    if found.foretold is not None:
+        facts["foretold"]["text"] = foretold_words(found.foretold)
     for facts_of, rule in zip(facts["rules"], found.rules, strict=True):
         facts_of["text"] = rule_words(rule)
     return {**facts, "notes": status_notes(found)}
@@ -82,6 +91,8 @@ def _show_status(found: "Status") -> None:
         more = ", ..." if len(found.tied) < found.counts["tied"] else ""
         show(f"tied, and without a class: {', '.join(found.tied)}{more}")
     _show_curve(found)
+    if found.foretold is not None:
+        show(foretold_words(found.foretold))
     if found.pair_lift is not None:
         show(pair_lift_words(found.pair_lift))
     if found.lift is not None:

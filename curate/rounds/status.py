@@ -10,10 +10,11 @@ import numpy as np
 
 from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
+from curate.rounds.state.foretold import foretold_in
 from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
 from curate.rounds.state.pool import TableRows, table_of
 from curate.rounds.state.standing import Progress, Standing, progress_of, standing_of
-from curate.rounds.worth.anytime import PairLift, anytime_accuracy
+from curate.rounds.worth.anytime import Foretold, PairLift, anytime_accuracy
 from curate.rounds.worth.lift import ArmLift, arm_lift
 from curate.rounds.worth.measured import Measured
 from curate.rounds.worth.rules import LIFT, RuleCheck, check_rule, parse_rules
@@ -44,6 +45,7 @@ class Status:
         lift: the strategy against random labels; None where it was not asked for.
         pair_lift: the same of the two models at hand, with an interval that holds at every look; None where it was not
             asked for, or there are too few labels.
+        foretold: images drawn at random, each predicted before its label came; None before there is one.
         rules: what each rule by which to stop says.
         blind: whether nothing that picks and learns ever saw the rows held out.
         changed: files that are not as they were written.
@@ -64,6 +66,7 @@ class Status:
     advice: list[Advice] = field(default_factory=list)
     lift: ArmLift | None = None
     pair_lift: PairLift | None = None
+    foretold: Foretold | None = None
     rules: list[RuleCheck] = field(default_factory=list)
     blind: bool = True
     changed: list[str] = field(default_factory=list)
@@ -129,6 +132,7 @@ def status(
         advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
         lift=_lift(opened, scored, standing) if lift and opened.settings.n_control else None,
         pair_lift=pair_lift,
+        foretold=foretold_in(opened, progress),
         rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
         blind=opened.settings.blind,
         changed=changed,

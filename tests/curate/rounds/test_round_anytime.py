@@ -23,7 +23,7 @@ from curate.rounds.verify import verify_rounds
 from curate.rounds.worth.anytime import Anytime, PairLift, anytime_accuracy, anytime_difference
 from curate.rounds.worth.rules import StopRule, check_rule, parse_rules, refuse_unreachable
 from scoring.errors import InputError
-from scoring.metrics.anytime import level_of_look
+from scoring.metrics.anytime import level_of_look, running_mean_interval
 from scoring.metrics.paired import paired_interval
 from scoring.metrics.proportions import clopper_pearson
 
@@ -71,6 +71,20 @@ def test_the_lift_of_a_round_is_counted_on_the_rows_held_out_and_its_interval_ho
     found = status(made)
     assert found.pair_lift.better == lift["better"]
     assert found.looks == 3
+
+
+def test_control_images_count_as_they_were_predicted_before_their_label_came(made):
+    truth = {vote[0]: vote[2] for vote in open_folder(made).votes.said()}
+    right = []
+    for number in (2, 3):
+        batch = pq.read_table(made / "rounds" / f"{number:04}" / "batch.parquet").to_pylist()
+        right += [
+            row["predicted"] == truth[row["key"]] for row in batch if row["arm"] == "control" and row["key"] in truth
+        ]
+    found = status(made, lift=False).foretold
+    assert (found.right, found.n) == (sum(right), len(right)) == (sum(right), 20)
+    assert (found.low, found.high) == running_mean_interval(sum(right), 20)[1:]
+    assert "drawn at random, predicted before the label came" in run("round", "status", made, "--no-lift").stdout
 
 
 def test_status_shows_both_intervals_by_name_and_says_stop(made):
