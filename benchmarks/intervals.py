@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from scipy.stats import t
 
 from scoring.checkpoint import load_model
 from scoring.images import decode
@@ -90,10 +91,20 @@ def covered(name: str, scores: np.ndarray) -> None:
             ((fresh >= one.min(1)[:, None]) & (fresh <= one.max(1)[:, None])).mean(1) for one in (views, with_score)
         )
         width = np.median(with_score.max(1) / with_score.min(1))
+        below, above = (scores[:, 0] < views.min(1)).mean(), (scores[:, 0] > views.max(1)).mean()
         print(
             f"{name:16s} {n:2d} views: promised {coverage(n):.3f}, of views alone {alone.mean():.3f}, "
-            f"held {both.mean():.3f} {band(both)}, upper / lower {width:.2f}"
+            f"held {both.mean():.3f} {band(both)}, upper / lower {width:.2f}; "
+            f"by Student's t {student(views, fresh):.3f}; score below all views {below:.3f}, above {above:.3f}"
         )
+
+
+def student(views: np.ndarray, fresh: np.ndarray) -> float:
+    """Return the share of fresh views in prediction intervals by Student's t, of logarithms, at the same level."""
+    n = views.shape[1]
+    log = np.log(views)
+    half = t.ppf((1 + coverage(n)) / 2, n - 1) * log.std(1, ddof=1) * np.sqrt(1 + 1 / n)
+    return float((np.abs(np.log(fresh) - log.mean(1)[:, None]) <= half[:, None]).mean())
 
 
 def flips(name: str, scores: np.ndarray, n: int = 8) -> None:

@@ -12,6 +12,7 @@ from curate.columns import describe, is_less_certain, without_bounds
 from curate.engines.journal import WorkFolder
 from curate.engines.score import score
 from curate.evaluation.rows import score_columns
+from curate.facts.columns import shown_columns
 from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model
@@ -153,6 +154,12 @@ def test_a_number_of_views_that_cannot_be_is_one_line(folder, tmp_path, tiny_che
 def test_what_measures_all_scores_of_a_table_measures_no_bounds(viewed):
     names, doubles = score_columns(open_table(viewed[0]))
     assert (names, doubles) == (["kappa_visimsiam"], ["unc_visimsiam"])
+
+
+def test_a_report_tells_ends_of_intervals_as_numbers_and_not_as_scores(viewed):
+    shown, _ = shown_columns(open_table(viewed[0]), None)
+    assert [each.column for each in shown if each.kind == "score"] == ["kappa_visimsiam", "unc_visimsiam"]
+    assert set(BOUNDS) <= {each.column for each in shown if each.kind == "number"}
 
 
 def test_a_runner_makes_no_views_unless_asked(tiny_checkpoint):

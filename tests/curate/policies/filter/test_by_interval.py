@@ -370,6 +370,15 @@ def test_a_table_without_the_columns_is_one_line_that_says_what_to_do(scored, tm
     assert "--by lower is for one of" in done.stderr
 
 
+def test_ends_that_are_text_are_refused(scored, tmp_path):
+    table = pq.read_table(scored)
+    ends = pa.array([str(value) for value in table["kappa_x_upper"].to_pylist()])
+    at = table.schema.names.index("kappa_x_upper")
+    pq.write_table(table.set_column(at, "kappa_x_upper", ends), tmp_path / "text.parquet")
+    with pytest.raises(InputError, match="expected numbers in column 'kappa_x_upper'"):
+        curate.filter(tmp_path / "text.parquet", None, min=3, column="kappa_x", by="lower", dry_run=True)
+
+
 def test_an_end_counts_for_the_rules_after_it_or_for_all_where_it_stands_last(scored, tmp_path):
     first = run(
         "filter", scored, "--column", "kappa_x", "--min", "500", "--by", "upper", "--max", "1200", "--dry-run", "--json"
