@@ -235,6 +235,12 @@ def commit_together(files: Sequence[AtomicFile]) -> None:
             file.discard()
 
 
+def sweep_outputs(paths: Sequence[Path]) -> None:
+    """Remove what dead processes left of several outputs: before the first that is there is refused."""
+    for path in paths:
+        sweep(path.parent, temporary_stem(path))
+
+
 def undo_unfinished(paths: Sequence[Path]) -> None:
     """Take back the names that a process gave to some files of a set before it died, so that it can be made again.
 
@@ -244,8 +250,7 @@ def undo_unfinished(paths: Sequence[Path]) -> None:
             only what the process left goes.
     """
     if os.path.lexists(paths[-1]):
-        for path in paths:
-            sweep(path.parent, temporary_stem(path))
+        sweep_outputs(paths)
         return
     for path in paths[:-1]:
         for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):

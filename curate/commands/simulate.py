@@ -61,8 +61,10 @@ def run(
     from curate.display.style import check_chart
     from curate.policies.audit.request import parse_share
     from curate.simulation.run import check_outputs, simulate, typed_budgets, write_simulation
+    from scoring.atomic import sweep_outputs
 
     line = (lambda text: None) if quiet else say
+    sweep_outputs([] if plot is None else [plot])
     check_outputs(out, overwrite=overwrite)
     if plot is not None:
         check_chart(plot, overwrite=overwrite)

@@ -22,7 +22,7 @@ from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.signals import default_column
 from curate.tables.table import Table, open_table
-from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, sweep_outputs
 from scoring.errors import InputError
 from scoring.metrics.guarantee import fewest_verdicts, verdicts_for_power
 
@@ -113,6 +113,7 @@ def audit_plan(
         root=None if root is None else str(root), key=key, path_column=path_column, image_column=image_column
     )
     csv_path, page_path = _places(out)
+    sweep_outputs([page_path, csv_path])
     _refuse_answers(csv_path)
     for path in (csv_path, page_path):
         refuse_existing(path, overwrite=overwrite)
