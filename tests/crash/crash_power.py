@@ -14,7 +14,7 @@ from pathlib import Path
 
 from crash_lab import Call
 
-NAMING = ("made", "link", "rename", "unlink", "rmdir", "mkdir")
+NAMING = ("made", "link", "rename", "exchange", "unlink", "rmdir", "mkdir")
 
 
 @dataclass
@@ -137,6 +137,15 @@ def do(names: Names, step: Step) -> bool:
         moved = {path: path for path in names if path == step.one or path.startswith(f"{step.one}/")}
         for path in moved:
             names[step.two + path[len(step.one) :]] = names.pop(path)
+    elif step.kind == "exchange":
+        if step.two not in names:
+            return False
+        one, two = (
+            {path[len(top) :]: names.pop(path) for path in list(names) if path == top or path.startswith(f"{top}/")}
+            for top in (step.one, step.two)
+        )
+        names.update({step.two + end: inode for end, inode in one.items()})
+        names.update({step.one + end: inode for end, inode in two.items()})
     else:
         for path in [path for path in names if path == step.one or path.startswith(f"{step.one}/")]:
             del names[path]

@@ -21,6 +21,7 @@ ERRORS = {  # what the system may say to each call
     "open": (errno.EACCES, errno.ENOSPC, errno.EROFS),
     "mkdir": (errno.ENOSPC, errno.EACCES, errno.EROFS),
     "rename": (errno.EIO, errno.EACCES, errno.ENOSPC, errno.EROFS),
+    "exchange": (errno.EIO, errno.EACCES, errno.ENOSPC, errno.EROFS),
     "link": (errno.EIO, errno.EACCES, errno.ENOSPC, errno.EROFS),
     "symlink": (errno.ENOSPC, errno.EACCES),
     "unlink": (errno.EIO, errno.EACCES, errno.EROFS),

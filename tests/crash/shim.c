@@ -87,7 +87,7 @@ static int now(const char *call, const char *one, const char *two, long at, cons
     if (n == target && clock_jump) atomic_fetch_add(&clock_seconds, clock_jump);
     int reached = action == FAIL_FROM || action == READ_ONLY ? target && n >= target : n == target;
     if (!reached) return 0;
-    int frees = !strcmp(call, "unlink") || !strcmp(call, "rmdir") || !strcmp(call, "rename");
+    int frees = !strcmp(call, "unlink") || !strcmp(call, "rmdir") || !strcmp(call, "rename") || !strcmp(call, "exchange");
     switch (action) {
     case FAIL_FROM: /* a full disk lets one remove and rename */
         if (frees || (!strcmp(call, "open") && at == 0)) return 0;
@@ -257,7 +257,8 @@ int renameat(int d, const char *a, int e, const char *b) {
 }
 int renameat2(int d, const char *a, int e, const char *b, unsigned f) {
     REAL(int, "renameat2", int, const char *, int, const char *, unsigned);
-    ON_TWO("rename", d, a, e, b, real(d, a, e, b, f));
+    const char *kind = f & 2 ? "exchange" : "rename"; /* RENAME_EXCHANGE */
+    ON_TWO(kind, d, a, e, b, real(d, a, e, b, f));
 }
 int link(const char *a, const char *b) {
     REAL(int, "link", const char *, const char *);
