@@ -32,6 +32,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
         "select",
         "balance",
         "split",
+        "subset",
         "compare",
         "pipeline",
         "receipts",

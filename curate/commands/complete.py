@@ -42,6 +42,7 @@ OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
     "--column": columns,
     "--label": columns,
     "--per": columns,
+    "--group": columns,
     "--strategy": names_of("curate.selectors.table:SELECTORS"),
     "--finder": names_of("curate.policies.dedup.finders.table:FINDERS"),
     "--format": names_of("curate.exchange.table:TOOLS"),

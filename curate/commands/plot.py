@@ -44,9 +44,7 @@ def run(
     embedding: options.Embedding = None,
     subset: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="What a policy made of the table: its subset or receipt; again for more.", show_default=False
-        ),
+        options.shared("--subset", ": its subset or receipt; again for more"),
     ] = None,
     title: Annotated[str, typer.Option(help="Over the picture; papers say it beneath.", show_default=False)] = "",
     width: Annotated[float, typer.Option(help="In mm: a column of a journal has 89, its page 183.")] = 89.0,

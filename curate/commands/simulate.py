@@ -22,7 +22,7 @@ def run(
     strategy: Annotated[
         list[str] | None, options.shared("--strategy", ", beside random; may be repeated. [default: auto]")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each strategy.")] = 5,
+    seeds: Annotated[int, options.shared("--seeds", ": runs of each strategy", show_default=True)] = 5,
     test: Annotated[float, options.shared("--test", ", of the images", metavar="SHARE", show_default=True)] = 0.2,
     noisy_label: Annotated[
         str | None,

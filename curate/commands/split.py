@@ -34,7 +34,7 @@ def run(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Rows with the same value stay on one side.", show_default=False),
+        options.shared("--group", ": rows with the same value stay on one side", metavar="COLUMN"),
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Hold the shares to within a row, without --per too.")] = False,
     finder: Finder = None,

@@ -116,7 +116,13 @@ def _as_text(keys: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def class_codes(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], int]:
-    """Return labels as whole numbers from 0, shape (N,), and how many classes there are; null, NaN and "" become -1.
+    """Return labels as whole numbers from 0, shape (N,), and how many classes there are; see ``class_names``."""
+    codes, encoded = _encoded(values, name)
+    return codes, len(encoded)
+
+
+def class_names(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], list[str]]:
+    """Return labels as whole numbers from 0, shape (N,), and the classes as text; null, NaN and "" become -1.
 
     Args:
         values: text, whole numbers, truth values, or any other single value.
@@ -125,6 +131,13 @@ def class_codes(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], 
     Raises:
         InputError: if the values are lists or structs, or fractions.
     """
+    codes, encoded = _encoded(values, name)
+    if pa.types.is_floating(encoded.type):
+        encoded = encoded.cast(pa.int64())  # 3.0 is the class 3
+    return codes, [str(each) for each in encoded.to_pylist()]
+
+
+def _encoded(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], pa.Array]:
     kind = values.type
     if pa.types.is_nested(kind):
         raise InputError(f"expected one label a row in {name!r}, got {kind}; votes are given with --votes")
@@ -139,7 +152,7 @@ def class_codes(values: pa.ChunkedArray, name: str) -> tuple[NDArray[np.int64], 
         column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
     encoded = column.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, len(encoded.dictionary)
+    return codes, encoded.dictionary
 
 
 def vote_counts(values: pa.ChunkedArray, name: str) -> NDArray[np.float64]:

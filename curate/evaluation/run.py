@@ -1,77 +1,33 @@
-"""Measure what the columns of a scored table are worth, against labels, votes, another table and worse images."""
+"""Measure what the columns of a scored table are worth, or what a subset of it is."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from curate.evaluation import correctness
-from curate.evaluation.agreement import APART, VOTES, against_votes, separation
-from curate.evaluation.degraded import LAPLACIAN, LARGER, VERSIONS, Degraded, degrade, degraded_measures
-from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
-from curate.evaluation.measures import Caveats, Floats
+from curate.evaluation.joined import open_labelled
+from curate.evaluation.measures import Caveats
 from curate.evaluation.results import Evaluation
-from curate.evaluation.rows import (
-    FEWEST_ROWS,
-    MeasuredRows,
-    certainties,
-    embeddings,
-    sampled,
-    score_columns,
-    select_rows,
-)
-from curate.evaluation.squares import squares
-from curate.evaluation.strengths import strength_curves
+from curate.evaluation.rows import score_columns
+from curate.evaluation.subset.request import SubsetSettings
+from curate.evaluation.subset.results import SubsetEvaluation
+from curate.evaluation.subset.run import evaluate_subset
+from curate.evaluation.work import EvaluateSettings, Work, runner_of
 from curate.manifest import SourceOptions
-from curate.tables.table import Table, open_table
-from scoring.checkpoint import load_model, read_header, shipped_models
+from curate.tables.table import open_table
 from scoring.errors import InputError
 from scoring.lookup import told
-from scoring.metrics.degradations import LADDERS
-from scoring.runner import Runner, select_device, select_precision
 
-MOST_REPEATS = 100_000
-
-
-@dataclass(frozen=True)
-class EvaluateSettings:
-    """How to measure.
-
-    Attributes:
-        folds: of the linear classifier's cross-validation, >= 2.
-        repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
-        seed: of folds, resamples, shuffles, samples and worse images.
-        sample: measure that many rows, chosen by a hash of their keys; None for all.
-        degrade: images that are read again and made worse; 0 for none.
-        strengths: whether they are made worse at five strengths of each change, too.
-        device: that scores them.
-    """
-
-    folds: int = 5
-    repeats: int = 1000
-    seed: int = 0
-    sample: int | None = None
-    degrade: int = 0
-    device: str = "auto"
-    strengths: bool = False
-
-    def __post_init__(self) -> None:
-        if self.folds < 2:
-            raise InputError(f"--folds must be at least 2, got {self.folds}; 5 is usual")
-        if not 1 <= self.repeats <= MOST_REPEATS:
-            raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {self.repeats}; 1000 is usual")
-        if self.sample is not None and self.sample < FEWEST_ROWS:
-            raise InputError(f"--sample must be at least {FEWEST_ROWS} rows, got {self.sample}; take more")
-        if self.degrade and self.degrade < FEWEST_ROWS:
-            raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; take more")
-        if self.strengths and not self.degrade:
-            raise InputError("--strengths is for --degrade, which is not there; give --degrade N, or leave it out")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
+OF_SCORES: dict[str, Any] = {  # options that say nothing of a subset, and what they are where they are not given
+    "column": None,
+    "votes": None,
+    "against": None,
+    "degrade": 0,
+    "strengths": False,
+    "model": None,
+    "folds": 5,
+    "repeats": 1000,
+}
+OF_SUBSETS: dict[str, Any] = {"test": None, "seeds": 5, "group": None, "network": 0}
 
 
 def evaluate(
@@ -79,6 +35,11 @@ def evaluate(
     *,
     label: str | None = None,
     labelled: str | Path | None = None,
+    subset: str | Path | None = None,
+    test: str | None = None,
+    seeds: int = 5,
+    group: str | Sequence[str] | None = None,
+    network: int = 0,
     column: str | Sequence[str] | None = None,
     votes: str | None = None,
     against: str | Path | None = None,
@@ -97,8 +58,8 @@ def evaluate(
     seed: int = 0,
     sample: int | None = None,
     announce: Callable[[str], None] = lambda text: None,
-) -> Evaluation:
-    """Measure every score column of a table; nothing is written.
+) -> Evaluation | SubsetEvaluation:
+    """Measure every score column of a table, or with ``subset`` what that is worth; nothing is written.
 
     Every keyword but ``announce`` is the option of ``curate evaluate`` of that name.
 
@@ -107,28 +68,51 @@ def evaluate(
         label: column of classes, in ``labelled`` where that has it and else in the table; with ``labelled`` and neither
             ``label`` nor ``votes``, the column ``label`` of that file.
         labelled: CSV, TSV or Parquet file of labels or votes, whose rows are found by key.
+        subset: what a policy kept: its subset, its decisions, or a file of keys. Models are trained on it, on all rows
+            and on random rows of the same size, and tested on rows that none of them saw: a ``SubsetEvaluation``.
+        test: with ``subset``, what is tested on: a share of each class ("0.2", the default), "COLUMN=VALUE" or a table.
+        seeds: with ``subset``, random subsets of each kind, and trainings of the network.
+        group: with ``subset``, one or several columns whose groups should be kept alike.
+        network: with ``subset``, steps of a small network that is trained on pixels; 0 for none.
         column: one or several scores to measure; every ``kappa_*`` and ``unc_*`` by default.
         votes: likewise, a column of lists: how many people chose each class.
         against: another table, that certainty should tell apart from this one.
         degrade: images that are read again and made worse; 0 for none.
         strengths: make them worse at five strengths of each change, too: 30 more versions of each.
-        source: what was scored, for worse images; by default the uris in the table.
+        source: what was scored, for worse images and the network; by default the uris in the table.
         key: column of the source that holds the key.
         path_column: column of the source that holds paths or URLs.
         image_column: column of the source that holds image bytes.
         root: where relative paths of the source start.
         model: that scores worse images; by default the shipped one that the table names.
-        device: that scores them.
+        device: that scores them, or trains the network.
         folds: of the linear classifier's cross-validation, >= 2.
         repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
         embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of folds, resamples, shuffles, samples and worse images.
-        sample: measure that many rows, chosen by a hash of their keys; None for all.
+        sample: measure that many rows, chosen by a hash of their keys; None for all. With ``subset``, train on at most
+            that many; None for 50,000, and for fewer where classes are many.
         announce: told in words what is about to happen.
 
     Raises:
         InputError: if there is nothing to measure, or it cannot be read.
     """
+    options = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
+    if subset is not None:
+        _refuse("--subset measures a subset, and no score", locals(), OF_SCORES)
+        return evaluate_subset(
+            open_table(table, embedding=embedding),
+            subset,
+            settings=SubsetSettings(seeds, seed, sample, network, device),
+            label="label" if label is None and labelled is not None else label,
+            labelled=labelled,
+            test=test,
+            group=[group] if isinstance(group, str) else group or (),
+            source=source,
+            options=options,
+            announce=announce,
+        )
+    _refuse("it is for --subset, which is not there", locals(), OF_SUBSETS)
     settings = EvaluateSettings(folds, repeats, seed, sample, degrade, device, strengths)
     opened = open_table(table, embedding=embedding)
     if label is None and votes is None and labelled is not None:
@@ -144,8 +128,8 @@ def evaluate(
         )
     names, same_ranks = score_columns(opened, [column] if isinstance(column, str) else column or ())
     caveats = Caveats(same_ranks)
-    runner = _runner(opened, model, settings, caveats) if settings.degrade else None
-    work = _Work(opened, settings, announce, caveats)
+    runner = runner_of(opened, model, settings, caveats) if settings.degrade else None
+    work = Work(opened, settings, announce, caveats)
     work.begin(names, label, votes, open_labelled(labelled))
     if label is not None:
         work.measure_labels()
@@ -154,247 +138,12 @@ def evaluate(
     if against is not None:
         work.measure_against(open_table(against), names)
     if runner is not None:
-        options = SourceOptions(root=root, key=key, path_column=path_column, image_column=image_column)
         work.measure_degraded(runner, source, options)
     return work.result()
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Rows of a table, of which predictions are right, and how certain every column is of them.
-
-    Attributes:
-        rows: N of them, with a label, scores and an embedding.
-        correctness: what is right.
-        certainty: column -> higher is more certain, shape (N,); with the rank average, and the class entropy.
-    """
-
-    rows: MeasuredRows
-    correctness: correctness.Correctness
-    certainty: dict[str, Floats]
-
-
-def judge_table(
-    table: Table,
-    label: str,
-    *,
-    labelled: str | Path | None,
-    column: Sequence[str],
-    settings: EvaluateSettings,
-    announce: Callable[[str], None],
-) -> Judged:
-    """Return what ``evaluate`` measures certainty against, with the same rows, folds and predictions.
-
-    Raises:
-        InputError: as ``evaluate``; also where there are no embeddings to predict from.
-    """
-    names, same_ranks = score_columns(table, column)
-    work = _Work(table, settings, announce, Caveats(same_ranks))
-    work.begin(names, label, None, open_labelled(labelled))
-    work.judge()
-    if work.found is None:
-        raise InputError(f"--label: nothing can be predicted, for {work.result_.caveats.without_embeddings}")
-    return Judged(work.rows, work.found, work.certainty())
-
-
-class _Work:
-    """One evaluation in the making."""
-
-    def __init__(
-        self, table: Table, settings: EvaluateSettings, announce: Callable[[str], None], caveats: Caveats
-    ) -> None:
-        self.table, self.settings, self.announce = table, settings, announce
-        self.result_ = Evaluation(str(table.path), table.n_rows, 0, {}, [], caveats=caveats)
-        self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
-        self.found: correctness.Correctness | None = None
-
-    def begin(self, names: Sequence[str], label: str | None, votes: str | None, labelled: Labelled | None) -> None:
-        """Choose the rows that are measured."""
-        rows = select_rows(self.table, names)
-        self.codes: NDArray[np.int64] | None = None
-        self.votes: NDArray[np.float64] | None = None
-        if label is not None:
-            codes, _ = class_codes(named_column(self.table, label, "--label", labelled), label)
-            rows = _leave_out(rows, codes[rows.index] >= 0, "without a label")
-            self.codes = codes
-            if not len(rows.index):
-                raise InputError(f"--label: expected classes in {label!r}, got none on a row that has a score")
-        if votes is not None:
-            self.votes = vote_counts(named_column(self.table, votes, "--votes", labelled), votes)
-        if self.settings.sample is not None:
-            keep = sampled(rows, self.settings.sample, seed=self.settings.seed)
-            rows = _leave_out(rows, keep, "not in the sample")
-        counted = ", ".join(f"{n:,} {why}" for why, n in rows.left_out.items()) or "none left out"
-        got = f"{self.table.path}, got {len(rows.index):,} of {self.table.n_rows:,} ({counted})"
-        if len(rows.index) < FEWEST_ROWS:
-            raise InputError(f"expected at least {FEWEST_ROWS} rows to measure in {got}; score more images")
-        if label is not None and len(rows.index) < self.settings.folds:
-            raise InputError(
-                f"expected a row or more for each of {self.settings.folds:,} folds in {got}; lower --folds, 5 is usual"
-            )
-        if self.codes is not None and len(np.unique(self.codes[rows.index])) < 2:
-            raise InputError(
-                f"--label: expected at least two classes in {label!r}, got one; every prediction would be right"
-            )
-        self.rows = rows
-
-    def measure_labels(self) -> None:
-        """Measure against labels; without embeddings say why not."""
-        self.judge()
-        if self.found is not None:
-            self._score_correctness()
-
-    def judge(self) -> None:
-        """Find which predictions from embeddings are right; without embeddings say why not."""
-        found = embeddings(self.rows)
-        if isinstance(found, str):
-            shapes = [*correctness.ACCURACY.values(), *correctness.AUROC.values(), correctness.LOGISTIC]
-            self.result_.measures += [shape.without(found) for shape in shapes]
-            self.result_.caveats.without_embeddings = found
-            return
-        matrix, there = found
-        if not there.all():
-            self.rows = _leave_out(self.rows, there, "without an embedding")
-            matrix = matrix[torch.from_numpy(there)]
-            if len(self.rows.index) < FEWEST_ROWS:
-                raise InputError(f"expected at least {FEWEST_ROWS} rows with an embedding, got {len(self.rows.index)}")
-        if self.codes is None:
-            raise ValueError("labels are measured once they are read")
-        labels = correctness.label_tensor(self.codes[self.rows.index])
-        self.announce(f"neighbours and linear classifiers of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
-        self.found = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
-
-    def _score_correctness(self) -> None:
-        found, out = self.found, self.result_
-        if found is None:
-            raise ValueError("correctness is scored once it is known")
-        out.caveats.n_twins = found.n_twins
-        certainty = self.certainty()
-        self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
-        out.measures += correctness.accuracies(found, **self.common)
-        measures, out.curves = correctness.certainty_measures(certainty, found, **self.common)
-        out.measures += measures
-        right = found.right.get(correctness.LINEAR)
-        if right is None:
-            why = found.missing[correctness.LINEAR]
-            missing = (correctness.AUROC[correctness.LINEAR], correctness.LOGISTIC, *correctness.MEANS)
-            out.measures += [shape.without(why) for shape in missing]
-        else:
-            slope, out.caveats.without_slope = correctness.slopes(certainty, right, **self.common)
-            out.measures += [slope, *correctness.means(self.rows.raw, right, **self.common)]
-        out.caveats.norm_unknown = True
-
-    def certainty(self) -> dict[str, Floats]:
-        """Return every column to measure, and the class entropy where there are labels."""
-        columns = dict(self.rows.certainty)
-        if self.found is not None and self.found.class_entropy is not None:
-            columns[correctness.CLASS_ENTROPY] = -self.found.class_entropy
-        return columns
-
-    def measure_votes(self) -> None:
-        """Measure against the entropy of votes, on the rows that have any."""
-        if self.votes is None:
-            raise ValueError("votes are measured once they are read")
-        votes = self.votes[self.rows.index]
-        voted = np.nan_to_num(votes).sum(1) > 0
-        self.result_.caveats.without_votes = int((~voted).sum())
-        if voted.sum() < FEWEST_ROWS:
-            why = f"only {int(voted.sum())} rows have votes, of {FEWEST_ROWS} or more that it takes"
-            if not voted.any():
-                raise InputError("--votes: expected votes on some row, got none: every list is null or all zero")
-            self.result_.measures.append(VOTES.without(why))
-            return
-        certainty = {name: values[voted] for name, values in self.certainty().items()}
-        self.result_.measures.append(against_votes(certainty, votes[voted], **self.common))
-
-    def measure_against(self, other: Table, names: Sequence[str]) -> None:
-        """Measure how well each column tells the other table's rows apart."""
-        ours, theirs = (_digest_of(table) for table in (self.table, other))
-        if ours and theirs and ours != theirs:
-            raise InputError(
-                f"--against: {other.path} was scored by another model ({theirs[:12]}, here {ours[:12]}), whose scores "
-                "do not compare; score both with one model"
-            )
-        rows = select_rows(other, names)
-        if self.settings.sample is not None:
-            rows = rows.part(sampled(rows, self.settings.sample, seed=self.settings.seed))
-        if len(rows.index) < FEWEST_ROWS:
-            self.result_.measures.append(APART.without(f"{other.path} has {len(rows.index)} rows with scores"))
-            return
-        raw = {name: np.concatenate([values, rows.raw[name]]) for name, values in self.rows.raw.items()}
-        first = np.arange(len(self.rows.index) + len(rows.index)) < len(self.rows.index)
-        self.result_.measures.append(separation(certainties(raw), first, **self.common))
-
-    def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions) -> None:
-        """Read images again, make them worse, and measure what the model says of them."""
-        wanted = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
-        index = self.rows.index[wanted].tolist()
-        steps = sum(len(ladder.strengths) for ladder in LADDERS.values()) if self.settings.strengths else 0
-        versions = f"{VERSIONS + steps}" if steps else "eight"
-        self.announce(f"reading {len(index):,} images again, and scoring {versions} worse versions of each")
-        most = LARGER * runner.model.spec.preprocessing.size
-        pictures = squares(self.table, index, most=most, source=source, options=options)
-        with torch.random.fork_rng(devices=[]):
-            found = degrade(pictures, runner, seed=self.settings.seed, strengths=self.settings.strengths)
-        if len(found.rows) < FEWEST_ROWS:
-            raise InputError(
-                f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(found.rows)} of "
-                f"{len(index):,}; check --source"
-            )
-        self.result_.caveats.unread = len(index) - len(found.rows)
-        self.result_.measures += degraded_measures(found, **self.common)
-        self.result_.strengths = strength_curves(found, **self.common)
-        self._sharpness(found)
-
-    def _sharpness(self, found: Degraded) -> None:
-        """Measure the Laplacian baseline where right and wrong are known, beside the other columns on the same rows."""
-        if self.found is None:
-            return
-        at = np.searchsorted(self.rows.index, found.rows)
-        columns = {name: values[at] for name, values in self.certainty().items()}
-        columns[LAPLACIAN] = found.sharpness
-        part = correctness.Correctness({name: right[at] for name, right in self.found.right.items()}, None, {})
-        measures, _ = correctness.certainty_measures(columns, part, **self.common)
-        for measure in measures[: len(part.right)]:
-            measure.name += f", {len(at):,} images"
-            self.result_.measures.append(measure)
-
-    def result(self) -> Evaluation:
-        """Return what was found."""
-        out = self.result_
-        out.used, out.left_out = len(self.rows.index), self.rows.left_out
-        seen = dict.fromkeys(column for measure in out.measures for column in measure.values)
-        order = [*self.rows.certainty, correctness.CLASS_ENTROPY, LAPLACIAN]
-        out.columns = [name for name in order if name in seen] + [name for name in seen if name not in order]
-        out.settings = dict(self.settings.__dict__)
-        return out
-
-
-def _leave_out(rows: MeasuredRows, keep: NDArray[np.bool_], why: str) -> MeasuredRows:
-    part = rows.part(keep) if not keep.all() else rows
-    if not keep.all():
-        part.left_out[why] = int((~keep).sum())
-    return part
-
-
-def _digest_of(table: Table) -> str:
-    about = table.metadata.get("model")
-    return str(about.get("digest", "")) if isinstance(about, dict) else ""
-
-
-def _runner(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
-    """Return the model that scored the table, ready to run, or the one asked for; another one is noted."""
-    wanted = _digest_of(table)
-    if model is None:
-        digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
-        if wanted not in digests:
-            raise InputError(
-                f"--degrade: {table.path} was scored by {'a model' if wanted else 'no model'} that does not ship"
-                f"{f' ({wanted[:12]})' if wanted else ''}; name it with --model"
-            )
-        model = digests[wanted]
-    network, card = load_model(model)
-    if wanted and card["digest"] != wanted:
-        caveats.other_model = (str(model), wanted)
-    device = select_device(settings.device)
-    return Runner(network, device, select_precision("auto", device, network.spec.cpu_precision))
+def _refuse(why: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse options that would change nothing."""
+    for name, default in defaults.items():
+        if given[name] != default:
+            raise InputError(f"expected no --{name} here: {why}; leave it out")

@@ -11,7 +11,7 @@ from curate.counted import counted
 from curate.evaluation.correctness import KNN, LINEAR, NEAREST, WHAT
 from curate.evaluation.joined import named_column, open_labelled
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
-from curate.evaluation.run import EvaluateSettings, judge_table
+from curate.evaluation.work import EvaluateSettings, judge_table
 from curate.plots.asked import Asked
 from curate.tables.digests import plain
 from curate.tables.needs import is_number

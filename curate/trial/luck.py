@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from curate.evaluation.results import Evaluation
 from curate.evaluation.run import evaluate
 from curate.evaluation.words import LUCK, NO_SCORES, WORTH
 from curate.manifest.store_path import AnyPath
@@ -46,6 +47,8 @@ def better_than_luck(
         seed=seed,
         announce=announce,
     )
+    if not isinstance(found, Evaluation):
+        raise TypeError("scores are measured here, and no subset")
     known = {measure.name: measure for measure in found.measures if measure.values}
     measure = next((known[name] for name in WORTH if name in known), None)
     if measure is None:

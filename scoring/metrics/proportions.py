@@ -154,6 +154,25 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
     return _chernoff(rest, left)
 
 
+def chance_of_at_least(seen: int, drawn: int, marked: int, total: int) -> float:
+    """Return the chance that at least ``seen`` of some members drawn without replacement are marked; exact.
+
+    Args:
+        seen: in [0, drawn].
+        drawn: of the members, at random.
+        marked: members.
+        total: members, >= 1.
+
+    >>> round(chance_of_at_least(2, 2, 2, 4), 6)  # both of two marked among four: 1 in 6
+    0.166667
+    """
+    if not (0 <= seen <= drawn <= total and 0 <= marked <= total):
+        raise ValueError(f"expected 0 <= seen <= drawn <= total and marked <= total, got {seen, drawn, marked, total}")
+    if seen <= max(0, drawn - (total - marked)):
+        return 1.0
+    return _hypergeometric_tail(Stratum(total, drawn, seen), seen, marked)
+
+
 def _hypergeometric_tail(one: Stratum, seen: int, good: int) -> float:
     """Return the chance of at least ``seen`` when ``good`` of ``one.size`` members have the property."""
     i = np.arange(seen, min(one.n, good) + 1)

@@ -8,6 +8,7 @@ from scipy.stats import binomtest, hypergeom
 
 from scoring.metrics.proportions import (
     Stratum,
+    chance_of_at_least,
     lower_bound,
     p_value_at_most,
     stratified_interval,
@@ -149,3 +150,15 @@ def test_the_interval_covers_at_least_as_often_as_stated(shares):
         interval = stratified_interval(strata)
         missed += not interval.low <= truth <= interval.high
     assert missed / repeats <= 0.05
+
+
+@pytest.mark.parametrize(("drawn", "marked", "total"), [(0, 0, 1), (3, 2, 7), (7, 7, 7), (40, 11, 90), (5, 0, 9)])
+def test_the_chance_of_at_least_so_many_is_the_hypergeometric_one(drawn, marked, total):
+    for seen in range(drawn + 1):
+        expected = hypergeom(total, marked, drawn).sf(seen - 1)
+        assert chance_of_at_least(seen, drawn, marked, total) == pytest.approx(expected, abs=1e-12)
+
+
+def test_more_seen_than_drawn_is_refused():
+    with pytest.raises(ValueError, match="seen <= drawn"):
+        chance_of_at_least(4, 3, 5, 10)

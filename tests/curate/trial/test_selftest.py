@@ -218,7 +218,7 @@ def test_a_column_that_knows_the_labels_is_told_from_luck(photos, tiny_checkpoin
     found = whole.append_column("unc_noise", pa.array(generator.random(len(whole)), mask=_failed(whole)))
     pq.write_table(found, out)
     from curate.evaluation.correctness import LINEAR
-    from curate.evaluation.run import EvaluateSettings, judge_table
+    from curate.evaluation.work import EvaluateSettings, judge_table
 
     judged_rows = judge_table(
         open_(out), "label", labelled=None, column=(), settings=EvaluateSettings(), announce=lambda text: None

@@ -1,0 +1,85 @@
+"""The images behind a pool, and the small network that is trained on them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from curate.evaluation.squares import squares
+from curate.evaluation.subset.pool import SubsetPool
+from curate.evaluation.subset.request import SubsetSettings
+from curate.evaluation.subset.trained import Train
+from curate.manifest import SourceOptions
+from curate.probes.network import SIDE, predicted, thumbnail, train_network
+from curate.tables.images import require_images
+from scoring.errors import InputError
+from scoring.runner import select_device
+
+MOST = 4 * SIDE  # pixels of the side of a picture before it is made small
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Central squares at 32 x 32.
+
+    Attributes:
+        at: the rows of the pool that could be read, ascending, shape (M,).
+        pixels: shape (M, 3, 32, 32), uint8.
+    """
+
+    at: NDArray[np.int64]
+    pixels: torch.Tensor
+
+
+def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOptions | None) -> Pictures:
+    """Read the images of a pool again, of each of its tables.
+
+    Memory: 3 kB a row.
+
+    Raises:
+        InputError: if there is no path to an image, or none can be read.
+    """
+    pixels = np.zeros((len(pool.row), 3, SIDE, SIDE), np.uint8)
+    there = np.zeros(len(pool.row), bool)
+    for number, table in enumerate(pool.tables):
+        own = source if number == 0 else None  # a test table has paths of its own
+        require_images(table, own)
+        places = np.flatnonzero(pool.source == number)
+        place = dict(zip(pool.row[places].tolist(), places.tolist(), strict=True))
+        rows = np.sort(pool.row[places]).tolist()
+        for row, square in squares(table, rows, most=MOST, source=own, options=options):
+            pixels[place[row]] = thumbnail(square)
+            there[place[row]] = True
+    if not there.any():
+        raise InputError("--network: expected images that can be read, got none; name what was scored with --source")
+    at = np.flatnonzero(there)
+    return Pictures(at, torch.from_numpy(pixels[at]))
+
+
+def trainer(pool: SubsetPool, pictures: Pictures, settings: SubsetSettings, announce: Callable[[str], None]) -> Train:
+    """Return what trains a network on some rows with a seed and says which test rows are right.
+
+    Args:
+        pool: rows whose image could be read; its labels, and who is tested on.
+        pictures: of the same rows, in the same order.
+        settings: steps, seed and device.
+        announce: told nothing but the device, once.
+    """
+    device = str(select_device(settings.device))
+    tests = pool.tests
+    announce(f"a small network of {settings.network:,} steps for each side and seed, on {device}")
+
+    def train(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
+        model = train_network(
+            pictures.pixels[rows],
+            pool.label[rows],
+            len(pool.classes),
+            seed=settings.seed + number,
+            steps=settings.network,
+            device=device,
+        )
+        return np.asarray(predicted(model, pictures.pixels[tests], device) == pool.label[tests])
+
+    return train

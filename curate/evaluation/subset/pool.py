@@ -1,0 +1,277 @@
+"""The rows that a subset is judged by: who is kept, what their classes are, and who is tested on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING
+from curate.evaluation.joined import Labelled, class_names, named_column
+from curate.evaluation.subset.kept import kept_rows
+from curate.evaluation.subset.request import TestSide
+from curate.tables.digests import redrawn
+from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.rows import Codes, Rows, read_rows
+from curate.tables.table import Table, open_table
+from curate.tables.vectors import rows_of
+from scoring.errors import InputError
+
+FEWEST_TESTED = 20
+MOST_ROWS, LEAST_ROWS = 50_000, 20_000  # that sides train on: fewer where classes are many
+MOST_CELLS = 4_000_000  # rows times classes
+MOST_TESTED = 10_000
+NOT_OK, NO_LABEL, NO_EMBEDDING = "status is not ok", "without a label", "without an embedding"
+
+
+@dataclass(frozen=True)
+class SubsetPool:
+    """P rows with all that is known of them; those of a table in the order of the hashes of their keys.
+
+    Attributes:
+        tables: that they are of: the table, and another one that is tested on.
+        source: which of the tables, shape (P,) int8.
+        row: number in it, shape (P,).
+        vectors: unit rows, shape (P, D) float32.
+        label: place in ``classes``, shape (P,) int64; -1 everywhere without labels.
+        classes: names.
+        kept: whether a row is in the subset, shape (P,).
+        tested: whether it is tested on, shape (P,); all others are the whole.
+        left_out: reason -> rows.
+        share: of the rows that may be trained on, how many are looked at: 1 unless they were too many.
+        rows_in_table: in all.
+        rows_in_subset: in all.
+        groups: column -> of every row of the table whose image was scored its group, and whether it was kept.
+    """
+
+    tables: Sequence[Table]
+    source: NDArray[np.int8]
+    row: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+    label: NDArray[np.int64]
+    classes: list[str]
+    kept: NDArray[np.bool_]
+    tested: NDArray[np.bool_]
+    left_out: dict[str, int]
+    share: float
+    rows_in_table: int
+    rows_in_subset: int
+    groups: dict[str, tuple[Codes, NDArray[np.bool_]]] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """The rows that any side may train on, ascending."""
+        return np.flatnonzero(~self.tested)
+
+    @property
+    def subset(self) -> NDArray[np.int64]:
+        """The rows of the subset that may be trained on, ascending."""
+        return np.flatnonzero(self.kept & ~self.tested)
+
+    @property
+    def tests(self) -> NDArray[np.int64]:
+        """The rows that are tested on, ascending."""
+        return np.flatnonzero(self.tested)
+
+    def part(self, stays: NDArray[np.bool_]) -> "SubsetPool":
+        """Return the rows where ``stays``, shape (P,), is true."""
+        arrays = {name: getattr(self, name)[stays] for name in ("source", "row", "vectors", "label", "kept", "tested")}
+        return replace(self, **arrays)
+
+    def without_tests(self, dropped: NDArray[np.int64], why: str) -> "SubsetPool":
+        """Return the pool without some of the rows that are tested on."""
+        stays = np.ones(len(self.row), bool)
+        stays[dropped] = False
+        return replace(self.part(stays), left_out={**self.left_out, why: int((~stays).sum())})
+
+
+def read_pool(
+    table: Table,
+    subset: str | Path,
+    test: TestSide,
+    *,
+    label: str | None,
+    labelled: Labelled | None,
+    group: Sequence[str],
+    sample: int | None,
+    seed: int,
+) -> SubsetPool:
+    """Read the rows of a table, those of a subset among them, and those that are tested on.
+
+    Raises:
+        InputError: for a table without embeddings, a subset that is empty or of other keys, or labels or a test side
+            that cannot be read.
+    """
+    if EMBEDDING not in table.schema.names:
+        raise InputError(
+            f"{table.path} has no column {EMBEDDING!r}, which models are trained on; score the images again without "
+            "--no-embedding, or name a column of your own with --embedding"
+        )
+    columns = tuple(dict.fromkeys([*group, *([test.column] if test.column else [])]))
+    rows = read_rows(table, Needs(names=columns, representations=EMBEDDINGS), by_hash=True)
+    kept, in_subset = kept_rows(subset, table, rows)
+    names = _labels(table, label, labelled, rows)
+    part, left_out = _usable(rows, names)
+    classes = sorted({name for name in names[part].tolist() if name is not None}) if names is not None else []
+    side = _Side.of(rows, part, names)
+    tested = np.zeros(len(part), bool)
+    if label is not None and test.column:
+        tested = _equal(rows.names[test.column], test)[part]
+    elif label is not None and test.share:
+        tested = _held_out(side.label(classes), rows.hashes[part], test.share, seed)
+    limit = sample or min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // max(len(classes), 1)))
+    looked_at = _looked_at(tested, rows.hashes[part], limit, seed)
+    share = float((~tested[looked_at]).sum() / max((~tested).sum(), 1))
+    part, tested = part[looked_at], tested[looked_at]
+    pool = SubsetPool(
+        [table],
+        np.zeros(len(part), np.int8),
+        rows.place[part],
+        side.vectors(looked_at),
+        side.label(classes)[looked_at],
+        classes,
+        kept[part],
+        tested,
+        left_out,
+        share,
+        table.n_rows,
+        in_subset,
+        {name: (_of_ok(rows.names[name], rows.ok), kept[rows.ok]) for name in group},
+    )
+    if test.table is not None and label is not None:
+        pool = _with_tests(pool, test.table, label, table.own, seed)
+    return pool
+
+
+def _labels(table: Table, label: str | None, labelled: Labelled | None, rows: Rows) -> NDArray[np.object_] | None:
+    """Return the class of each row as text, None where it has none, in the order of the rows."""
+    if label is None:
+        return None
+    codes, names = class_names(named_column(table, label, "--label", labelled), label)
+    return np.array([*names, None], object)[codes][rows.place]
+
+
+def _usable(rows: Rows, names: NDArray[np.object_] | None) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """Return the rows that can be looked at, ascending, and why others cannot."""
+    fine = rows.embedding_problem == 0
+    known = np.ones(len(rows), bool) if names is None else np.array([name is not None for name in names], bool)
+    counts = {
+        NOT_OK: int((~rows.ok).sum()),
+        NO_LABEL: int((rows.ok & ~known).sum()),
+        NO_EMBEDDING: int((rows.ok & known & ~fine).sum()),
+    }
+    return np.flatnonzero(rows.ok & known & fine), {why: n for why, n in counts.items() if n}
+
+
+def _looked_at(tested: NDArray[np.bool_], hashes: NDArray[np.uint64], limit: int, seed: int) -> NDArray[np.int64]:
+    """Return the places of the rows that are looked at, ascending: of either side those whose hashes are lowest."""
+    found = []
+    for side, most in ((np.flatnonzero(~tested), limit), (np.flatnonzero(tested), MOST_TESTED)):
+        order = np.argsort(redrawn(hashes[side], seed, "sample of a subset"), kind="stable")
+        found.append(side[order[:most]])
+    return np.sort(np.concatenate(found))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Some rows of one table, and the names of their classes."""
+
+    rows: Rows
+    part: NDArray[np.int64]
+    names: NDArray[np.object_] | None
+
+    @classmethod
+    def of(cls, rows: Rows, part: NDArray[np.int64], names: NDArray[np.object_] | None) -> "_Side":
+        return cls(rows, part, None if names is None else names[part])
+
+    def vectors(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return some of the rows at unit length."""
+        if self.rows.embedding is None:
+            raise ValueError("the rows were read with embeddings")
+        vectors = rows_of(self.rows.embedding, self.part[places]).astype(np.float32)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
+
+    def label(self, classes: list[str]) -> NDArray[np.int64]:
+        """Return the place of each row's class; -1 without one that is named."""
+        if self.names is None:
+            return np.full(len(self.part), -1, np.int64)
+        place = {name: number for number, name in enumerate(classes)}
+        return np.array([place.get(name, -1) for name in self.names], np.int64)
+
+
+def _equal(codes: Codes, test: TestSide) -> NDArray[np.bool_]:
+    """Return where a column has the value that is tested on, shape (N,)."""
+    if test.value not in codes.names:
+        some = ", ".join(map(repr, codes.names[:5])) + (", ..." if len(codes.names) > 5 else "")
+        raise InputError(f"--test: expected {test.value!r} in column {test.column!r}, got {some}; name one of these")
+    return np.asarray(codes.codes == codes.names.index(test.value))
+
+
+def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float, seed: int) -> NDArray[np.bool_]:
+    """Return which rows are held out, shape (P,): of each class the share whose hashes are lowest, and never all of it.
+
+    The subset has no part in it, so that rows which a filter dropped are tested on like others.
+    """
+    order = np.lexsort((redrawn(hashes, seed, "test side of a subset"), label))
+    _, first, size = np.unique(label[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, size)
+    taken = np.minimum(np.floor(size * share + 0.5), size - 1)
+    found = np.zeros(len(label), bool)
+    found[order[rank < np.repeat(taken, size)]] = True
+    return found
+
+
+def _of_ok(codes: Codes, ok: NDArray[np.bool_]) -> Codes:
+    return Codes(codes.codes[ok], codes.names)
+
+
+def _with_tests(pool: SubsetPool, path: Path, label: str, own: str | None, seed: int) -> SubsetPool:
+    """Return the pool with the rows of another table to test on."""
+    other = open_table(path, require=[label], embedding=own)
+    rows = read_rows(other, Needs(representations=EMBEDDINGS), by_hash=True)
+    if rows.embedding is None or rows.embedding.shape[1] != pool.vectors.shape[1]:
+        width = 0 if rows.embedding is None else rows.embedding.shape[1]
+        raise InputError(
+            f"--test: expected embeddings of {pool.vectors.shape[1]} numbers in {path}, as in {pool.tables[0].path}, "
+            f"got {width}; score both with one model"
+        )
+    models = [_digest(table) for table in (pool.tables[0], other)]
+    if all(models) and models[0] != models[1]:
+        raise InputError(
+            f"--test: {path} was scored by another model than {pool.tables[0].path} ({models[1][:12]}, "
+            f"{models[0][:12]}); score both with one model"
+        )
+    names = _labels(other, label, None, rows)
+    part, left_out = _usable(rows, names)
+    part = part[_looked_at(np.ones(len(part), bool), rows.hashes[part], 0, seed)]
+    side = _Side.of(rows, part, names)
+    label_codes = side.label(pool.classes)
+    known = label_codes >= 0
+    if not known.any():
+        there = sorted({str(name) for name in side.names})[:3] if side.names is not None else []
+        raise InputError(
+            f"--test: expected classes such as {pool.classes[0]!r} in column {label!r} of {path}, got "
+            f"{', '.join(map(repr, there)) or 'no labels'}; give both tables the same names"
+        )
+    left = {**pool.left_out, **{f"{why}, in {path.name}": n for why, n in left_out.items()}}
+    if not known.all():
+        left[f"of a class that the table has not, in {path.name}"] = int((~known).sum())
+    n = int(known.sum())
+    return replace(
+        pool,
+        tables=[*pool.tables, other],
+        source=np.concatenate([pool.source, np.ones(n, np.int8)]),
+        row=np.concatenate([pool.row, rows.place[part][known]]),
+        vectors=np.concatenate([pool.vectors, side.vectors(np.flatnonzero(known))]),
+        label=np.concatenate([pool.label, label_codes[known]]),
+        kept=np.concatenate([pool.kept, np.zeros(n, bool)]),
+        tested=np.concatenate([pool.tested, np.ones(n, bool)]),
+        left_out=left,
+    )
+
+
+def _digest(table: Table) -> str:
+    about = table.metadata.get("model")
+    return str(about.get("digest", "")) if isinstance(about, dict) and table.own is None else ""

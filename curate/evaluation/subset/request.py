@@ -1,0 +1,98 @@
+"""What is asked of a subset: which rows are tested on, how often rows are drawn, whether a network is trained."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from curate.tables.table import Table
+from scoring.errors import InputError
+from scoring.lookup import closest, told
+
+SHARE = 0.2  # of each class that is held out where nothing else is said
+MOST_SEEDS = 1000
+MOST_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class TestSide:
+    """Which rows are tested on: one of the three.
+
+    Attributes:
+        share: of each class, drawn by a hash of the keys; 0 for none.
+        column: whose value tells.
+        value: of that column, as text.
+        table: another table; None for rows of the same.
+    """
+
+    __test__ = False  # no test of pytest's
+
+    share: float = SHARE
+    column: str = ""
+    value: str = ""
+    table: Path | None = None
+
+    def words(self) -> str:
+        """Return what was asked for, as typed."""
+        if self.table is not None:
+            return str(self.table)
+        return f"{self.column}={self.value}" if self.column else f"{self.share:g} of each class"
+
+
+def parse_test(text: str | None, table: Table) -> TestSide:
+    """Return the test side that was asked for: a share, COLUMN=VALUE or a table.
+
+    Raises:
+        InputError: for what is none of the three.
+    """
+    if text is None:
+        return TestSide()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = float("nan")
+    if share == share:
+        if not 0 < share < 1:
+            raise InputError(f"--test: expected a share between 0 and 1, got {text}; 0.2 is usual")
+        return TestSide(share=share)
+    if Path(text).exists() or text.endswith(".parquet"):
+        return TestSide(0.0, table=Path(text))
+    column, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--test: expected a share, COLUMN=VALUE or a table, got {text!r}; write --test split=test")
+    if column not in table.schema.names:
+        raise InputError(
+            f"--test: {table.path} has no column {column!r}{closest(column, table.schema.names)} "
+            f"(columns: {told(table.schema.names, column)})"
+        )
+    return TestSide(0.0, column, value.removeprefix("="))
+
+
+@dataclass(frozen=True)
+class SubsetSettings:
+    """How a subset is measured.
+
+    Attributes:
+        seeds: random subsets of each kind, and trainings of a network; >= 2.
+        seed: of everything that is drawn.
+        sample: rows of the table that are looked at, at most; None for what a minute or two allows.
+        network: steps of the small network; 0 for none.
+        device: that trains it.
+    """
+
+    seeds: int = 5
+    seed: int = 0
+    sample: int | None = None
+    network: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.seeds <= MOST_SEEDS:
+            raise InputError(
+                f"--seeds must be between 2 and {MOST_SEEDS:,}, got {self.seeds}: the spread of random subsets is "
+                "measured; 5 is usual"
+            )
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
+        if self.sample is not None and self.sample < 100:
+            raise InputError(f"--sample must be at least 100 rows for --subset, got {self.sample}; take more")
+        if not 0 <= self.network <= MOST_STEPS:
+            raise InputError(f"--network must be between 0 and {MOST_STEPS:,} steps, got {self.network}; 400 is usual")

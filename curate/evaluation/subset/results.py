@@ -1,0 +1,49 @@
+"""What was found of a subset, and all that is said of it."""
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from curate.counted import Grid, Printed
+from curate.evaluation.subset import words
+from curate.evaluation.subset.found import SubsetFound
+
+
+class SubsetEvaluation(SubsetFound, Printed):
+    """What ``curate evaluate --subset`` found, and prints; see ``SubsetFound`` for its fields."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a number that does not exist is null."""
+        record = dict(asdict(self))
+        record["verdicts"] = [asdict(one) for one in self.verdicts]
+        return dict(_plain(record))
+
+    def notes(self) -> list[str]:
+        """Return what a reader must know besides the numbers, one sentence each."""
+        return words.notes(self)
+
+    def verdict(self) -> list[str]:
+        """Return whether the subset helps, in plain words."""
+        return words.verdict(self)
+
+    def lines(self) -> list[str | Grid]:
+        """Return what the command prints."""
+        return [
+            *words.about(self),
+            *words.of_models(self),
+            *words.of_classes(self),
+            *words.of_holdings(self),
+            *words.of_fairness(self),
+            *(f"note: {note}" for note in self.notes()),
+            *(f"verdict: {line}" for line in self.verdict()),
+        ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

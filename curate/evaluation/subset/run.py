@@ -1,0 +1,223 @@
+"""The one run that judges a subset: rows are read, sides drawn, models trained and compared."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.evaluation.joined import open_labelled
+from curate.evaluation.subset import training
+from curate.evaluation.subset.fairness import fairness
+from curate.evaluation.subset.found import Noise
+from curate.evaluation.subset.holdings import coverage, diversity
+from curate.evaluation.subset.noise import Judgement, judge_labels
+from curate.evaluation.subset.pixels import Pictures, read_pictures, trainer
+from curate.evaluation.subset.pool import FEWEST_TESTED, SubsetPool, read_pool
+from curate.evaluation.subset.request import SubsetSettings, parse_test
+from curate.evaluation.subset.results import SubsetEvaluation
+from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Sides, draw_sides
+from curate.evaluation.subset.trained import HeldOut, Trained, compared, train_on_sides
+from curate.manifest import SourceOptions
+from curate.tables.table import Table
+from scoring.errors import InputError
+from scoring.metrics.diversity import nearest_distances
+
+COPY = 0.97  # cosine, as stored, above which two rows are near-copies
+MOST_COPIES = 0.5  # share of the test rows up to which copies are left out
+Announce = Callable[[str], None]
+
+
+def evaluate_subset(
+    table: Table,
+    subset: str | Path,
+    *,
+    settings: SubsetSettings,
+    label: str | None = None,
+    labelled: str | Path | None = None,
+    test: str | None = None,
+    group: Sequence[str] = (),
+    source: str | None = None,
+    options: SourceOptions | None = None,
+    announce: Announce = lambda text: None,
+) -> SubsetEvaluation:
+    """Return what a subset of a table is worth; nothing is written.
+
+    Args:
+        table: scored, with embeddings.
+        subset: a table of kept rows, decisions of a policy, or a file of keys.
+        settings: seeds, sample, network.
+        label: column of classes; without, nothing is trained.
+        labelled: file that labels are joined from by key.
+        test: a share, COLUMN=VALUE or a table.
+        group: columns whose groups are compared.
+        source: what was scored, for a network.
+        options: how to read it.
+        announce: told in words what is about to happen.
+
+    Raises:
+        InputError: if the subset cannot be judged.
+    """
+    if label is None and (test is not None or settings.network):
+        raise InputError(
+            f"--{'test' if test is not None else 'network'} is for models, which need classes; add --label COLUMN"
+        )
+    side = parse_test(test, table)
+    pool = read_pool(
+        table,
+        subset,
+        side,
+        label=label,
+        labelled=open_labelled(labelled),
+        group=group,
+        sample=settings.sample,
+        seed=settings.seed,
+    )
+    n_copies, left_out = 0, False
+    if label is not None:
+        _refuse_tests(pool)
+        announce(f"{len(pool.tests):,} test rows: looking for near-copies among {len(pool.whole):,} to train on")
+        pool, n_copies, left_out = _without_copies(pool)
+        _refuse_tests(pool)
+    sides = draw_sides(pool, seeds=settings.seeds, seed=settings.seed)
+    found = SubsetEvaluation(
+        str(table.path),
+        str(subset),
+        pool.rows_in_table,
+        pool.rows_in_subset,
+        pool.left_out,
+        label,
+        len(pool.classes),
+        side.words(),
+        len(pool.tests),
+        {SUBSET: len(sides.subset), WHOLE: len(sides.whole), RANDOM: len(sides.subset), BY_CLASS: len(sides.subset)},
+        pool.share,
+        n_copies,
+        left_out,
+        settings={**asdict(settings), "test": side.words(), "copy": COPY},
+    )
+    found.fairness = [fairness(name, *each) for name, each in pool.groups.items()]
+    announce("diversity and coverage")
+    found.diversity = diversity(pool, sides, seed=settings.seed)
+    found.coverage = coverage(pool, sides, seed=settings.seed)
+    if label is not None:
+        there = set(pool.label[sides.subset].tolist())
+        found.lost = [name for code, name in enumerate(pool.classes) if code not in there]
+        announce(f"labels of {len(pool.label):,} rows, judged by other rows")
+        judged = judge_labels(pool, seed=settings.seed)
+        found.noise = Noise(judged.wrong(sides.subset), judged.wrong(sides.whole), judged.wrong(pool.tests))
+        pictures = None
+        if settings.network:
+            announce(f"reading {len(pool.row):,} images")
+            pictures = read_pictures(pool, source=source, options=options)
+        _train_all(found, pool, sides, judged, settings, announce)
+        if pictures is not None:
+            found.trained.insert(0, _network(pool, pictures, judged, settings, announce))
+    return found
+
+
+def _refuse_tests(pool: SubsetPool) -> None:
+    n = len(pool.tests)
+    if n < FEWEST_TESTED:
+        left = ", ".join(f"{count:,} {why}" for why, count in pool.left_out.items()) or "none"
+        raise InputError(
+            f"expected at least {FEWEST_TESTED} labelled rows to test on, got {n} (left out: {left}); give more with "
+            "--test: a larger share, COLUMN=VALUE or another table"
+        )
+    if len(np.unique(pool.label[pool.tests])) < 2:
+        raise InputError(
+            f"expected test rows of at least two classes, got {n:,} of {pool.classes[pool.label[pool.tests[0]]]!r} "
+            "alone; name others with --test"
+        )
+
+
+def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
+    """Return the pool without test rows that some side may have seen, how many there are, and whether they are gone.
+
+    Where they are most of the test rows, as in a film or in embeddings that are all alike, they stay.
+    """
+    tests = pool.tests
+    distance = nearest_distances(pool.vectors[tests], pool.vectors[pool.whole])
+    copies = tests[1 - distance**2 / 2 > COPY]
+    if not len(copies) or len(copies) > MOST_COPIES * len(tests):
+        return pool, len(copies), False
+    return pool.without_tests(copies, "of the test side with a near-copy to train on"), len(copies), True
+
+
+def _train_all(
+    found: SubsetEvaluation,
+    pool: SubsetPool,
+    sides: Sides,
+    judged: Judgement,
+    settings: SubsetSettings,
+    announce: Announce,
+) -> None:
+    """Train the models on embeddings, on every side, and compare them."""
+    tests, vectors, label = pool.tests, pool.vectors, pool.label
+    wanted, held = label[tests], vectors[tests]
+    n_classes = len(pool.classes)
+    tested = _held_out(pool, judged, sides, tests)
+    strengths: list[float] = []
+
+    def linear(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
+        right, c = training.right_by_linear(
+            vectors[rows], label[rows], held, wanted, n_classes, seed=settings.seed + number
+        )
+        strengths.append(c)
+        return right
+
+    def neighbours(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
+        return training.right_by_neighbours(vectors[rows], label[rows], held, wanted)
+
+    models = {training.LINEAR: linear, training.KNN: neighbours}
+    if n_classes > training.MOST_CLASSES:
+        models.pop(training.LINEAR)
+        found.not_trained[training.LINEAR] = (
+            f"{n_classes:,} classes are more than the {training.MOST_CLASSES:,} that it is fitted for"
+        )
+    for name, train in models.items():
+        right = train_on_sides(
+            sides,
+            train,
+            seeds=settings.seeds,
+            repeated=False,
+            report=lambda text, name=name: announce(f"{name}: {text}"),  # type: ignore[misc]
+        )
+        one = compared(name, right, tested)
+        if name == training.LINEAR:
+            one.strengths = _by_side(strengths, right)
+        found.trained.append(one)
+
+
+def _held_out(pool: SubsetPool, judged: Judgement, sides: Sides, tests: NDArray[np.int64]) -> HeldOut:
+    counts = [np.bincount(pool.label[rows], minlength=len(pool.classes)) for rows in (sides.subset, sides.whole)]
+    return HeldOut(pool.label[tests], pool.classes, pool.kept[tests], judged.borne_out(tests), *counts)
+
+
+def _by_side(values: list[float], right: dict[str, NDArray[np.bool_]]) -> dict[str, list[float]]:
+    found, start = {}, 0
+    for side, each in right.items():
+        found[side] = values[start : start + len(each)]
+        start += len(each)
+    return found
+
+
+def _network(
+    pool: SubsetPool, pictures: Pictures, judged: Judgement, settings: SubsetSettings, announce: Announce
+) -> Trained:
+    """Train the small network on every side, of rows whose image could be read."""
+    there = np.zeros(len(pool.row), bool)
+    there[pictures.at] = True
+    readable = pool.part(there)
+    _refuse_tests(readable)
+    sides = draw_sides(readable, seeds=settings.seeds, seed=settings.seed)
+    train = trainer(readable, pictures, settings, announce)
+    right = train_on_sides(
+        sides, train, seeds=settings.seeds, repeated=True, report=lambda text: announce(f"network: {text}")
+    )
+    tests = readable.tests
+    tested = replace(_held_out(readable, judged, sides, tests), borne_out=judged.borne_out(pictures.at[tests]))
+    one = compared(training.NETWORK, right, tested)
+    one.n_unread = len(pool.row) - len(pictures.at)
+    return one

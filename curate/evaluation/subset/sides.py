@@ -1,0 +1,84 @@
+"""The sides that are compared: the subset, the whole, and random rows of the subset's size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
+from curate.evaluation.subset.pool import SubsetPool
+from scoring.errors import InputError
+
+SUBSET, WHOLE, RANDOM, BY_CLASS = "subset", "whole", "random", "random by class"
+MEANS = {
+    SUBSET: "the rows of the subset",
+    WHOLE: "all rows but those that are tested on",
+    RANDOM: "as many rows of the whole as the subset has, at random",
+    BY_CLASS: "as many rows of each class as the subset has, at random",
+}
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Rows of a pool to train on.
+
+    Attributes:
+        subset: ascending.
+        whole: ascending.
+        random: draws of the subset's size from the whole, R of them.
+        by_class: draws with the subset's number of each class; none without labels.
+    """
+
+    subset: Rows
+    whole: Rows
+    random: Sequence[Rows]
+    by_class: Sequence[Rows]
+
+
+def draw_sides(pool: SubsetPool, *, seeds: int, seed: int) -> Sides:
+    """Return the sides of a pool.
+
+    Args:
+        pool: with rows in an order that says nothing.
+        seeds: draws of each kind.
+        seed: of the draws.
+
+    Raises:
+        InputError: for a subset of which nothing can be trained on, of one class, or that is the whole.
+    """
+    subset, whole = pool.subset, pool.whole
+    if len(subset) == 0:
+        raise InputError(
+            f"--subset: expected rows to train on, got none of {counted(pool.rows_in_subset, 'row')} that is scored, "
+            "labelled and not tested on; keep more, or test on others with --test"
+        )
+    if len(subset) == len(whole):
+        raise InputError(
+            f"--subset: expected fewer rows than the table has, got all {len(whole):,} that can be trained on; there "
+            "is nothing to compare"
+        )
+    labelled = bool(pool.classes)
+    if labelled and len(np.unique(pool.label[subset])) < 2:
+        raise InputError(
+            f"--subset: expected rows of at least two classes, got {counted(len(subset), 'row')} of "
+            f"{pool.classes[pool.label[subset[0]]]!r} alone; there is nothing to tell apart"
+        )
+    random = [_random(whole, len(subset), seed, number) for number in range(seeds)]
+    by_class = [_by_class(pool, seed, number) for number in range(seeds)] if labelled else []
+    return Sides(subset, whole, random, by_class)
+
+
+def _random(whole: Rows, n: int, seed: int, number: int) -> Rows:
+    return np.sort(np.random.default_rng([seed, 1, number]).choice(whole, n, replace=False))
+
+
+def _by_class(pool: SubsetPool, seed: int, number: int) -> Rows:
+    generator, whole = np.random.default_rng([seed, 2, number]), pool.whole
+    classes, counts = np.unique(pool.label[pool.subset], return_counts=True)
+    drawn = [
+        generator.choice(whole[pool.label[whole] == label], n, replace=False)
+        for label, n in zip(classes.tolist(), counts.tolist(), strict=True)
+    ]
+    return np.sort(np.concatenate(drawn))

@@ -1,0 +1,214 @@
+"""Models that were trained on every side, tested on the same rows, and compared."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.evaluation.subset.differences import Floats, Gap, Luck, gap, luck_of
+from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Sides
+from scoring.metrics.two_sample import holm
+
+SIGNIFICANT = 0.05
+AGAINST = (WHOLE, RANDOM, BY_CLASS)
+FEWEST_OF_CLASS = 5  # test rows of a class that a difference is told of
+Right = NDArray[np.bool_]  # (T,), of test rows
+Train = Callable[[NDArray[np.int64], int], Right]  # rows of a side, number of the seed -> which test rows are right
+
+
+@dataclass(frozen=True)
+class ClassGap:
+    """How much better one class is told by the subset than by random rows.
+
+    Attributes:
+        name: of the class.
+        tested: test rows of it.
+        kept: rows of it that the subset trains on.
+        whole: rows of it that the whole trains on.
+        gaps: less each other side -> the difference.
+        adjusted_p: likewise, by Holm over the classes.
+    """
+
+    name: str
+    tested: int
+    kept: int
+    whole: int
+    gaps: Mapping[str, Gap]
+    adjusted_p: Mapping[str, float]
+
+
+@dataclass
+class Trained:
+    """What one kind of model says of the sides.
+
+    Attributes:
+        model: its name.
+        n_tested: test rows.
+        accuracy: side -> share of test rows that are right, the mean over draws and seeds.
+        balanced: side -> mean over classes of that share.
+        draws: side -> the accuracy of each draw or seed.
+        gaps: the subset less each other side.
+        balanced_gaps: the same of ``balanced``.
+        borne_out: the same of accuracy, on test rows whose label other rows bear out.
+        n_borne_out: how many these are.
+        by_kept: "kept" and "dropped" -> the subset less random rows, on test rows that the subset has or has not.
+        classes: of every class with test rows.
+        strengths: side -> inverse penalties that were chosen.
+        n_unread: rows whose image could not be read.
+    """
+
+    model: str
+    n_tested: int
+    accuracy: dict[str, float]
+    balanced: dict[str, float]
+    draws: dict[str, list[float]]
+    gaps: dict[str, Gap]
+    balanced_gaps: dict[str, Gap]
+    borne_out: dict[str, Gap] = field(default_factory=dict)
+    n_borne_out: int = 0
+    by_kept: dict[str, Gap] = field(default_factory=dict)
+    classes: list[ClassGap] = field(default_factory=list)
+    strengths: dict[str, list[float]] = field(default_factory=dict)
+    n_unread: int = 0
+
+
+def train_on_sides(
+    sides: Sides, train: Train, *, seeds: int, repeated: bool, report: Callable[[str], None]
+) -> dict[str, Right]:
+    """Return which test rows are right by side, one row a draw or seed, shape (R, T) or (1, T).
+
+    Args:
+        sides: to train on.
+        train: trains and tests.
+        seeds: R.
+        repeated: whether a side without draws is trained with every seed, too; else its model has no luck.
+        report: told what is trained.
+    """
+    runs: dict[str, Sequence[NDArray[np.int64]]] = {
+        SUBSET: [sides.subset] * (seeds if repeated else 1),
+        WHOLE: [sides.whole] * (seeds if repeated else 1),
+        RANDOM: sides.random,
+        BY_CLASS: sides.by_class,
+    }
+    found = {}
+    for name, drawn in runs.items():
+        one = []
+        for number, rows in enumerate(drawn):
+            if repeated or not number:
+                times = f", {number + 1} of {len(drawn)}" if repeated else f", {len(drawn)} times"
+                report(f"{name}, {len(rows):,} rows" + (times if len(drawn) > 1 else ""))
+            one.append(train(rows, number))
+        found[name] = np.stack(one)
+    return found
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """T rows that were tested on.
+
+    Attributes:
+        label: shape (T,).
+        classes: names.
+        kept: whether each is in the subset, shape (T,).
+        borne_out: whether other rows bear its label out, shape (T,).
+        n_kept: rows of each class that the subset trains on, shape (C,).
+        n_whole: likewise of the whole.
+    """
+
+    label: NDArray[np.int64]
+    classes: Sequence[str]
+    kept: Right
+    borne_out: Right
+    n_kept: NDArray[np.int64]
+    n_whole: NDArray[np.int64]
+
+
+def compared(model: str, right: Mapping[str, Right], tested: HeldOut) -> Trained:
+    """Return accuracies of the sides, and what the subset is ahead of each of them.
+
+    Args:
+        model: name.
+        right: by side, shape (R, T).
+        tested: the T rows.
+    """
+    even = np.full(len(tested.label), 1 / len(tested.label))
+    balanced = _balanced(tested.label)
+    found = Trained(
+        model,
+        len(tested.label),
+        {side: float(each.mean()) for side, each in right.items()},
+        {side: float(each.mean(0) @ balanced) for side, each in right.items()},
+        {side: each.mean(1).tolist() for side, each in right.items()},
+        _gaps(right, even),
+        _gaps(right, balanced),
+    )
+    found.n_borne_out = int(tested.borne_out.sum())
+    if found.n_borne_out >= FEWEST_OF_CLASS:
+        found.borne_out = _gaps(right, _among(tested.borne_out))
+    for name, inside in (("kept", tested.kept), ("dropped", ~tested.kept)):
+        if tested.kept.any() and inside.sum() >= FEWEST_OF_CLASS:
+            found.by_kept[name] = _gaps(right, _among(inside), (RANDOM,))[RANDOM]
+    found.classes = _by_class(right, tested)
+    return found
+
+
+def _gaps(
+    right: Mapping[str, Right],
+    weight: Floats,
+    others: Sequence[str] = AGAINST,
+) -> dict[str, Gap]:
+    """Return the subset less others, on the rows that weigh something."""
+    inside = weight > 0
+    part = {side: each[:, inside] for side, each in right.items()}
+    luck = luck_of([part[RANDOM], part[BY_CLASS]], weight[inside])
+    return {other: gap(part[SUBSET], part[other], luck, weight[inside]) for other in others}
+
+
+def _lucks(draws: Sequence[Right]) -> list[Luck]:
+    """Return the luck of each class, from what random draws say on its test rows, (R, T_c) of each of C classes.
+
+    Of one class a few draws tell the spread too badly for a small p. How much more they vary than their test rows alone
+    would make them is pooled over the classes. Draws by class are not asked: how many rows of a class there are is part
+    of the luck.
+    """
+    alone = [luck_of([each], np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
+    chance = float(np.mean([one.chance for one in alone])) if alone else 0.0
+    more = max(1.0, float(np.mean([one.variance for one in alone])) / chance) if chance > 0 else 1.0
+    df = sum(one.df for one in alone) // 2  # draws that are good for one class are bad for another
+    return [Luck(one.chance * more, one.chance, max(df, 1), one.draws) for one in alone]
+
+
+def _among(inside: Right) -> Floats:
+    return np.asarray(inside / inside.sum(), np.float64)
+
+
+def _balanced(label: NDArray[np.int64]) -> Floats:
+    """Return weights under which every class counts alike, shape (T,)."""
+    _, place, size = np.unique(label, return_inverse=True, return_counts=True)
+    return np.asarray(1 / size[place] / len(size), np.float64)
+
+
+def _by_class(right: Mapping[str, Right], tested: HeldOut) -> list[ClassGap]:
+    """Return the differences of every class with five test rows or more, the largest loss against random first."""
+    sizes = np.bincount(tested.label, minlength=len(tested.classes))
+    there = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()
+    inside = [tested.label == label for label in there]
+    lucks = _lucks([right[RANDOM][:, rows] for rows in inside])
+    gaps = [
+        {other: gap(right[SUBSET][:, rows], right[other][:, rows], luck) for other in AGAINST}
+        for rows, luck in zip(inside, lucks, strict=True)
+    ]
+    adjusted = {other: holm(np.array([one[other].p for one in gaps])) for other in AGAINST}
+    found = [
+        ClassGap(
+            tested.classes[label],
+            int(sizes[label]),
+            int(tested.n_kept[label]),
+            int(tested.n_whole[label]),
+            gaps[number],
+            {other: float(adjusted[other][number]) for other in AGAINST},
+        )
+        for number, label in enumerate(there)
+    ]
+    return sorted(found, key=lambda one: one.gaps[RANDOM].interval.value)

@@ -1,0 +1,109 @@
+"""Probes that are trained on one side and tested on rows that no side has seen."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.metrics import fit_linear, group_duplicates, knn_predict, spread_folds
+
+LINEAR, KNN, NETWORK = "linear", "kNN", "network"
+VOTERS = 20
+MOST_CLASSES = 2000  # for the linear probe, whose cost grows with them
+STRENGTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # inverse penalties that are tried: that of evaluate is 1, of rounds 16
+FOLDS = 3
+CHOSEN_ON = 3000  # rows of a side that its penalty is chosen on
+TOLERANCE = 1e-4  # gradient of the mean loss at which a fit is done
+
+
+def right_by_neighbours(
+    train: NDArray[np.float32], labels: NDArray[np.int64], test: NDArray[np.float32], wanted: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which test rows the 20 nearest rows of a side vote right, shape (T,).
+
+    Args:
+        train: unit rows, shape (L, D).
+        labels: of them, shape (L,).
+        test: unit rows, shape (T, D).
+        wanted: their classes, shape (T,).
+    """
+    said = knn_predict(
+        torch.from_numpy(test), torch.from_numpy(train), torch.from_numpy(labels), k=min(VOTERS, len(train))
+    )
+    return np.asarray(said.numpy() == wanted)
+
+
+def right_by_linear(
+    train: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    test: NDArray[np.float32],
+    wanted: NDArray[np.int64],
+    n_classes: int,
+    *,
+    seed: int,
+) -> tuple[NDArray[np.bool_], float]:
+    """Return which test rows a linear probe of a side gets right, shape (T,), and its inverse penalty.
+
+    The penalty is chosen by cross-validation among the rows of the side alone, by their own labels, so that a side
+    with wrong labels may take a stronger one.
+
+    Args:
+        train: rows, shape (L, D).
+        labels: of them, shape (L,).
+        test: rows, shape (T, D).
+        wanted: their classes, shape (T,).
+        n_classes: C.
+        seed: of the folds.
+    """
+    rows, target = torch.from_numpy(train), torch.from_numpy(labels)
+    c = chosen_strength(rows, target, n_classes, seed=seed)
+    fitted = fit_linear(rows, target, n_classes, c=c, tolerance=TOLERANCE)
+    said = [fitted.logits(part).argmax(1) for part in torch.from_numpy(test).split(4096)]
+    return np.asarray(torch.cat(said).numpy() == wanted), c
+
+
+def chosen_strength(rows: Tensor, labels: Tensor, n_classes: int, *, seed: int) -> float:
+    """Return the inverse penalty with the fewest mistakes on rows left out; a middling one if none can be.
+
+    Between the strengths that are tried a parabola through the lowest three in log c tells where the fewest are: a
+    choice among a few would jump, and make equal sides differ by what they happened to choose.
+
+    Args:
+        rows: of a side, shape (L, D).
+        labels: of them, shape (L,).
+        n_classes: C.
+        seed: of the folds, and of the rows that are taken where there are more than 3,000.
+    """
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:CHOSEN_ON]
+    rows, labels = rows[order], labels[order]
+    same = group_duplicates(rows)
+    fold = spread_folds(labels, FOLDS, seed=seed, groups=None if same is None else same.of_row)
+    loss, n = np.zeros(len(STRENGTHS)), 0
+    for number in range(FOLDS):
+        train, held = fold != number, fold == number
+        held = held & torch.isin(labels, labels[train])
+        if len(labels[train].unique()) < 2 or not held.any():
+            continue
+        n += int(held.sum())
+        for place, c in enumerate(STRENGTHS):
+            fitted = fit_linear(rows[train], labels[train], n_classes, c=c, tolerance=TOLERANCE)
+            loss[place] += int((fitted.logits(rows[held]).argmax(1) != labels[held]).sum())
+    return float(np.exp(least(np.log(STRENGTHS), loss))) if n else STRENGTHS[len(STRENGTHS) // 2]
+
+
+def least(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return where the parabola through the lowest of some points and its neighbours is least; an end is itself.
+
+    Args:
+        x: evenly spaced, ascending, shape (K,).
+        y: finite, shape (K,).
+
+    >>> least(np.array([0.0, 1.0, 2.0]), np.array([1.0, 0.0, 1.0]))
+    1.0
+    """
+    at = int(y.argmin())
+    if at in (0, len(y) - 1):
+        return float(x[at])
+    before, here, after = y[at - 1 : at + 2]
+    bend = before - 2 * here + after
+    return float(x[at] + (x[1] - x[0]) * (before - after) / (2 * bend)) if bend > 0 else float(x[at])

@@ -1,0 +1,58 @@
+"""Whether a subset helps, from its differences to random rows of the same size and to the whole."""
+
+from dataclasses import dataclass
+
+from curate.evaluation.subset.differences import Gap
+from curate.evaluation.subset.sides import BY_CLASS, RANDOM, WHOLE
+from curate.evaluation.subset.trained import Trained
+
+HELPS, HURTS, NO_HELP, UNKNOWN = "helps", "hurts", "does not help", "cannot be told"
+BETTER, WORSE, AS_GOOD = "better", "worse", "as good"
+MARGIN = 0.02  # of accuracy: a difference that is surely less than this is none to speak of
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What follows from one kind of model.
+
+    Attributes:
+        model: that it is of.
+        says: ``helps``, ``hurts``, ``does not help`` or ``cannot be told``, against random rows of the same size.
+        of_rows: the same against random rows of the same classes: what is left once the counts of classes are alike.
+        of_size: ``better``, ``worse``, ``as good`` or ``cannot be told``, against the whole.
+    """
+
+    model: str
+    says: str
+    of_rows: str
+    of_size: str
+
+
+def against(gap: Gap, margin: float = MARGIN) -> str:
+    """Return whether the subset is ahead, by the 95 % interval of a difference.
+
+    Above 0 it helps, below 0 it hurts. Around 0 it does not help where even the upper end is below the margin; else the
+    test is too small to tell.
+    """
+    _, low, high = gap.interval
+    if low > 0:
+        return HELPS
+    if high < 0:
+        return HURTS
+    return NO_HELP if high < margin else UNKNOWN
+
+
+def beside(gap: Gap, margin: float = MARGIN) -> str:
+    """Return how the subset stands beside the whole, by the 95 % interval; as good is within the margin."""
+    _, low, high = gap.interval
+    if low > 0:
+        return BETTER
+    if high < 0:
+        return WORSE
+    return AS_GOOD if -margin < low and high < margin else UNKNOWN
+
+
+def verdict_of(trained: Trained) -> Verdict:
+    """Return the verdict by one kind of model."""
+    gaps = trained.gaps
+    return Verdict(trained.model, against(gaps[RANDOM]), against(gaps[BY_CLASS]), beside(gaps[WHOLE]))

@@ -1,0 +1,314 @@
+"""One evaluation of score columns in the making: which rows, which predictions, which measures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from curate.evaluation import correctness
+from curate.evaluation.agreement import APART, VOTES, against_votes, separation
+from curate.evaluation.degraded import LAPLACIAN, LARGER, VERSIONS, Degraded, degrade, degraded_measures
+from curate.evaluation.joined import Labelled, class_codes, named_column, open_labelled, vote_counts
+from curate.evaluation.measures import Caveats, Floats
+from curate.evaluation.results import Evaluation
+from curate.evaluation.rows import (
+    FEWEST_ROWS,
+    MeasuredRows,
+    certainties,
+    embeddings,
+    sampled,
+    score_columns,
+    select_rows,
+)
+from curate.evaluation.squares import squares
+from curate.evaluation.strengths import strength_curves
+from curate.manifest import SourceOptions
+from curate.tables.table import Table
+from scoring.checkpoint import load_model, read_header, shipped_models
+from scoring.errors import InputError
+from scoring.metrics.degradations import LADDERS
+from scoring.runner import Runner, select_device, select_precision
+
+MOST_REPEATS = 100_000
+
+
+@dataclass(frozen=True)
+class EvaluateSettings:
+    """How to measure.
+
+    Attributes:
+        folds: of the linear classifier's cross-validation, >= 2.
+        repeats: bootstrap resamples, and shuffles of the permutation tests, >= 1.
+        seed: of folds, resamples, shuffles, samples and worse images.
+        sample: measure that many rows, chosen by a hash of their keys; None for all.
+        degrade: images that are read again and made worse; 0 for none.
+        strengths: whether they are made worse at five strengths of each change, too.
+        device: that scores them.
+    """
+
+    folds: int = 5
+    repeats: int = 1000
+    seed: int = 0
+    sample: int | None = None
+    degrade: int = 0
+    device: str = "auto"
+    strengths: bool = False
+
+    def __post_init__(self) -> None:
+        if self.folds < 2:
+            raise InputError(f"--folds must be at least 2, got {self.folds}; 5 is usual")
+        if not 1 <= self.repeats <= MOST_REPEATS:
+            raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {self.repeats}; 1000 is usual")
+        if self.sample is not None and self.sample < FEWEST_ROWS:
+            raise InputError(f"--sample must be at least {FEWEST_ROWS} rows, got {self.sample}; take more")
+        if self.degrade and self.degrade < FEWEST_ROWS:
+            raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; take more")
+        if self.strengths and not self.degrade:
+            raise InputError("--strengths is for --degrade, which is not there; give --degrade N, or leave it out")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rows of a table, of which predictions are right, and how certain every column is of them.
+
+    Attributes:
+        rows: N of them, with a label, scores and an embedding.
+        correctness: what is right.
+        certainty: column -> higher is more certain, shape (N,); with the rank average, and the class entropy.
+    """
+
+    rows: MeasuredRows
+    correctness: correctness.Correctness
+    certainty: dict[str, Floats]
+
+
+def judge_table(
+    table: Table,
+    label: str,
+    *,
+    labelled: str | Path | None,
+    column: Sequence[str],
+    settings: EvaluateSettings,
+    announce: Callable[[str], None],
+) -> Judged:
+    """Return what ``evaluate`` measures certainty against, with the same rows, folds and predictions.
+
+    Raises:
+        InputError: as ``evaluate``; also where there are no embeddings to predict from.
+    """
+    names, same_ranks = score_columns(table, column)
+    work = Work(table, settings, announce, Caveats(same_ranks))
+    work.begin(names, label, None, open_labelled(labelled))
+    work.judge()
+    if work.found is None:
+        raise InputError(f"--label: nothing can be predicted, for {work.result_.caveats.without_embeddings}")
+    return Judged(work.rows, work.found, work.certainty())
+
+
+class Work:
+    """One evaluation in the making."""
+
+    def __init__(
+        self, table: Table, settings: EvaluateSettings, announce: Callable[[str], None], caveats: Caveats
+    ) -> None:
+        self.table, self.settings, self.announce = table, settings, announce
+        self.result_ = Evaluation(str(table.path), table.n_rows, 0, {}, [], caveats=caveats)
+        self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
+        self.found: correctness.Correctness | None = None
+
+    def begin(self, names: Sequence[str], label: str | None, votes: str | None, labelled: Labelled | None) -> None:
+        """Choose the rows that are measured."""
+        rows = select_rows(self.table, names)
+        self.codes: NDArray[np.int64] | None = None
+        self.votes: NDArray[np.float64] | None = None
+        if label is not None:
+            codes, _ = class_codes(named_column(self.table, label, "--label", labelled), label)
+            rows = _leave_out(rows, codes[rows.index] >= 0, "without a label")
+            self.codes = codes
+            if not len(rows.index):
+                raise InputError(f"--label: expected classes in {label!r}, got none on a row that has a score")
+        if votes is not None:
+            self.votes = vote_counts(named_column(self.table, votes, "--votes", labelled), votes)
+        if self.settings.sample is not None:
+            keep = sampled(rows, self.settings.sample, seed=self.settings.seed)
+            rows = _leave_out(rows, keep, "not in the sample")
+        counted = ", ".join(f"{n:,} {why}" for why, n in rows.left_out.items()) or "none left out"
+        got = f"{self.table.path}, got {len(rows.index):,} of {self.table.n_rows:,} ({counted})"
+        if len(rows.index) < FEWEST_ROWS:
+            raise InputError(f"expected at least {FEWEST_ROWS} rows to measure in {got}; score more images")
+        if label is not None and len(rows.index) < self.settings.folds:
+            raise InputError(
+                f"expected a row or more for each of {self.settings.folds:,} folds in {got}; lower --folds, 5 is usual"
+            )
+        if self.codes is not None and len(np.unique(self.codes[rows.index])) < 2:
+            raise InputError(
+                f"--label: expected at least two classes in {label!r}, got one; every prediction would be right"
+            )
+        self.rows = rows
+
+    def measure_labels(self) -> None:
+        """Measure against labels; without embeddings say why not."""
+        self.judge()
+        if self.found is not None:
+            self._score_correctness()
+
+    def judge(self) -> None:
+        """Find which predictions from embeddings are right; without embeddings say why not."""
+        found = embeddings(self.rows)
+        if isinstance(found, str):
+            shapes = [*correctness.ACCURACY.values(), *correctness.AUROC.values(), correctness.LOGISTIC]
+            self.result_.measures += [shape.without(found) for shape in shapes]
+            self.result_.caveats.without_embeddings = found
+            return
+        matrix, there = found
+        if not there.all():
+            self.rows = _leave_out(self.rows, there, "without an embedding")
+            matrix = matrix[torch.from_numpy(there)]
+            if len(self.rows.index) < FEWEST_ROWS:
+                raise InputError(f"expected at least {FEWEST_ROWS} rows with an embedding, got {len(self.rows.index)}")
+        if self.codes is None:
+            raise ValueError("labels are measured once they are read")
+        labels = correctness.label_tensor(self.codes[self.rows.index])
+        self.announce(f"neighbours and linear classifiers of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
+        self.found = correctness.judge(matrix, labels, folds=self.settings.folds, seed=self.settings.seed)
+
+    def _score_correctness(self) -> None:
+        found, out = self.found, self.result_
+        if found is None:
+            raise ValueError("correctness is scored once it is known")
+        out.caveats.n_twins = found.n_twins
+        certainty = self.certainty()
+        self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
+        out.measures += correctness.accuracies(found, **self.common)
+        measures, out.curves = correctness.certainty_measures(certainty, found, **self.common)
+        out.measures += measures
+        right = found.right.get(correctness.LINEAR)
+        if right is None:
+            why = found.missing[correctness.LINEAR]
+            missing = (correctness.AUROC[correctness.LINEAR], correctness.LOGISTIC, *correctness.MEANS)
+            out.measures += [shape.without(why) for shape in missing]
+        else:
+            slope, out.caveats.without_slope = correctness.slopes(certainty, right, **self.common)
+            out.measures += [slope, *correctness.means(self.rows.raw, right, **self.common)]
+        out.caveats.norm_unknown = True
+
+    def certainty(self) -> dict[str, Floats]:
+        """Return every column to measure, and the class entropy where there are labels."""
+        columns = dict(self.rows.certainty)
+        if self.found is not None and self.found.class_entropy is not None:
+            columns[correctness.CLASS_ENTROPY] = -self.found.class_entropy
+        return columns
+
+    def measure_votes(self) -> None:
+        """Measure against the entropy of votes, on the rows that have any."""
+        if self.votes is None:
+            raise ValueError("votes are measured once they are read")
+        votes = self.votes[self.rows.index]
+        voted = np.nan_to_num(votes).sum(1) > 0
+        self.result_.caveats.without_votes = int((~voted).sum())
+        if voted.sum() < FEWEST_ROWS:
+            why = f"only {int(voted.sum())} rows have votes, of {FEWEST_ROWS} or more that it takes"
+            if not voted.any():
+                raise InputError("--votes: expected votes on some row, got none: every list is null or all zero")
+            self.result_.measures.append(VOTES.without(why))
+            return
+        certainty = {name: values[voted] for name, values in self.certainty().items()}
+        self.result_.measures.append(against_votes(certainty, votes[voted], **self.common))
+
+    def measure_against(self, other: Table, names: Sequence[str]) -> None:
+        """Measure how well each column tells the other table's rows apart."""
+        ours, theirs = (_digest_of(table) for table in (self.table, other))
+        if ours and theirs and ours != theirs:
+            raise InputError(
+                f"--against: {other.path} was scored by another model ({theirs[:12]}, here {ours[:12]}), whose scores "
+                "do not compare; score both with one model"
+            )
+        rows = select_rows(other, names)
+        if self.settings.sample is not None:
+            rows = rows.part(sampled(rows, self.settings.sample, seed=self.settings.seed))
+        if len(rows.index) < FEWEST_ROWS:
+            self.result_.measures.append(APART.without(f"{other.path} has {len(rows.index)} rows with scores"))
+            return
+        raw = {name: np.concatenate([values, rows.raw[name]]) for name, values in self.rows.raw.items()}
+        first = np.arange(len(self.rows.index) + len(rows.index)) < len(self.rows.index)
+        self.result_.measures.append(separation(certainties(raw), first, **self.common))
+
+    def measure_degraded(self, runner: Runner, source: str | None, options: SourceOptions) -> None:
+        """Read images again, make them worse, and measure what the model says of them."""
+        wanted = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
+        index = self.rows.index[wanted].tolist()
+        steps = sum(len(ladder.strengths) for ladder in LADDERS.values()) if self.settings.strengths else 0
+        versions = f"{VERSIONS + steps}" if steps else "eight"
+        self.announce(f"reading {len(index):,} images again, and scoring {versions} worse versions of each")
+        most = LARGER * runner.model.spec.preprocessing.size
+        pictures = squares(self.table, index, most=most, source=source, options=options)
+        with torch.random.fork_rng(devices=[]):
+            found = degrade(pictures, runner, seed=self.settings.seed, strengths=self.settings.strengths)
+        if len(found.rows) < FEWEST_ROWS:
+            raise InputError(
+                f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(found.rows)} of "
+                f"{len(index):,}; check --source"
+            )
+        self.result_.caveats.unread = len(index) - len(found.rows)
+        self.result_.measures += degraded_measures(found, **self.common)
+        self.result_.strengths = strength_curves(found, **self.common)
+        self._sharpness(found)
+
+    def _sharpness(self, found: Degraded) -> None:
+        """Measure the Laplacian baseline where right and wrong are known, beside the other columns on the same rows."""
+        if self.found is None:
+            return
+        at = np.searchsorted(self.rows.index, found.rows)
+        columns = {name: values[at] for name, values in self.certainty().items()}
+        columns[LAPLACIAN] = found.sharpness
+        part = correctness.Correctness({name: right[at] for name, right in self.found.right.items()}, None, {})
+        measures, _ = correctness.certainty_measures(columns, part, **self.common)
+        for measure in measures[: len(part.right)]:
+            measure.name += f", {len(at):,} images"
+            self.result_.measures.append(measure)
+
+    def result(self) -> Evaluation:
+        """Return what was found."""
+        out = self.result_
+        out.used, out.left_out = len(self.rows.index), self.rows.left_out
+        seen = dict.fromkeys(column for measure in out.measures for column in measure.values)
+        order = [*self.rows.certainty, correctness.CLASS_ENTROPY, LAPLACIAN]
+        out.columns = [name for name in order if name in seen] + [name for name in seen if name not in order]
+        out.settings = dict(self.settings.__dict__)
+        return out
+
+
+def _leave_out(rows: MeasuredRows, keep: NDArray[np.bool_], why: str) -> MeasuredRows:
+    part = rows.part(keep) if not keep.all() else rows
+    if not keep.all():
+        part.left_out[why] = int((~keep).sum())
+    return part
+
+
+def _digest_of(table: Table) -> str:
+    about = table.metadata.get("model")
+    return str(about.get("digest", "")) if isinstance(about, dict) else ""
+
+
+def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
+    """Return the model that scored the table, ready to run, or the one asked for; another one is noted."""
+    wanted = _digest_of(table)
+    if model is None:
+        digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
+        if wanted not in digests:
+            raise InputError(
+                f"--degrade: {table.path} was scored by {'a model' if wanted else 'no model'} that does not ship"
+                f"{f' ({wanted[:12]})' if wanted else ''}; name it with --model"
+            )
+        model = digests[wanted]
+    network, card = load_model(model)
+    if wanted and card["digest"] != wanted:
+        caveats.other_model = (str(model), wanted)
+    device = select_device(settings.device)
+    return Runner(network, device, select_precision("auto", device, network.spec.cpu_precision))

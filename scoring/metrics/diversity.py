@@ -1,0 +1,108 @@
+"""How many different things rows hold, and how near others are to them: from embeddings, never N x N."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics.resampling import Interval
+from scoring.metrics.student import student_quantile
+
+BLOCK = 8192  # rows multiplied at a time
+PARTS = 20  # that are left out in turn for an interval
+Floats = NDArray[np.float64]
+
+
+def vendi_score(rows: NDArray) -> float:
+    """Return the effective number of different rows: 1 where all are alike, N where all are orthogonal.
+
+    It is exp of the entropy of the eigenvalues of K / N, where K holds the cosines of all pairs. The D x D matrix of
+    second moments has the same eigenvalues but for zeros, and is what is decomposed where N > D.
+
+    Args:
+        rows: of any length but 0, shape (N, D), N >= 1.
+
+    Source: Friedman and Dieng 2023, "The Vendi Score", arXiv:2210.02410, definition 3.1 and section 3.2.
+
+    >>> round(vendi_score(np.eye(4)), 3), round(vendi_score(np.ones((4, 3))), 3)
+    (4.0, 1.0)
+    """
+    if len(rows) <= rows.shape[1]:
+        units = _units(rows)
+        return _effective(units @ units.T / len(rows))
+    return _effective(moments(rows) / len(rows))
+
+
+def vendi_interval(rows: NDArray, level: float = 0.95) -> Interval:
+    """Return the Vendi score of rows that are a sample, and its jackknife interval over 20 parts of them.
+
+    Args:
+        rows: in an order that says nothing, shape (N, D); fewer than 40 give no interval, only NaN for its ends.
+        level: in (0, 1).
+
+    Source: the delete-a-group jackknife, as in Shao and Tu 1995, "The Jackknife and Bootstrap", section 2.3.
+    """
+    if len(rows) < 2 * PARTS:
+        return Interval(vendi_score(rows), float("nan"), float("nan"))
+    cuts = np.linspace(0, len(rows), PARTS + 1).astype(int)
+    parts = [rows[start:stop] for start, stop in pairwise(cuts.tolist())]
+    if len(rows) <= rows.shape[1]:
+        value = vendi_score(rows)
+        without = [vendi_score(np.concatenate([each for each in parts if each is not part])) for part in parts]
+    else:
+        sums = [moments(part) for part in parts]
+        total = np.sum(sums, axis=0)
+        value = _effective(total / len(rows))
+        without = [_effective((total - one) / (len(rows) - len(part))) for one, part in zip(sums, parts, strict=True)]
+    error = float(np.sqrt((PARTS - 1) / PARTS * np.square(np.array(without) - np.mean(without)).sum()))
+    half = student_quantile(level, PARTS - 1) * error
+    return Interval(value, value - half, value + half)
+
+
+def moments(rows: NDArray) -> Floats:
+    """Return the sum over rows of u u^T for u the row at length 1, shape (D, D); float32 products, float64 sums."""
+    total = np.zeros((rows.shape[1],) * 2)
+    for start in range(0, len(rows), BLOCK):
+        units = _units(rows[start : start + BLOCK])
+        total += units.T @ units
+    return total
+
+
+def _units(rows: NDArray) -> NDArray[np.float32]:
+    wide = rows.astype(np.float32)
+    return np.asarray(wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12))
+
+
+def _effective(matrix: NDArray) -> float:
+    """Return exp of the entropy of the eigenvalues of a symmetric matrix of trace 1."""
+    values = np.linalg.eigvalsh(matrix.astype(np.float64))
+    values = values[values > 1e-12]
+    values = values / values.sum()
+    return float(np.exp(-(values * np.log(values)).sum()))
+
+
+def nearest_distances(rows: NDArray, references: NDArray, *, same: Sequence[int] | NDArray | None = None) -> Floats:
+    """Return the Euclidean distance, in [0, 2], between each row and the nearest reference, all at length 1.
+
+    Args:
+        rows: shape (N, D).
+        references: shape (M, D), M >= 1, or 2 with ``same``.
+        same: the place of each row among the references, which is not counted as its neighbour; -1 for none.
+
+    Returns:
+        Shape (N,); memory: 1024 x 8192 cosines at a time.
+    """
+    best = np.full(len(rows), -np.inf, np.float32)
+    own = None if same is None else np.asarray(same, np.int64)
+    queries = _units(rows)
+    for first in range(0, len(references), BLOCK):
+        part = _units(references[first : first + BLOCK])
+        for start in range(0, len(queries), 1024):
+            here = slice(start, start + 1024)
+            cosine = queries[here] @ part.T
+            if own is not None:
+                inside = np.flatnonzero((own[here] >= first) & (own[here] < first + len(part)))
+                cosine[inside, own[here][inside] - first] = -np.inf
+            best[here] = np.maximum(best[here], cosine.max(1))
+    return np.asarray(np.sqrt(np.maximum(2 - 2 * best.astype(np.float64), 0)))

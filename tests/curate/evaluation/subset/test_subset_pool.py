@@ -1,0 +1,214 @@
+"""Which rows are kept, tested on and left out; and subsets that cannot be judged."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curate.evaluation.run import evaluate
+from curate.evaluation.subset.pool import read_pool
+from curate.evaluation.subset.request import TestSide, parse_test
+from curate.evaluation.subset.sides import draw_sides
+from curate.policies.filter.policy import filter
+from curate.tables.table import open_table
+from scoring.errors import InputError
+from tests.curate.evaluation.subset.labelled_tables import keys, made, write
+
+
+def read(path, subset, test=None, **changes):
+    table = open_table(path)
+    asked = {"label": "label", "labelled": None, "group": (), "sample": None, "seed": 0, **changes}
+    return read_pool(table, subset, parse_test(test, table), **asked)
+
+
+def as_keys(pool, rows):
+    table = pool.tables[0]
+    return set(table.take(pool.row[rows], ["key"]).column(0).to_pylist())
+
+
+@pytest.fixture
+def columns():
+    return made(300)
+
+
+@pytest.fixture
+def table(tmp_path, columns):
+    return write(tmp_path / "s.parquet", columns)
+
+
+@pytest.fixture
+def half(tmp_path, columns):
+    return keys(tmp_path / "half.parquet", columns, np.arange(300) < 150)
+
+
+def test_a_fifth_of_each_class_is_held_out_whatever_the_order_and_whoever_is_kept(tmp_path, columns, table, half):
+    pool = read(table, half)
+    names = np.array(columns["label"])
+    wanted = {name: round(0.2 * n) for name, n in zip(*np.unique(names, return_counts=True), strict=True)}
+    held = np.array(pool.classes)[pool.label[pool.tests]]
+    assert {name: int((held == name).sum()) for name in pool.classes} == pytest.approx(wanted, abs=1)
+    order = np.random.default_rng(0).permutation(300)
+    shuffled = {
+        name: values[order] if name == "embedding" else [values[i] for i in order] for name, values in columns.items()
+    }
+    again = read(write(tmp_path / "t.parquet", shuffled), keys(tmp_path / "k.parquet", columns, np.arange(300) > 200))
+    assert as_keys(again, again.tests) == as_keys(pool, pool.tests)
+    assert pool.kept[pool.tests].any()
+    assert not pool.kept[pool.tests].all()
+
+
+def test_sides_hold_no_test_row_and_draws_are_as_large(table, half):
+    pool = read(table, half)
+    sides = draw_sides(pool, seeds=4, seed=0)
+    tests = set(pool.tests.tolist())
+    assert len(sides.subset) + int(pool.kept[pool.tests].sum()) == 150
+    assert set(sides.subset.tolist()) < set(sides.whole.tolist())
+    counts = np.bincount(pool.label[sides.subset])
+    for drawn in [*sides.random, *sides.by_class]:
+        assert len(np.unique(drawn)) == len(sides.subset)
+        assert not tests & set(drawn.tolist())
+    assert len({tuple(each) for each in [*sides.random, *sides.by_class]}) == 8
+    assert all(np.array_equal(np.bincount(pool.label[drawn]), counts) for drawn in sides.by_class)
+
+
+def test_a_subset_its_decisions_and_a_list_of_keys_are_the_same(tmp_path, columns):
+    table = write(tmp_path / "s.parquet", {**columns, "kappa_x": np.random.default_rng(0).random(300)})
+    filter(table, out=tmp_path / "k.parquet", keep_top="40%", column="kappa_x")
+    kept = set(pq.read_table(tmp_path / "k.parquet")["key"].to_pylist())
+    (tmp_path / "k.csv").write_text("key\n" + "\n".join(kept) + "\n")
+    for name in ("k.parquet", "k.decisions.parquet", "k.csv"):
+        pool = read(table, tmp_path / name)
+        assert as_keys(pool, np.flatnonzero(pool.kept)) == kept
+        assert pool.rows_in_subset == 120
+
+
+def test_rows_that_cannot_be_used_are_counted(tmp_path, columns):
+    columns["status"][:7] = ["unreadable"] * 7
+    columns["label"][7:12] = [None] * 5
+    columns["label"][12:14] = [""] * 2
+    columns["embedding"][14:17] = np.nan
+    columns["embedding"][17] = 0
+    pool = read(write(tmp_path / "s.parquet", columns), keys(tmp_path / "k.parquet", columns, np.arange(300) < 100))
+    assert pool.left_out == {"status is not ok": 7, "without a label": 7, "without an embedding": 4}
+    assert len(pool.row) == 282
+    assert np.allclose(np.linalg.norm(pool.vectors, axis=1), 1, atol=1e-3)
+
+
+def test_a_column_or_another_table_says_what_is_tested_on(tmp_path, columns, table, half):
+    by_column = read(table, half, "camera=old")
+    assert as_keys(by_column, by_column.tests) == {
+        key for key, one in zip(columns["key"], columns["camera"], strict=True) if one == "old"
+    }
+    other = {**made(90, seed=5), "label": [*made(90, seed=5)["true"][:80], *["stranger"] * 10]}
+    pool = read(table, half, str(write(tmp_path / "other.parquet", other)))
+    assert len(pool.tests) == 80
+    assert len(pool.whole) == 300
+    assert pool.left_out == {"of a class that the table has not, in other.parquet": 10}
+    found = np.array(pool.classes)[pool.label[pool.tests]]
+    place = dict(zip(other["key"], other["label"], strict=True))
+    theirs = pool.tables[1].take(pool.row[pool.tests], ["key"]).column(0).to_pylist()
+    assert [place[key] for key in theirs] == found.tolist()
+
+
+def test_a_sample_makes_all_sides_smaller_alike(table, half):
+    pool = read(table, half, sample=100)
+    assert len(pool.whole) == 100
+    assert pool.share == pytest.approx(100 / 240, abs=0.01)
+    assert 30 < len(pool.subset) < 70
+
+
+@pytest.mark.parametrize(
+    ("text", "side"),
+    [
+        (None, TestSide(0.2)),
+        ("0.5", TestSide(0.5)),
+        ("30%", TestSide(0.3)),
+        ("camera=old", TestSide(0.0, "camera", "old")),
+        ("camera==old", TestSide(0.0, "camera", "old")),
+    ],
+)
+def test_a_test_side_is_a_share_or_a_value(table, text, side):
+    assert parse_test(text, open_table(table)) == side
+
+
+def judged(table, subset, **options):
+    return evaluate(table, subset=subset, **{"label": "label", "seeds": 2, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"test": "1.5"}, "--test: expected a share between 0 and 1"),
+        ({"test": "old"}, "--test: expected a share, COLUMN=VALUE or a table"),
+        ({"test": "camra=old"}, "no column 'camra'; did you mean 'camera'|no column 'camra'.*camera"),
+        ({"test": "camera=older"}, "--test: expected 'older' in column 'camera'"),
+        ({"test": "key=0001.jpg"}, "expected at least 20 labelled rows to test on, got 1"),
+        ({"test": "gone.parquet"}, "gone.parquet does not exist"),
+        ({"label": None, "test": "0.3"}, "--test is for models, which need classes; add --label"),
+        ({"label": None, "network": 5}, "--network is for models"),
+        ({"label": "labl"}, "no column 'labl'"),
+        ({"group": "camra"}, "no column 'camra'"),
+        ({"group": "embedding"}, "expected names or numbers in column 'embedding'"),
+        ({"seeds": 1}, "--seeds must be between 2 and"),
+        ({"sample": 5}, "--sample must be at least 100"),
+        ({"seed": -1}, "--seed must be between"),
+        ({"folds": 3}, "expected no --folds here"),
+        ({"votes": "camera"}, "expected no --votes here"),
+        ({"column": "camera"}, "expected no --column here"),
+        ({"degrade": 30}, "expected no --degrade here"),
+        ({"embedding": "camera"}, "camera"),
+        ({"labelled": "none.csv"}, "none.csv"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(table, half, options, message):
+    with pytest.raises(InputError, match=message) as error:
+        judged(table, half, **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("option", [{"test": "0.2"}, {"seeds": 4}, {"group": "camera"}, {"network": 10}])
+def test_options_of_a_subset_are_refused_without_one(table, option):
+    with pytest.raises(InputError, match=f"expected no --{next(iter(option))} here: it is for --subset"):
+        evaluate(table, label="label", **option)
+
+
+def test_subsets_that_say_nothing_are_refused(tmp_path, columns, table):
+    label = np.array(columns["label"])
+    for name, kept, message in (
+        ("empty", np.zeros(300, bool), "expected kept rows .* got none"),
+        ("whole", np.ones(300, bool), "expected fewer rows than the table has, got all"),
+        ("alone", label == "class 1", "at least two classes, got .* 'class 1' alone"),
+    ):
+        with pytest.raises(InputError, match=message):
+            judged(table, keys(tmp_path / f"{name}.parquet", columns, kept))
+    pq.write_table(pa.table({"key": ["0001.jpg", "x.jpg", "y.jpg"]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"got 2 keys in .* of 3 that it does not have"):
+        judged(table, tmp_path / "x.parquet")
+    pq.write_table(pa.table({"key": ["0001.jpg", "0001.jpg"]}), tmp_path / "y.parquet")
+    with pytest.raises(InputError, match="more than once"):
+        judged(table, tmp_path / "y.parquet")
+    pq.write_table(pa.table({"kez": ["0001.jpg"]}), tmp_path / "z.parquet")
+    with pytest.raises(InputError, match="no column 'key'"):
+        judged(table, tmp_path / "z.parquet")
+    only_tested = np.array([one == "old" for one in columns["camera"]])
+    with pytest.raises(InputError, match="expected rows to train on, got none"):
+        judged(table, keys(tmp_path / "t.parquet", columns, only_tested), test="camera=old")
+
+
+def test_tables_that_nothing_can_be_trained_on_are_refused(tmp_path, columns, half):
+    plain = write(tmp_path / "p.parquet", {name: values for name, values in columns.items() if name != "embedding"})
+    with pytest.raises(InputError, match="has no column 'embedding'"):
+        judged(plain, half)
+    unlabelled = write(tmp_path / "u.parquet", {**columns, "label": pa.nulls(300, pa.string())})
+    with pytest.raises(InputError, match="expected at least 20 labelled rows to test on, got 0"):
+        judged(unlabelled, half)
+    one = write(tmp_path / "o.parquet", {**columns, "label": ["x"] * 300})
+    with pytest.raises(InputError, match="at least two classes"):
+        judged(one, half)
+    own = write(tmp_path / "w.parquet", {**made(90, width=5), "key": [f"w{i}" for i in range(90)]})
+    table = write(tmp_path / "s.parquet", columns)
+    with pytest.raises(InputError, match="expected embeddings of 8 numbers"):
+        judged(table, half, test=str(own))
+    strangers = write(tmp_path / "n.parquet", {**made(90), "label": ["zebra"] * 90})
+    with pytest.raises(InputError, match="expected classes such as 'class 0'"):
+        judged(table, half, test=str(strangers))

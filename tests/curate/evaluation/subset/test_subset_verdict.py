@@ -1,0 +1,247 @@
+"""Does the subset help? Cases in which that is known, what is printed, and the small network."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sklearn.linear_model
+import sklearn.neighbors
+from PIL import Image
+from typer.testing import CliRunner
+
+from curate.cli import app
+from curate.evaluation.run import evaluate
+from curate.evaluation.subset.differences import Gap
+from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
+from curate.evaluation.subset.verdict import against, beside
+from scoring.metrics import Interval
+from tests.curate.evaluation.subset.labelled_tables import keys, made, write
+
+
+@pytest.fixture(scope="module")
+def columns():
+    return made(1500, wrong=0.35, spread=0.8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, columns):
+    path = tmp_path_factory.mktemp("subset")
+    write(path / "s.parquet", columns)
+    checked = made(500, seed=8, spread=0.8)
+    write(path / "test.parquet", {**checked, "label": checked["true"], "key": [f"t{i}" for i in range(500)]})
+    return path
+
+
+def judged(folder, columns, kept, **options):
+    subset = keys(folder / f"{np.flatnonzero(kept)[:9].sum()}-{sum(kept)}.parquet", columns, kept)
+    return evaluate(folder / "s.parquet", subset=subset, label="label", test=str(folder / "test.parquet"), **options)
+
+
+def says(found):
+    return {one.model: (one.says, one.of_rows, one.of_size) for one in found.verdicts}
+
+
+def test_leaving_out_wrong_labels_helps(folder, columns):
+    found = judged(folder, columns, ~np.array(columns["bad"]), group=["camera"])
+    assert says(found)["kNN"] == ("helps", "helps", "better")
+    assert found.verdicts[0].model == "linear"
+    assert found.verdicts[0].says in ("helps", "does not help")
+    assert found.noise.subset.low < 0.06
+    assert found.noise.whole.low < 0.35 < found.noise.whole.high + 0.05
+    assert found.fairness[0].passes
+    text = str(found)
+    assert "verdict: " in text
+    assert "wrong labels, estimated" in text
+    assert "camera: passes the four-fifths rule" in text
+
+
+def test_keeping_wrong_labels_hurts(folder, columns):
+    found = judged(folder, columns, np.array(columns["bad"]) | (np.arange(1500) % 5 == 0))
+    assert says(found)["linear"][0] == "hurts"
+    assert says(found)["kNN"][0] == "hurts"
+    assert "the subset hurts" in found.verdict()[0]
+    assert any(one.gaps["random"].interval.high < 0 for one in found.trained[0].classes)
+    assert any("told worse than with random rows" in line for line in found.verdict())
+
+
+def test_a_random_subset_does_not_help(folder, columns):
+    said = []
+    for seed in range(3):
+        kept = np.random.default_rng(seed).random(1500) < 0.5
+        said += [one.says for one in judged(folder, columns, kept, seed=seed, sample=800).verdicts]
+    assert said.count("helps") + said.count("hurts") <= 1
+
+
+def test_a_subset_of_few_classes_is_told_from_one_of_good_rows(folder, columns):
+    label, generator = np.array(columns["true"]), np.random.default_rng(0)
+    kept = (label != "class 2") & (generator.random(1500) < 0.6) | (np.arange(1500) < 30)
+    found = judged(folder, columns, kept)
+    model = found.trained[0]
+    assert found.verdicts[0].says == "hurts"
+    assert model.gaps["random by class"].interval.value > model.gaps["random"].interval.value
+    assert any("number of each class" in line for line in found.verdict())
+
+
+def test_models_are_those_of_scikit_learn():
+    columns = made(400, wrong=0.2)
+    rows, label = columns["embedding"].astype(np.float32), np.array([int(one[-1]) for one in columns["label"]])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    train, test = slice(0, 300), slice(300, 400)
+    right, c = right_by_linear(rows[train], label[train], rows[test], label[test], 3, seed=0)
+    scale = np.sqrt(np.square(rows[train] - rows[train].mean(0)).sum(1).mean())
+    theirs = sklearn.linear_model.LogisticRegression(C=c, max_iter=2000).fit(rows[train] / scale, label[train])
+    assert np.mean(right == (theirs.predict(rows[test] / scale) == label[test])) > 0.98
+    near = sklearn.neighbors.KNeighborsClassifier(
+        20, metric="cosine", weights=lambda distance: np.exp((1 - distance) / 0.07)
+    ).fit(rows[train], label[train])
+    found = right_by_neighbours(rows[train], label[train], rows[test], label[test])
+    assert np.mean(found == (near.predict(rows[test]) == label[test])) > 0.98
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said", "size"),
+    [
+        (0.001, 0.05, "helps", "better"),
+        (-0.05, -0.001, "hurts", "worse"),
+        (-0.01, 0.01, "does not help", "as good"),
+        (-0.10, 0.01, "does not help", "cannot be told"),
+        (-0.01, 0.04, "cannot be told", "cannot be told"),
+    ],
+)
+def test_the_verdict_follows_from_the_interval(low, high, said, size):
+    gap = Gap(Interval((low + high) / 2, low, high), 0.5, 100)
+    assert against(gap) == said
+    assert beside(gap) == size
+
+
+def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
+    columns = made(300, wrong=0)
+    twin = {**columns, "key": [f"twin-{key}" for key in columns["key"]]}
+    both = {
+        name: np.concatenate([values[:40], columns[name]]) if name == "embedding" else [*values[:40], *columns[name]]
+        for name, values in twin.items()
+    }
+    table = write(tmp_path / "s.parquet", both)
+    found = evaluate(table, subset=keys(tmp_path / "k.parquet", both, np.arange(340) % 2 == 0), label="label", seeds=2)
+    assert found.copies > 0
+    assert found.copies_left_out
+    assert found.n_tested + found.copies == pytest.approx(68, abs=2)
+    assert any("near-copy" in note for note in found.notes())
+    alike = {**columns, "embedding": (0.02 * columns["embedding"] + 1).astype(np.float16)}
+    table = write(tmp_path / "t.parquet", alike)
+    found = evaluate(table, subset=keys(tmp_path / "l.parquet", alike, np.arange(300) % 2 == 0), label="label", seeds=2)
+    assert found.copies == found.n_tested
+    assert not found.copies_left_out
+    assert any("most of them, and stay" in note for note in found.notes())
+
+
+def test_without_labels_there_is_diversity_and_fairness_but_no_verdict(tmp_path, columns):
+    table = write(tmp_path / "s.parquet", {name: columns[name] for name in ("key", "camera", "embedding")})
+    kept = np.array([one == "old" for one in columns["camera"]])
+    found = evaluate(table, subset=keys(tmp_path / "k.parquet", columns, kept), group="camera", seeds=3)
+    assert found.trained == []
+    assert found.diversity.subset.value > 1
+    assert found.coverage.subset >= 0.5
+    assert "cannot be told" in found.verdict()[0]
+    fair = found.fairness[0]
+    assert fair.ratio == 0
+    assert [one.name for one in fair.groups if one.dropped_more] == ["new"]
+    assert "fails the four-fifths rule" in str(found)
+
+
+def test_a_class_of_one_row_and_one_without_a_kept_row_are_told(tmp_path):
+    columns = made(200, wrong=0)
+    columns["label"][0] = "alone"
+    table = write(tmp_path / "s.parquet", columns)
+    kept = np.array([name != "class 1" for name in columns["label"]]) & (np.arange(200) > 3)
+    found = evaluate(table, subset=keys(tmp_path / "k.parquet", columns, kept), label="label", seeds=2)
+    assert found.lost == ["alone", "class 1"]
+    assert any("no row of 2 classes: alone, class 1" in note for note in found.notes())
+    assert found.trained[0].classes[0].name == "class 1"
+
+
+def test_the_command_writes_json_that_says_what_it_prints(folder, columns, tmp_path):
+    subset = keys(tmp_path / "k.parquet", columns, ~np.array(columns["bad"]))
+    arguments = ["evaluate", str(folder / "s.parquet"), "--subset", str(subset), "--label", "label", "--seeds", "2"]
+    result = CliRunner().invoke(app, [*arguments, "--group", "camera", "--json", "-o", str(tmp_path / "r.json")])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told == json.loads((tmp_path / "r.json").read_text())
+    assert told["verdicts"][0]["model"] == "linear"
+    assert (
+        told["trained"][0]["gaps"]["random"]["interval"]["low"]
+        <= told["trained"][0]["gaps"]["random"]["interval"]["high"]
+    )
+    assert len(told["trained"][1]["draws"]["random"]) == 2
+    assert told["fairness"][0]["groups"][0]["name"] in ("old", "new")
+    assert told["verdict"]
+    quiet = CliRunner().invoke(app, [*arguments, "--quiet"])
+    assert quiet.stderr == ""
+    assert quiet.stdout.splitlines()[-1].startswith("verdict: ")
+    again = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "r.json")])
+    assert again.exit_code == 1
+    assert "--overwrite" in again.stderr
+
+
+def test_options_of_images_are_for_a_network(folder, columns, tmp_path):
+    subset = keys(tmp_path / "k.parquet", columns, ~np.array(columns["bad"]))
+    result = CliRunner().invoke(
+        app, ["evaluate", str(folder / "s.parquet"), "--subset", str(subset), "--label", "label", "--source", "x/"]
+    )
+    assert result.exit_code == 1
+    assert "--source is for --network" in result.stderr
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Red and blue pictures, of which a third of the labels is wrong; one file is gone."""
+    generator = np.random.default_rng(0)
+    columns = made(120, classes=2, wrong=0.3)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for key, true in zip(columns["key"], columns["true"], strict=True):
+        image = generator.integers(0, 120, (24, 20, 3), dtype=np.uint8)
+        image[:, :, 0 if true == "class 0" else 2] += 120
+        Image.fromarray(image).save(folder / key, quality=95)
+    columns["uri"] = [str(folder / key) for key in columns["key"]]
+    (folder / columns["key"][0]).unlink()
+    table = write(tmp_path / "s.parquet", columns)
+    return table, keys(tmp_path / "k.parquet", columns, ~np.array(columns["bad"])), columns, folder
+
+
+def test_a_network_is_trained_on_every_side_with_every_seed(pictures, tmp_path):
+    table, subset, _, folder = pictures
+    options = {"subset": subset, "label": "label", "test": "0.3", "seeds": 2, "network": 8}
+    found = evaluate(table, **options)
+    first = found.trained[0]
+    assert first.model == "network"
+    assert {side: len(draws) for side, draws in first.draws.items()} == dict.fromkeys(first.draws, 2)
+    assert first.n_unread == 1
+    assert found.verdicts[0].model == "network"
+    assert any("1 image could not be read" in note for note in found.notes())
+    plain = write(tmp_path / "p.parquet", {name: pictures[2][name] for name in ("key", "label", "embedding")})
+    Image.new("RGB", (9, 9)).save(folder / pictures[2]["key"][0])
+    again = evaluate(plain, **options, source=str(folder))
+    assert again.trained[0].n_unread == 0
+    assert again.trained[0].draws.keys() == first.draws.keys()
+
+
+def test_a_network_without_images_is_one_line(tmp_path, columns):
+    table = write(tmp_path / "s.parquet", columns)
+    with pytest.raises(Exception, match="name what was scored with --source"):
+        evaluate(
+            table,
+            subset=keys(tmp_path / "k.parquet", columns, np.arange(1500) < 700),
+            label="label",
+            seeds=2,
+            network=5,
+        )
+
+
+def test_keys_may_be_numbers(tmp_path):
+    columns = {**made(200), "key": list(range(200))}
+    table = write(tmp_path / "s.parquet", columns)
+    pq.write_table(pa.table({"key": list(range(0, 200, 2))}), tmp_path / "k.parquet")
+    assert evaluate(table, subset=tmp_path / "k.parquet", label="label", seeds=2).kept == 100
