@@ -45,18 +45,15 @@ class Luck:
     draws: int
 
 
-def luck_of(draws: list[NDArray], weight: Floats) -> Luck:
-    """Return what random draws say, pooled over kinds of draws.
+def luck_of(draws: NDArray, weight: Floats) -> Luck:
+    """Return what random draws say of luck.
 
     Args:
-        draws: of each kind, whether every draw is right on every row, shape (R, N), R >= 2.
+        draws: whether every draw is right on every row, shape (R, N), R >= 2.
         weight: of the rows, shape (N,), sum 1.
     """
-    spread = [float((each @ weight).var(ddof=1)) for each in draws]
-    alone = [float((each.astype(np.float64).var(0, ddof=1) * weight**2).sum()) for each in draws]
-    return Luck(
-        float(np.mean(spread)), float(np.mean(alone)), sum(len(each) - 1 for each in draws), min(map(len, draws))
-    )
+    alone = float((draws.astype(np.float64).var(0, ddof=1) * weight**2).sum())
+    return Luck(float((draws @ weight).var(ddof=1)), alone, len(draws) - 1, len(draws))
 
 
 def gap(first: NDArray, second: NDArray, luck: Luck, weight: Floats | None = None) -> Gap:

@@ -78,7 +78,7 @@ def coverage(pool: SubsetPool, sides: Sides, *, seed: int) -> Coverage:
     weight = np.full(len(rows), 1 / len(rows))
 
     def luck(values: np.ndarray) -> Luck:
-        return luck_of([values], weight)
+        return luck_of(values, weight)
 
     within = random <= radius
     return Coverage(

@@ -11,7 +11,7 @@ from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Side
 from scoring.metrics.two_sample import holm
 
 SIGNIFICANT = 0.05
-AGAINST = (WHOLE, RANDOM, BY_CLASS)
+AGAINST = {WHOLE: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # and the draws that tell how lucky a subset may be
 FEWEST_OF_CLASS = 5  # test rows of a class that a difference is told of
 Right = NDArray[np.bool_]  # (T,), of test rows
 Train = Callable[[NDArray[np.int64], int], Right]  # rows of a side, number of the seed -> which test rows are right
@@ -156,23 +156,22 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOut) -> Trained
 def _gaps(
     right: Mapping[str, Right],
     weight: Floats,
-    others: Sequence[str] = AGAINST,
+    others: Sequence[str] = tuple(AGAINST),
 ) -> dict[str, Gap]:
     """Return the subset less others, on the rows that weigh something."""
     inside = weight > 0
     part = {side: each[:, inside] for side, each in right.items()}
-    luck = luck_of([part[RANDOM], part[BY_CLASS]], weight[inside])
-    return {other: gap(part[SUBSET], part[other], luck, weight[inside]) for other in others}
+    luck = {draws: luck_of(part[draws], weight[inside]) for draws in (RANDOM, BY_CLASS)}
+    return {other: gap(part[SUBSET], part[other], luck[AGAINST[other]], weight[inside]) for other in others}
 
 
 def _lucks(draws: Sequence[Right]) -> list[Luck]:
-    """Return the luck of each class, from what random draws say on its test rows, (R, T_c) of each of C classes.
+    """Return the luck of each class, from what draws say on its test rows, (R, T_c) of each of C classes.
 
     Of one class a few draws tell the spread too badly for a small p. How much more they vary than their test rows alone
-    would make them is pooled over the classes. Draws by class are not asked: how many rows of a class there are is part
-    of the luck.
+    would make them is pooled over the classes.
     """
-    alone = [luck_of([each], np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
+    alone = [luck_of(each, np.full(each.shape[1], 1 / each.shape[1])) for each in draws]
     chance = float(np.mean([one.chance for one in alone])) if alone else 0.0
     more = max(1.0, float(np.mean([one.variance for one in alone])) / chance) if chance > 0 else 1.0
     df = sum(one.df for one in alone) // 2  # draws that are good for one class are bad for another
@@ -194,10 +193,13 @@ def _by_class(right: Mapping[str, Right], tested: HeldOut) -> list[ClassGap]:
     sizes = np.bincount(tested.label, minlength=len(tested.classes))
     there = np.flatnonzero(sizes >= FEWEST_OF_CLASS).tolist()
     inside = [tested.label == label for label in there]
-    lucks = _lucks([right[RANDOM][:, rows] for rows in inside])
+    luck = {draws: _lucks([right[draws][:, rows] for rows in inside]) for draws in (RANDOM, BY_CLASS)}
     gaps = [
-        {other: gap(right[SUBSET][:, rows], right[other][:, rows], luck) for other in AGAINST}
-        for rows, luck in zip(inside, lucks, strict=True)
+        {
+            other: gap(right[SUBSET][:, rows], right[other][:, rows], luck[draws][number])
+            for other, draws in AGAINST.items()
+        }
+        for number, rows in enumerate(inside)
     ]
     adjusted = {other: holm(np.array([one[other].p for one in gaps])) for other in AGAINST}
     found = [
