@@ -86,10 +86,13 @@ def require_images(table: Table, source: str | None) -> None:
     Raises:
         InputError: naming ``--source``.
     """
-    if source is not None or not table.n_rows:
-        return
-    if URI not in table.schema.names or all(part.column(0).null_count == len(part) for part in table.batches([URI])):
+    if source is None and table.n_rows and not holds_paths(table):
         raise InputError(f"{table.path} holds no path to any image; name what was scored with --source")
+
+
+def holds_paths(table: Table) -> bool:
+    """Return whether any row of a table names where its image is."""
+    return URI in table.schema.names and any(part.column(0).null_count < len(part) for part in table.batches([URI]))
 
 
 class Images:

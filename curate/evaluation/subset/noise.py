@@ -49,6 +49,19 @@ class Judgement:
         joint = ConfidentJoint(pair, count, self.n_classes, confident)
         return shares(part, given, joint, self.quality[rows] < BELOW, self.suggested[rows]).overall
 
+    def left(self, subset: NDArray[np.int64], whole: NDArray[np.int64]) -> Interval:
+        """Return the estimated share of wrong labels that a subset of the whole still holds.
+
+        A subset that was chosen by this evidence holds few rows that it suspects. Wrong labels that the whole may hold, and
+        that the dropped rows cannot, are then still there: the upper end is no less than their share.
+        """
+        found = self.wrong(subset)
+        dropped = np.setdiff1d(whole, subset, assume_unique=True)
+        if not len(subset) or not len(dropped):
+            return found
+        remaining = self.wrong(whole).high * len(whole) - self.wrong(dropped).high * len(dropped)
+        return Interval(found.value, found.low, min(1.0, max(found.high, remaining / len(subset))))
+
     def borne_out(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of some rows bear a label that is not suspected, shape (M,)."""
         return np.asarray(self.quality[rows] >= BELOW)

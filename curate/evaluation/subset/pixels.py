@@ -13,7 +13,7 @@ from curate.evaluation.subset.request import SubsetSettings
 from curate.evaluation.subset.trained import Train
 from curate.manifest import SourceOptions
 from curate.probes.network import SIDE, predicted, thumbnail, train_network
-from curate.tables.images import require_images
+from curate.tables.images import holds_paths, require_images
 from scoring.errors import InputError
 from scoring.runner import select_device
 
@@ -44,7 +44,7 @@ def read_pictures(pool: SubsetPool, *, source: str | None, options: SourceOption
     pixels = np.zeros((len(pool.row), 3, SIDE, SIDE), np.uint8)
     there = np.zeros(len(pool.row), bool)
     for number, table in enumerate(pool.tables):
-        own = source if number == 0 else None  # a test table has paths of its own
+        own = source if number == 0 or not holds_paths(table) else None  # a test table may have paths of its own
         require_images(table, own)
         places = np.flatnonzero(pool.source == number)
         place = dict(zip(pool.row[places].tolist(), places.tolist(), strict=True))

@@ -106,7 +106,7 @@ def evaluate_subset(
         found.lost = [name for code, name in enumerate(pool.classes) if code not in there]
         announce(f"labels of {len(pool.label):,} rows, judged by other rows")
         judged = judge_labels(pool, seed=settings.seed)
-        found.noise = Noise(judged.wrong(sides.subset), judged.wrong(sides.whole), judged.wrong(pool.tests))
+        found.noise = Noise(judged.left(sides.subset, sides.whole), judged.wrong(sides.whole), judged.wrong(pool.tests))
         pictures = None
         if settings.network:
             announce(f"reading {len(pool.row):,} images")

@@ -49,6 +49,7 @@ def test_leaving_out_wrong_labels_helps(folder, columns):
     assert found.verdicts[0].model == "linear"
     assert found.verdicts[0].says in ("helps", "does not help")
     assert found.noise.subset.low < 0.06
+    assert found.noise.subset.high < found.noise.whole.low
     assert found.noise.whole.low < 0.35 < found.noise.whole.high + 0.05
     assert found.fairness[0].passes
     text = str(found)
