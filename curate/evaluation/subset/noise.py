@@ -52,8 +52,8 @@ class Judgement:
     def left(self, subset: NDArray[np.int64], whole: NDArray[np.int64]) -> Interval:
         """Return the estimated share of wrong labels that a subset of the whole still holds.
 
-        A subset that was chosen by this evidence holds few rows that it suspects. Wrong labels that the whole may hold, and
-        that the dropped rows cannot, are then still there: the upper end is no less than their share.
+        A subset that was chosen by this evidence holds few rows that it suspects. Wrong labels that the whole may
+        hold, and the dropped rows cannot, are then still there: the upper end is no less than their share.
         """
         found = self.wrong(subset)
         dropped = np.setdiff1d(whole, subset, assume_unique=True)

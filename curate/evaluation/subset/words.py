@@ -233,6 +233,8 @@ def _of_classes_or_rows(model: Trained, says: str, of_rows: str) -> list[str]:
         return [f"it is the rows, and not only how many of each class: {same}"]
     if of_rows in (NO_HELP, UNKNOWN):
         return [f"what {says} may be how many there are of each class, and not which rows: {same}"]
+    if says in (NO_HELP, UNKNOWN):
+        return [f"with as many rows of each class on both sides it {of_rows}: {same}"]
     return [f"the rows and the numbers of each class pull apart: {same}"]
 
 
