@@ -32,14 +32,14 @@ from curate.evaluation.subset.verdict import verdict_of
 from curate.tables.table import open_table
 from scoring.metrics.proportions import wilson
 
-BANK = 40  # random subsets of the same rows
-FEW = 10  # draws by class of the same rows
+BANK = 30  # random subsets of the same rows
+FEW = 15  # draws by class of the same rows
 
 
 def null(arguments: argparse.Namespace) -> None:
     """Count what the models say of random subsets.
 
-    Rows to train and to test on are drawn anew for every 40 subsets, which share random draws to be compared with.
+    Rows to train and to test on are drawn anew for every 30 subsets, which share random draws to be compared with.
     """
     table = open_table(arguments.table)
     side = parse_test(arguments.test, table)
@@ -59,7 +59,7 @@ def null(arguments: argparse.Namespace) -> None:
             for trial in range(BANK):
                 one = compared(name, dealt(right, arguments.seeds, bank, trial), held_out(part, sides))
                 verdict = verdict_of(one)
-                for side_of, says in ((RANDOM, verdict.says), (BY_CLASS, verdict.of_rows), (WHOLE, verdict.of_size)):
+                for side_of, says in ((RANDOM, verdict.says), (WHOLE, verdict.of_size)):
                     said.setdefault(f"{name} - {side_of}", Counter())[says] += 1
                 moved = any(each.adjusted_p[RANDOM] <= 0.05 for each in one.classes)
                 said.setdefault(f"{name}, some class", Counter())["moves" if moved else "none"] += 1
