@@ -33,7 +33,8 @@ def plot_folder(
     folder, out = Path(folder), Path(out)
     check_chart(out, overwrite=overwrite)
     curves, bounds = folder_curves(folder, table)
-    panel = Panel(curves, "labels", "accuracy", percent=True, beside=bounds)
+    axis = f"labels (band: {100 * open_folder(folder).settings.confidence:.10g} % at every look)"
+    panel = Panel(curves, axis, "accuracy", percent=True, beside=bounds)
     figure = draw_chart([panel], title=f"Accuracy on held-out images: {folder.name}")
     save_chart(figure, out, overwrite=overwrite)
 
@@ -52,8 +53,7 @@ def folder_curves(folder: Path, table: str | Path | None = None) -> tuple[list[C
         )
     x = [point["n_labels"] for point in points]
     low, high = ([point["anytime"][end] for point in points] for end in ("low", "high"))
-    name = f"all labels (band: {100 * found.confidence:.10g} % at every look)"
-    curves = [Curve(name, x, [point["accuracy"] for point in points], low, high)]
+    curves = [Curve("all labels", x, [point["accuracy"] for point in points], low, high)]
     rules = [rule for rule in open_folder(folder).settings.rules if rule.measure == ACCURACY]
     return curves + arm_curves(folder, table), [Curve(f"stop: {rule}", x, [rule.bound] * len(x)) for rule in rules]
 

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from curate.counted import counted
 from curate.exchange.labels import shown
 from curate.policies.select.compare import compare_batches
+from curate.rounds.checks import RoundCheck, RoundsCheck
 from curate.rounds.files.folder import (
     BATCH,
     GRAPH,
@@ -39,55 +40,6 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
-
-
-@dataclass
-class RoundCheck:
-    """What came of deriving one round again.
-
-    Attributes:
-        number: of the round.
-        n_rows: rows of its batch, as derived; 0 where it could not be.
-        n_different: rows of the batch that are not as derived.
-        different: the first of them, in words.
-        problems: what else is not as it was, or why it could not be derived.
-    """
-
-    number: int
-    n_rows: int = 0
-    n_different: int = 0
-    different: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def identical(self) -> bool:
-        """Whether the batch was derived, and nothing differs."""
-        return not self.n_different and not self.problems
-
-
-@dataclass
-class RoundsCheck:
-    """What came of deriving the rounds of a folder again.
-
-    Attributes:
-        path: of the folder.
-        rounds: one after another.
-        problems: what is not as it was and belongs to no round that was derived.
-    """
-
-    path: Path
-    rounds: list[RoundCheck] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def identical(self) -> bool:
-        """Whether nothing differs."""
-        return not self.problems and all(each.identical for each in self.rounds)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON."""
-        rounds = [{"identical": each.identical, **asdict(each)} for each in self.rounds]
-        return {"identical": self.identical, "path": str(self.path), "rounds": rounds, "problems": self.problems}
 
 
 def rounds_at(path: str | Path) -> tuple[Path, int | None] | None:

@@ -17,7 +17,7 @@ from curate.rounds.files.sealed import digest_of
 from curate.rounds.import_labels import import_labels
 from curate.rounds.init import start
 from curate.rounds.next import next_round
-from curate.rounds.plot import folder_curves
+from curate.rounds.plot import folder_curves, plot_folder
 from curate.rounds.status import status
 from curate.rounds.verify import verify_rounds
 from curate.rounds.worth.anytime import Anytime, PairLift, anytime_accuracy, anytime_difference
@@ -176,11 +176,12 @@ def test_verify_measures_again_and_names_what_is_not_so(made, tmp_path):
         assert not checked.n_different
 
 
-def test_the_picture_has_the_band_of_every_look_and_the_bound_to_reach(made):
+def test_the_picture_has_the_band_of_every_look_and_the_bound_to_reach(made, tmp_path):
     curves, bounds = folder_curves(made)
-    assert "at every look" in curves[0].name
     assert list(curves[0].low) == [point["anytime"]["low"] for point in status(made, lift=False).curve]
     assert (bounds[0].name, set(bounds[0].y)) == ("stop: accuracy >= 40%", {0.4})
+    plot_folder(made, tmp_path / "curve.svg")
+    assert "labels (band: 95 % at every look)" in (tmp_path / "curve.svg").read_text()
 
 
 @pytest.mark.parametrize(
