@@ -21,6 +21,7 @@ from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE, Side
 from curate.evaluation.subset.trained import HeldOut, Trained, compared, train_on_sides
 from curate.manifest import SourceOptions
 from curate.tables.table import Table
+from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.metrics.diversity import nearest_distances
 
@@ -135,9 +136,16 @@ def _refuse_tests(pool: SubsetPool) -> None:
 def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
     """Return the pool without test rows that some side may have seen, how many there are, and whether they are gone.
 
-    Where they are most of the test rows, as in a film or in embeddings that are all alike, they stay.
+    Where near-copies are most of the test rows, as in a film or in embeddings that are all alike, they stay; rows with
+    the very embedding of another never do.
     """
     tests = pool.tests
+    twin = np.isin(vector_hashes(pool.vectors[tests]), vector_hashes(pool.vectors[pool.whole]))
+    if twin.any():
+        pool = pool.without_tests(tests[twin], "of the test side that may be trained on, too")
+        tests = pool.tests
+        if not len(tests):
+            return pool, 0, False
     distance = nearest_distances(pool.vectors[tests], pool.vectors[pool.whole])
     copies = tests[1 - distance**2 / 2 > COPY]
     if not len(copies) or len(copies) > MOST_COPIES * len(tests):

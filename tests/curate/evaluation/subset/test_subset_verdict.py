@@ -16,6 +16,7 @@ from curate.evaluation.run import evaluate
 from curate.evaluation.subset.differences import Gap
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
 from curate.evaluation.subset.verdict import against, beside
+from scoring.errors import InputError
 from scoring.metrics import Interval
 from tests.curate.evaluation.subset.labelled_tables import keys, made, write
 
@@ -126,9 +127,14 @@ def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
     }
     table = write(tmp_path / "s.parquet", both)
     found = evaluate(table, subset=keys(tmp_path / "k.parquet", both, np.arange(340) % 2 == 0), label="label", seeds=2)
+    gone = found.left_out["of the test side that may be trained on, too"]
+    assert gone > 0
+    assert found.n_tested + gone + found.copies == pytest.approx(68, abs=2)
+    near = {**both, "embedding": both["embedding"] + np.arange(340)[:, None].astype(np.float16) / 20_000}
+    table = write(tmp_path / "n.parquet", near)
+    found = evaluate(table, subset=keys(tmp_path / "m.parquet", near, np.arange(340) % 2 == 0), label="label", seeds=2)
     assert found.copies > 0
     assert found.copies_left_out
-    assert found.n_tested + found.copies == pytest.approx(68, abs=2)
     assert any("near-copy" in note for note in found.notes())
     alike = {**columns, "embedding": (0.02 * columns["embedding"] + 1).astype(np.float16)}
     table = write(tmp_path / "t.parquet", alike)
@@ -136,6 +142,12 @@ def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
     assert found.copies == found.n_tested
     assert not found.copies_left_out
     assert any("most of them, and stay" in note for note in found.notes())
+
+
+def test_a_table_is_not_tested_on_itself(folder, columns, tmp_path):
+    subset = keys(tmp_path / "k.parquet", columns, ~np.array(columns["bad"]))
+    with pytest.raises(InputError, match="at least 20 labelled rows to test on, got 0"):
+        evaluate(folder / "s.parquet", subset=subset, label="label", test=str(folder / "s.parquet"))
 
 
 def test_without_labels_there_is_diversity_and_fairness_but_no_verdict(tmp_path, columns):
@@ -231,7 +243,7 @@ def test_a_network_is_trained_on_every_side_with_every_seed(pictures, tmp_path):
 
 def test_a_network_without_images_is_one_line(tmp_path, columns):
     table = write(tmp_path / "s.parquet", columns)
-    with pytest.raises(Exception, match="name what was scored with --source"):
+    with pytest.raises(InputError, match="name what was scored with --source"):
         evaluate(
             table,
             subset=keys(tmp_path / "k.parquet", columns, np.arange(1500) < 700),
