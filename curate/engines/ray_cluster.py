@@ -18,6 +18,8 @@ from curate.engines.contract import Cluster
 from scoring.errors import InputError, MissingExtraError
 
 CONNECT_WITHIN = 10.0  # seconds
+GREETED_WITHIN = 5.0  # seconds
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # a frame of none: three bytes of length, its kind, flags, and the connection
 OBJECTS = 80 << 20  # bytes of Ray's object store, about the least that it takes: what goes through it is small
 QUIET = {  # read when Ray is imported
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -93,16 +95,32 @@ def _connect(ray: Any, address: str, logs: str) -> None:
 
 
 def require_listener(address: str) -> None:
-    """Raise InputError unless somebody listens at ``HOST:PORT`` or ``ray://HOST:PORT``; Ray itself would wait long."""
+    """Raise InputError unless a server of gRPC answers at ``HOST:PORT`` or ``ray://HOST:PORT``; Ray would wait long.
+
+    Who speaks HTTP/2, as gRPC does, greets with its settings (RFC 9113, 3.4). With TLS nothing can be told so.
+    """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise InputError(f"expected --address auto, HOST:PORT or ray://HOST:PORT, got {address!r}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_WITHIN) as heard:
+            if os.environ.get("RAY_USE_TLS") != "1" and not _greets(heard):
+                raise OSError("who listens there is no Ray")
     except OSError as error:
         raise InputError(
             f"no Ray cluster answers at {address} ({error}); start one with `ray start`, or leave out --address"
         ) from None
+
+
+def _greets(heard: socket.socket) -> bool:
+    """Greet as a client of HTTP/2 and return whether its settings come back, in one frame's head of nine bytes."""
+    heard.settimeout(GREETED_WITHIN)
+    try:
+        heard.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
+        head = heard.recv(len(SETTINGS), socket.MSG_WAITALL)
+    except (TimeoutError, ConnectionError):
+        return False
+    return len(head) == len(SETTINGS) and head[3] == SETTINGS[3]
 
 
 @contextmanager

@@ -3,8 +3,10 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +17,7 @@ from runs import SMALL, run_again
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.engines import on_ray, ray_actor
+from curate.engines import on_ray, ray_actor, ray_cluster
 from curate.engines.contract import Cluster
 from curate.engines.job import Job, open_all, score_span
 from curate.engines.journal import JOURNAL, WorkFolder, journal_lines
@@ -152,6 +154,31 @@ def test_what_cannot_be_asked_for_is_one_line(asked, said, folder, tmp_path):
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "says", [b"", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"], ids=["nothing", "HTTP/1"]
+)
+def test_who_listens_and_is_no_ray_is_told_in_seconds(says, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "GREETED_WITHIN", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            with suppress(OSError), server.accept()[0] as caller:
+                caller.sendall(says)
+                caller.recv(1)
+                time.sleep(1)
+
+        threading.Thread(target=answer, daemon=True).start()
+        port = server.getsockname()[1]
+        with pytest.raises(
+            InputError, match=f"no Ray cluster answers at 127.0.0.1:{port} .who listens there is no Ray"
+        ):
+            ray_cluster.require_listener(f"127.0.0.1:{port}")
+
+
+def test_the_head_of_a_cluster_greets(cluster):
+    ray_cluster.require_listener(cluster.address)
 
 
 def test_without_ray_the_pip_line_is_named(folder, tmp_path, monkeypatch):
