@@ -47,7 +47,7 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
         statistic. The maximum is over a grid of 17 rates.
 
     >>> [round(x, 3) for x in paired_interval(30, 10, 500)]
-    [0.04, 0.015, 0.068]
+    [0.04, 0.016, 0.067]
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level}")

@@ -75,7 +75,10 @@ def test_advice_says_what_it_saw_or_how_many_models_it_needs():
 @pytest.mark.parametrize(
     ("lift", "end"),
     [
-        (ArmLift(30, 90, 0.8, 0.6, 0.2, 0.1, 0.3), "+20.0 points (+10.0 to +30.0); the strategy beats random"),
+        (
+            ArmLift(30, 90, 0.8, 0.6, 0.2, 0.1, 0.3),
+            "+20.0 points (+10.0 to +30.0, about 95 % of this look); the strategy beats random",
+        ),
         (ArmLift(30, 90, 0.5, 0.6, -0.1, -0.2, -0.05), "random beats the strategy"),
         (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70), "about 70 control labels if the difference stays"),
         (ArmLift(30, 90, 0.6, 0.6, 0.0, -0.1, 0.1, 70_000), "not enough yet to tell"),
