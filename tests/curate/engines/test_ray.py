@@ -71,6 +71,7 @@ def test_a_run_passes_from_this_machine_to_a_cluster_and_back_with_the_same_byte
     assert out.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_cluster_writes_the_same_bytes_though_an_actor_is_killed(
     folder, whole, tiny_checkpoint, tmp_path, cluster, monkeypatch
 ):
@@ -110,6 +111,7 @@ def test_a_node_that_differs_is_refused_by_name(differs, said, folder, tiny_chec
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_node_without_the_source_is_refused_by_name(folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
     copy, hire = tmp_path / "photos", Crew._hire
     shutil.copytree(folder, copy)

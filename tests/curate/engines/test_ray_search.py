@@ -106,6 +106,7 @@ def kill_a_worker():
     return []
 
 
+@pytest.mark.slow
 def test_dedup_writes_the_same_bytes_though_a_worker_is_killed(table, tmp_path, cluster, small_tasks, monkeypatch):
     asked = {"hash": 1, "embedding": 0.97}
     curate.dedup(table, tmp_path / "here.parquet", asked)
@@ -157,6 +158,7 @@ def test_dedup_lives_through_the_loss_of_a_node(n, table, tmp_path, cluster, sma
     assert bytes_beside(tmp_path / "there.parquet") == bytes_beside(tmp_path / "here.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("differs", "said"),
     [
