@@ -35,7 +35,7 @@ def strength_curves(degraded: Degraded, *, repeats: int, seed: int) -> dict[str,
     columns = list(base)
     found: dict[str, Any] = {}
     for kind, steps in degraded.strengths.items():
-        ranks = np.stack([[rank_among(base[name], step[name], name) for name in columns] for step in (base, *steps)])
+        ranks = np.stack([[shares_among(base[name], step[name], name) for name in columns] for step in (base, *steps)])
         flat = ranks.reshape(-1, len(degraded.rows))  # (strengths x columns, N)
         samples = resample(partial(_means, flat), flat.shape[1], repeats=repeats, seed=seed)
         bounds = (flat.mean(1), *percentiles(samples))
@@ -62,6 +62,26 @@ def rank_among(base: Floats, values: Floats, name: str) -> Floats:
     ordered = np.sort(sign * base)
     both = np.searchsorted(ordered, sign * values, "left") + np.searchsorted(ordered, sign * values, "right")
     return both / (2 * len(ordered))
+
+
+def shares_among(base: Floats, values: Floats, name: str) -> Floats:
+    """Return for each image what it adds to the mean share of images as they are that are more certain, shape (N,).
+
+    Its mean is that of ``rank_among``. An image counts twice: by how many are more certain than its version, and, as
+    one of the images as they are, by how many versions it is more certain than; so the spread of these values, and of
+    their differences between strengths, holds the luck of both draws. For versions that are the images themselves it
+    is one half for all.
+
+    Args:
+        base: of the images as they are, shape (N,).
+        values: of a version of each, shape (N,).
+        name: of the column, which says its direction.
+
+    Source: DeLong, DeLong and Clarke-Pearson 1988, the structural components of the area under a curve; of pairs.
+    """
+    above = rank_among(base, values, name)
+    below = 1 - rank_among(values, base, name)
+    return np.asarray(above + below - above.mean())
 
 
 def _means(flat: Floats, counts: NDArray[np.int64]) -> Floats:

@@ -6,7 +6,7 @@ from typing import Any
 
 from scoring.metrics import Interval
 
-HOLDS, BROKEN, UNTRIED = "holds", "broken", "not tried"
+HOLDS, BROKEN, UNSURE, UNTRIED = "holds", "broken", "cannot be told", "not tried"
 SAME, WORSE, COPIES, LABELS = "same", "worse", "copies", "labels"
 SECTIONS: Mapping[str, str] = {  # what is tried, in the order shown
     SAME: "what must change no score",
@@ -24,7 +24,7 @@ class Check:
         section: a key of ``SECTIONS``.
         what: was done, such as ``blur`` or ``batches of 7``.
         column: that it was tried on; empty where nothing was.
-        state: ``HOLDS``, ``BROKEN`` or ``UNTRIED``.
+        state: ``HOLDS``, ``BROKEN``, ``UNSURE`` (the interval is too wide to tell) or ``UNTRIED``.
         words: what was seen, or why it was not tried.
         measured: the number that decided, with its interval where it has one; None where nothing was measured.
         images: that it is of.

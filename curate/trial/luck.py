@@ -7,8 +7,10 @@ from curate.evaluation.results import Evaluation
 from curate.evaluation.run import evaluate
 from curate.evaluation.words import LUCK, NO_SCORES, WORTH
 from curate.manifest.store_path import AnyPath
-from curate.trial.contract import BROKEN, HOLDS, LABELS, UNTRIED, Check
+from curate.trial.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
 from scoring.metrics import Interval
+
+WORTH_HAVING = 0.6  # an AUROC that may be as high as this is not called luck
 
 
 def better_than_luck(
@@ -25,7 +27,8 @@ def better_than_luck(
     """Return a check for each column: is it higher where a prediction of the labels is wrong?
 
     Predictions are those of ``curate evaluate``: by a linear classifier out of fold where there can be one, else by
-    neighbours. A column holds where the 95 % interval of its AUROC lies above one half.
+    neighbours. A column holds where the 95 % interval of its AUROC lies above one half, is no better than luck where
+    it holds one half and ends below 0.6, and cannot be told where it ends above.
 
     Args:
         table: scored, with embeddings.
@@ -61,5 +64,7 @@ def _check(what: str, column: str, found: Interval, images: int) -> Check:
     said = f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
     if found.low > LUCK:
         return Check(LABELS, what, column, HOLDS, said, found, images)
+    if found.high >= WORTH_HAVING:
+        return Check(LABELS, what, column, UNSURE, f"cannot be told from so few rows: {said}", found, images)
     words = f"worse than luck: {said}" if found.high < LUCK else f"no better than luck: {said}"
     return Check(LABELS, what, column, BROKEN, words, found, images)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.counted import Grid, Printed, counted
 from curate.evaluation.degraded import LAPLACIAN
-from curate.trial.contract import BROKEN, HOLDS, SAME, SECTIONS, UNTRIED, WORSE, Check
+from curate.trial.contract import BROKEN, HOLDS, SAME, SECTIONS, UNSURE, UNTRIED, WORSE, Check
 from scoring.heap.columns import FITTED
 from scoring.metrics.degradations import LADDERS
 from scoring.metrics.monotone import mean_bands
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from curate.trial.worse import Climbed
 
-MARKS: Mapping[str, str] = {HOLDS: " ", BROKEN: "X", UNTRIED: "-"}
+MARKS: Mapping[str, str] = {HOLDS: " ", BROKEN: "X", UNSURE: "?", UNTRIED: "-"}
+
+FLAGS: Mapping[str, str] = {BROKEN: " X", UNSURE: " ?"}
 
 
 @dataclass(frozen=True)
@@ -90,17 +92,13 @@ class SelfTest(Printed):
             lines.append(Grid([(MARKS[BROKEN], check.column, check.what, check.words) for check in broken]))
         if self.left_out:
             lines.append(f"not tried: {', '.join(self.left_out)}, which no worse image can be scored by")
-        whole = [
-            name
-            for name in dict.fromkeys(check.column for check in tried)
-            if name not in {c.column for c in self.broken}
-        ]
+        doubtful = {check.column for check in tried if check.state != HOLDS}
+        whole = [name for name in dict.fromkeys(check.column for check in tried) if name not in doubtful]
         lines.append(f"hold in all: {', '.join(whole) or 'none'}")
-        lines.append(
-            f"{counted(len(self.broken), 'check')} of {len(tried):,} broken"
-            if self.broken
-            else f"all {len(tried):,} checks hold"
-        )
+        unsure = sum(check.state == UNSURE for check in tried)
+        more = f"; {unsure:,} cannot be told: take more with --images, or more labels" if unsure else ""
+        some = f"{counted(len(self.broken), 'check')} of {len(tried):,} broken"
+        lines.append(f"{some if self.broken else f'of {len(tried):,} checks none is broken'}{more}")
         return lines
 
     def figure(self) -> "Figure":
@@ -143,7 +141,7 @@ def _cell(check: Check) -> str:
     if check.measured is None:
         return MARKS[UNTRIED]
     half = check.measured.high - check.measured.value
-    return f"{check.measured.value:+.2f} ±{half:.2f}{' X' if check.state == BROKEN else ''}"
+    return f"{check.measured.value:+.2f} ±{half:.2f}{FLAGS.get(check.state, '')}"
 
 
 def _ways(checks: Sequence[Check]) -> Grid:

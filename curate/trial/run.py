@@ -111,7 +111,7 @@ def selftest(
         label = "label"
     with tempfile.TemporaryDirectory(prefix="curate-selftest-") as place:
         folder = Path(place)
-        tested = _opened(images_of, images, folder, seed, source, options, model, device, announce)
+        tested = _opened(images_of, images, folder, seed, source, options, model, device, wanted, announce)
         columns, left_out = _columns(tested, wanted)
         _check_label(tested.table, str(images_of), label, labelled)
         scorer = Scorer(tested.runner, tested.fit, columns)
@@ -158,11 +158,12 @@ def _opened(
     options: SourceOptions,
     model: str | Path | None,
     device: str,
+    wanted: Sequence[str],
     announce: Callable[[str], None],
 ) -> _Tested:
     """Draw the images to test; of a source, score them and others."""
     if holds_scores(path_or_store(images_of)):
-        table = open_table(images_of)
+        table = open_table(images_of, require=wanted)
         model = model_named_by(table, model_of(table)) if model is None else model
         runner, _ = scorer_of(table, model=model, device=device)
         announce(f"drawing {n:,} images of {table.path}")
@@ -174,6 +175,12 @@ def _opened(
         network, _ = load_model(model)
         chosen = select_device(device)
         runner = Runner(network, chosen, select_precision("auto", chosen, network.spec.cpu_precision))
+        able = (*runner.columns, *OF_HEAP)
+        unknown = next((name for name in wanted if name not in able), None)
+        if unknown is not None:
+            raise InputError(
+                f"--column: {model} gives no {unknown!r}{closest(unknown, able)} (gives: {', '.join(able)})"
+            )
         sample, everything = of_source(str(images_of), n, folder, seed=seed, options=options, announce=announce)
         scored = folder / "company.scores.parquet"
         announce(f"scoring {len(everything.keys):,} images")
@@ -230,7 +237,6 @@ def _columns(tested: _Tested, wanted: Sequence[str]) -> tuple[list[str], list[st
     doubles = {f"unc_{name.removeprefix('kappa_')}" for name in kappas}  # 1/kappa, in the same order
     able = [name for name in tested.runner.columns if name not in doubles]
     able += [name for name in OF_HEAP if tested.fit is not None and name in names]
-    tested.table.require(list(wanted))
     there = list(wanted) or [
         name for name in without_bounds(names) if name.startswith(("kappa_", "unc_")) and name not in doubles
     ]

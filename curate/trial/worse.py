@@ -11,14 +11,15 @@ from torch import Tensor
 from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
 from curate.evaluation.measures import Floats
 from curate.evaluation.squares import central_square
-from curate.evaluation.strengths import rank_among
-from curate.trial.contract import BROKEN, HOLDS, UNTRIED, WORSE, Check
+from curate.evaluation.strengths import shares_among
+from curate.trial.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
 from scoring.heap.model import HeapFit
 from scoring.metrics.degradations import LADDERS, resize
 from scoring.metrics.monotone import Rise, rise
 from scoring.runner import Runner
 
 TURN = 0.02  # mean share of images by which a score may fall back as strength grows
+NOTICED = 0.1  # a mean share that may be as large as this is not called none
 DIGITS = 2
 
 
@@ -37,13 +38,13 @@ class Climbed:
     steps: Mapping[str, Sequence[Mapping[str, Floats]]]
 
     def shares(self, kind: str, column: str) -> Floats:
-        """Return how many of the unchanged images each image is less certain than, at every strength.
+        """Return what each image adds to the mean share of unchanged images that are surer, at every strength.
 
         Returns:
-            Shape (S + 1, N), the first of the images as they are.
+            Shape (S + 1, N), the first of the images as they are: one half.
         """
         values = [self.base[column], *(step[column] for step in self.steps[kind])]
-        return np.stack([rank_among(self.base[column], each, column) for each in values])
+        return np.stack([shares_among(self.base[column], each, column) for each in values])
 
 
 class Scorer:
@@ -117,8 +118,10 @@ def _judged(found: Rise, kind: str) -> tuple[str, str]:
     if found.end.high < 0:
         return BROKEN, f"surer the worse the image: {end}"
     if found.end.low <= 0:
+        if found.end.high >= NOTICED:
+            return UNSURE, f"cannot be told from so few images: {end}"
         return BROKEN, f"does not notice: {end}"
-    if found.fall.high < 0 and found.fall.value < -TURN:
+    if found.fall.high < -TURN:
         early, late = ((0.0, *ladder.strengths)[at] for at in found.between)
         turn = f"turns back between {early:g} and {late:g} ({ladder.unit}), by {found.fall.value:+.{DIGITS}f}"
         return BROKEN, f"{turn}; in all {end}"

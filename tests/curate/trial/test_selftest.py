@@ -9,19 +9,22 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from scipy import stats
 from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.engines.score import score
 from curate.evaluation.degraded import LAPLACIAN
+from curate.evaluation.strengths import rank_among
 from curate.manifest import SourceOptions
 from curate.trial import copies, worse
-from curate.trial.contract import BROKEN, HOLDS, UNTRIED
+from curate.trial.contract import BROKEN, HOLDS, UNSURE, UNTRIED
 from curate.trial.run import selftest
 from curate.trial.same import WAYS, Way, unchanged
 from curate.trial.sample import of_source, of_table
 from scoring.images import Preprocessing
 from scoring.metrics.degradations import LADDERS
+from scoring.metrics.monotone import rise
 
 QUICK = tuple(way for way in WAYS if way.what in ("the same again", "another order"))
 
@@ -232,7 +235,7 @@ def test_a_column_that_knows_the_labels_is_told_from_luck(photos, tiny_checkpoin
     )
     of_labels = {check.column: check.state for check in result.checks if check.section == "labels"}
     assert of_labels["unc_knows"] == HOLDS
-    assert of_labels["unc_noise"] == BROKEN
+    assert of_labels["unc_noise"] in (BROKEN, UNSURE)
     assert set(result.left_out) >= {"unc_noise", "unc_knows"}
 
 
@@ -311,3 +314,48 @@ def test_preprocessing_of_the_tiny_model_is_what_the_made_scores_take(tiny_check
     from scoring.checkpoint import load_model
 
     assert load_model(tiny_checkpoint)[0].spec.preprocessing == Preprocessing(size=32, resize=32)
+
+
+def drawn_changes(generator, n):
+    """A score of n images and of versions that it gives nearly one value, in the middle: nothing is told by it."""
+    return generator.normal(size=n), 0.05 * generator.normal(size=n)
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says():
+    """The unchanged images are a draw, too: of 1,000 runs at most 5 % miss, and what luck adds."""
+    generator = np.random.default_rng(7)
+    missed = naive = 0
+    for _ in range(1_000):
+        base, worse_ = drawn_changes(generator, 80)
+        found = worse.Climbed(np.zeros((80, 1)), {"unc_x": base}, {"blur": [{"unc_x": worse_}]})
+        end = rise(found.shares("blur", "unc_x")).end
+        missed += not end.low <= 0 <= end.high
+        shares = np.stack([rank_among(base, each, "unc_x") for each in (base, worse_)])
+        end = rise(shares).end
+        naive += not end.low <= 0 <= end.high
+    assert missed <= stats.binom.ppf(0.999, 1_000, 0.05)
+    assert naive > 150  # with the unchanged images taken for all there are
+
+
+def test_what_all_images_show_alike_has_no_interval():
+    base = np.arange(40.0)
+    found = worse.Climbed(np.zeros((40, 1)), {"unc_x": base}, {"blur": [{"unc_x": base + 100}]})
+    assert rise(found.shares("blur", "unc_x")).end == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_a_small_fall_that_is_sure_does_not_hide_a_larger_one():
+    generator = np.random.default_rng(0)
+    values = np.stack([np.full(100, level) for level in (0.5, 0.6, 0.582, 0.9, 0.8, 0.99)])
+    values[4] += 0.02 * generator.normal(size=100)
+    state, words = worse._judged(rise(values), "blur")
+    assert state == BROKEN
+    assert "turns back between 0.02 and 0.04" in words
+
+
+def test_few_images_are_called_few_and_not_luck():
+    from curate.trial.luck import _check
+    from scoring.metrics import Interval
+
+    assert _check("AUROC", "unc_x", Interval(0.54, 0.47, 0.62), 100).state == UNSURE
+    assert _check("AUROC", "unc_x", Interval(0.52, 0.48, 0.56), 100).state == BROKEN
+    assert _check("AUROC", "unc_x", Interval(0.62, 0.55, 0.7), 100).state == HOLDS
