@@ -5,14 +5,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
 from curate.evaluation.joined import Labelled, class_names, named_column
 from curate.evaluation.subset.kept import kept_rows
 from curate.evaluation.subset.request import TestSide
-from curate.tables.digests import redrawn
-from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.arrays import has_value
+from curate.tables.digests import is_bytes, is_text, plain, redrawn
+from curate.tables.needs import EMBEDDINGS, SHA256, Needs
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table, open_table
 from curate.tables.vectors import rows_of
@@ -36,6 +39,7 @@ class SubsetPool:
         vectors: unit rows, shape (P, D) float32.
         label: place in ``classes``, shape (P,) int64; -1 everywhere without labels.
         classes: names.
+        of_class: rows of the table in each of them, looked at or not, shape (C,).
         kept: whether a row is in the subset, shape (P,).
         tested: whether it is tested on, shape (P,); all others are the whole.
         left_out: reason -> rows.
@@ -51,6 +55,7 @@ class SubsetPool:
     vectors: NDArray[np.float32]
     label: NDArray[np.int64]
     classes: list[str]
+    of_class: NDArray[np.int64]
     kept: NDArray[np.bool_]
     tested: NDArray[np.bool_]
     left_out: dict[str, int]
@@ -85,6 +90,11 @@ class SubsetPool:
         stays[dropped] = False
         return replace(self.part(stays), left_out={**self.left_out, why: int((~stays).sum())})
 
+    def same_bytes(self) -> NDArray[np.bool_]:
+        """Return which of the rows that are tested on have the very bytes of one that may be trained on, by sha256."""
+        trained, tested = _sha256(self.tables[0], self.row[self.whole]), _sha256(self.tables[-1], self.row[self.tests])
+        return pc.is_in(tested, value_set=trained.drop_null(), skip_nulls=True).to_numpy(zero_copy_only=False)
+
 
 def read_pool(
     table: Table,
@@ -115,11 +125,11 @@ def read_pool(
     part, left_out = _usable(rows, names)
     classes = sorted({name for name in names[part].tolist() if name is not None}) if names is not None else []
     side = _Side.of(rows, part, names)
-    tested = np.zeros(len(part), bool)
+    codes, tested = side.label(classes), np.zeros(len(part), bool)
     if label is not None and test.column:
         tested = _equal(rows.names[test.column], test)[part]
     elif label is not None and test.share:
-        tested = _held_out(side.label(classes), rows.hashes[part], test.share, seed)
+        tested = _held_out(codes, rows.hashes[part], test.share, seed)
     limit = sample or min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // max(len(classes), 1)))
     looked_at = _looked_at(tested, rows.hashes[part], limit, seed)
     share = float((~tested[looked_at]).sum() / max((~tested).sum(), 1))
@@ -129,8 +139,9 @@ def read_pool(
         np.zeros(len(part), np.int8),
         rows.place[part],
         side.vectors(looked_at),
-        side.label(classes)[looked_at],
+        codes[looked_at],
         classes,
+        np.bincount(codes[codes >= 0], minlength=len(classes)),
         kept[part],
         tested,
         left_out,
@@ -221,6 +232,18 @@ def _held_out(label: NDArray[np.int64], hashes: NDArray[np.uint64], share: float
     found = np.zeros(len(label), bool)
     found[order[rank < np.repeat(taken, size)]] = True
     return found
+
+
+def _sha256(table: Table, rows: NDArray[np.int64]) -> pa.Array:
+    """Return digests of the bytes of some rows, M values, null where there is none or they are neither text nor bytes.
+
+    Only these rows are held, never the column: 64 bytes each.
+    """
+    kind = table.schema.field(SHA256).type if SHA256 in table.schema.names else pa.null()
+    if not is_text(kind) and not is_bytes(kind):
+        return pa.nulls(len(rows), pa.large_binary())
+    column = plain(table.take(rows, [SHA256]).column(0).combine_chunks())
+    return pc.if_else(has_value(column), column.cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
 
 
 def _of_ok(codes: Codes, ok: NDArray[np.bool_]) -> Codes:

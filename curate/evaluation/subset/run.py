@@ -27,6 +27,7 @@ from scoring.metrics.diversity import nearest_distances
 
 COPY = 0.97  # cosine, as stored, above which two rows are near-copies
 MOST_COPIES = 0.5  # share of the test rows up to which copies are left out
+MOST_ALONE = 0.5  # share of the rows that are alone in their class, above which the column names no classes
 Announce = Callable[[str], None]
 
 
@@ -122,9 +123,15 @@ def _refuse_tests(pool: SubsetPool) -> None:
     n = len(pool.tests)
     if n < FEWEST_TESTED:
         left = ", ".join(f"{count:,} {why}" for why, count in pool.left_out.items()) or "none"
+        alone = int((pool.of_class == 1).sum())
+        advice = "give more with --test: a larger share, COLUMN=VALUE or another table"
+        if alone > MOST_ALONE * pool.of_class.sum():
+            advice = (
+                f"{len(pool.classes):,} classes, of which {alone:,} have one row, cannot be both trained and tested "
+                "on; name a column of classes that rows share with --label"
+            )
         raise InputError(
-            f"expected at least {FEWEST_TESTED} labelled rows to test on, got {n} (left out: {left}); give more with "
-            "--test: a larger share, COLUMN=VALUE or another table"
+            f"expected at least {FEWEST_TESTED} labelled rows to test on, got {n} (left out: {left}); {advice}"
         )
     if len(np.unique(pool.label[pool.tests])) < 2:
         raise InputError(
@@ -137,10 +144,11 @@ def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
     """Return the pool without test rows that some side may have seen, how many there are, and whether they are gone.
 
     Where near-copies are most of the test rows, as in a film or in embeddings that are all alike, they stay; rows with
-    the very embedding of another never do.
+    the very embedding of another, or the very bytes, never do.
     """
     tests = pool.tests
     twin = np.isin(vector_hashes(pool.vectors[tests]), vector_hashes(pool.vectors[pool.whole]))
+    twin |= pool.same_bytes()  # the same image scored in another precision has another vector
     if twin.any():
         pool = pool.without_tests(tests[twin], "of the test side that may be trained on, too")
         tests = pool.tests

@@ -6,7 +6,18 @@ from curate.evaluation.subset.fairness import Fairness
 from curate.evaluation.subset.found import SubsetFound
 from curate.evaluation.subset.sides import BY_CLASS, RANDOM, SUBSET, WHOLE
 from curate.evaluation.subset.trained import SIGNIFICANT, ClassGap, Trained
-from curate.evaluation.subset.verdict import AS_GOOD, BETTER, HELPS, HURTS, NO_HELP, UNKNOWN, WORSE, against, verdict_of
+from curate.evaluation.subset.verdict import (
+    AS_GOOD,
+    BETTER,
+    HELPS,
+    HURTS,
+    NO_HELP,
+    UNKNOWN,
+    WORSE,
+    against,
+    beside,
+    verdict_of,
+)
 from scoring.metrics import Interval
 
 N_NAMED = 10  # classes and groups
@@ -24,7 +35,9 @@ def about(found: SubsetFound) -> list[str | Grid]:
     lines = [f"{found.subset}: {found.kept:,} of {found.rows:,} rows of {found.table} ({found.kept / found.rows:.1%})"]
     lines += [f"  left out: {n:,} {reason}" for reason, n in found.left_out.items()]
     if found.trained:
-        lines.append(f"tested on {counted(found.n_tested, 'row')} that no side trained on: {found.test}")
+        apart, near = " that no side trained on", ", most of them near-copies of rows that are trained on"
+        which = near if _from_memory(found) else apart
+        lines.append(f"tested on {counted(found.n_tested, 'row')}{which}: {found.test}")
     return [*lines]
 
 
@@ -172,9 +185,10 @@ def verdict(found: SubsetFound) -> list[str]:
         return ["cannot be told whether it helps: no model was trained; name classes with --label"]
     model, told = found.trained[0], found.verdicts[0]
     gap = model.gaps[RANDOM]
+    memory = "in part memory: " if _from_memory(found) else ""
     ours, theirs = (f"{model.accuracy[side]:.1%}" for side in (SUBSET, RANDOM))
     lines = [
-        f"{SAYS[told.says]}: by the {_name(model)}, {ours} against {theirs} of random rows of the same size, "
+        f"{memory}{SAYS[told.says]}: by the {_name(model)}, {ours} against {theirs} of random rows of the same size, "
         f"{_points(gap)} points" + (_unknown(gap) if told.says == UNKNOWN else ""),
         _of_whole(model, told.of_size),
     ]
@@ -192,6 +206,11 @@ def verdict(found: SubsetFound) -> list[str]:
         )
     lines += _losers(model)
     return lines
+
+
+def _from_memory(found: SubsetFound) -> bool:
+    """Return whether most test rows have near-copies that are trained on, and stay."""
+    return found.copies > 0 and not found.copies_left_out
 
 
 def _of_side(one: Trained, side: str) -> tuple[float, float]:
@@ -232,6 +251,8 @@ def _of_classes_or_rows(model: Trained, says: str, of_rows: str) -> list[str]:
     if says == of_rows:
         return [f"it is the rows, and not only how many of each class: {same}"]
     if of_rows in (NO_HELP, UNKNOWN):
+        if beside(model.gaps[BY_CLASS]) != AS_GOOD:  # too wide to say that the rows are no matter
+            return [f"whether what {says} is the rows or how many there are of each class cannot be told: {same}"]
         return [f"what {says} may be how many there are of each class, and not which rows: {same}"]
     if says in (NO_HELP, UNKNOWN):
         return [f"with as many rows of each class on both sides it {of_rows}: {same}"]

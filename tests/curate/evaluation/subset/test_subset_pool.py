@@ -1,5 +1,7 @@
 """Which rows are kept, tested on and left out; and subsets that cannot be judged."""
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,6 +10,7 @@ import pytest
 from curate.evaluation.run import evaluate
 from curate.evaluation.subset.pool import read_pool
 from curate.evaluation.subset.request import TestSide, parse_test
+from curate.evaluation.subset.run import _without_copies
 from curate.evaluation.subset.sides import draw_sides
 from curate.policies.filter.policy import filter
 from curate.tables.table import open_table
@@ -108,6 +111,58 @@ def test_a_column_or_another_table_says_what_is_tested_on(tmp_path, columns, tab
     place = dict(zip(other["key"], other["label"], strict=True))
     theirs = pool.tables[1].take(pool.row[pool.tests], ["key"]).column(0).to_pylist()
     assert [place[key] for key in theirs] == found.tolist()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.binary()])
+def test_rows_with_the_bytes_of_one_to_train_on_are_not_tested_on(tmp_path, columns, half, kind):
+    digest = [hashlib.sha256(key.encode()).hexdigest() for key in columns["key"]]
+    digest[:9] = [None, "", " "] * 3  # of no image: alike, and still no copies
+    there = {**columns, "sha256": pa.array(digest, pa.string()).cast(kind)}
+    if kind == pa.binary():
+        there["sha256"] = pa.array([one and one.encode() if one and one.strip() else None for one in digest], kind)
+    other = made(90, seed=5)
+    other["sha256"] = [None, "", " ", *digest[200:230], *(f"{i:064x}" for i in range(57))]
+    table, path = write(tmp_path / "sha.parquet", there), write(tmp_path / "other.parquet", other)
+    pool = read(table, half, str(path))
+    rows = pool.row[pool.tests]
+    assert set(rows[pool.same_bytes()].tolist()) == set(range(3, 33))
+    left = _without_copies(pool)[0]
+    assert left.left_out == {"of the test side that may be trained on, too": 30}
+    assert not set(left.row[left.tests].tolist()) & set(range(3, 33))
+    del other["sha256"]
+    pool = read(table, half, str(write(tmp_path / "plain.parquet", other)))
+    assert not pool.same_bytes().any()
+    digest[100:200] = digest[:100]  # pictures that are there twice, under other keys and with other vectors
+    pool = read(write(tmp_path / "twice.parquet", {**columns, "sha256": digest}), half)
+    shas = np.array(digest, object)[pool.row]
+    trained = {sha for sha in shas[pool.whole] if sha and sha.strip()}
+    assert pool.same_bytes().tolist() == [sha in trained for sha in shas[pool.tests]]
+    assert pool.same_bytes().any()
+
+
+def test_a_table_of_the_same_images_in_another_precision_is_nothing_to_test_on(tmp_path, columns, half):
+    digest = [hashlib.sha256(key.encode()).hexdigest() for key in columns["key"]]
+    table = write(tmp_path / "sha.parquet", {**columns, "sha256": digest})
+    shaken = columns["embedding"] + np.random.default_rng(0).normal(0, 0.002, (300, 8)).astype(np.float16)
+    again = {**columns, "key": [f"again/{i}" for i in range(300)], "embedding": shaken, "sha256": digest}
+    path = write(tmp_path / "again.parquet", again)
+    with pytest.raises(InputError, match=r"got 0 .*300 of the test side that may be trained on, too"):
+        judged(table, half, test=str(path))
+
+
+def test_a_column_without_classes_is_said_to_be_one(tmp_path, columns, half):
+    table = write(tmp_path / "s.parquet", columns)
+    told = r"got 0 .*: none.*; 300 classes, of which 300 have one row, cannot be both trained and tested on"
+    for sample in (None, 100):
+        with pytest.raises(InputError, match=told) as error:
+            judged(table, half, label="key", sample=sample)
+        assert "larger share" not in str(error.value)
+    nearly = {**columns, "name": [*columns["key"][:270], *(f"of three {i // 3}" for i in range(30))]}
+    with pytest.raises(InputError, match=r"got 10 .*280 classes, of which 270 have one row"):
+        judged(write(tmp_path / "n.parquet", nearly), half, label="name")
+    pairs = write(tmp_path / "p.parquet", {**columns, "name": [f"pair {i // 2}" for i in range(300)]})
+    with pytest.raises(InputError, match="give more with --test: a larger share"):
+        judged(pairs, half, label="name", sample=100)
 
 
 def test_a_sample_makes_all_sides_smaller_alike(table, half):

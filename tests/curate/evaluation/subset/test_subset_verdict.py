@@ -1,6 +1,7 @@
 """Does the subset help? Cases in which that is known, what is printed, and the small network."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from curate.evaluation.run import evaluate
 from curate.evaluation.subset.differences import Gap
 from curate.evaluation.subset.training import right_by_linear, right_by_neighbours
 from curate.evaluation.subset.verdict import against, beside
+from curate.evaluation.subset.words import _of_classes_or_rows
 from scoring.errors import InputError
 from scoring.metrics import Interval
 from tests.curate.evaluation.subset.labelled_tables import keys, made, write
@@ -118,6 +120,22 @@ def test_the_verdict_follows_from_the_interval(low, high, said, size):
     assert beside(gap) == size
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "line"),
+    [
+        (-0.019, 0.019, "what hurts may be how many there are of each class, and not which rows: "),
+        (-0.021, 0.015, "whether what hurts is the rows or how many there are of each class cannot be told: "),
+        (-0.010, 0.021, "whether what hurts is the rows or how many there are of each class cannot be told: "),
+        (-0.050, -0.001, "it is the rows, and not only how many of each class: "),
+    ],
+)
+def test_it_is_not_the_rows_only_where_the_interval_says_so(low, high, line):
+    gap = Gap(Interval((low + high) / 2, low, high), 0.5, 100)
+    model = SimpleNamespace(gaps={"random by class": gap})
+    (told,) = _of_classes_or_rows(model, "hurts", against(gap))
+    assert told.startswith(line)
+
+
 def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
     columns = made(300, wrong=0)
     twin = {**columns, "key": [f"twin-{key}" for key in columns["key"]]}
@@ -142,6 +160,12 @@ def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
     assert found.copies == found.n_tested
     assert not found.copies_left_out
     assert any("most of them, and stay" in note for note in found.notes())
+    assert f"tested on {found.n_tested} rows, most of them near-copies of rows that are trained on: " in str(found)
+    assert "no side trained on" not in str(found)
+    assert found.verdict()[0].startswith("in part memory: ")
+    found.copies_left_out = True
+    assert f"tested on {found.n_tested} rows that no side trained on: " in str(found)
+    assert "in part memory: " not in str(found)
 
 
 def test_a_table_is_not_tested_on_itself(folder, columns, tmp_path):
