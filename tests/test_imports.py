@@ -1,10 +1,13 @@
 """Who may import whom, and what help must not load."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -126,6 +129,27 @@ def upward(pairs):
     """The imports inside curate that run to a higher floor."""
     inside = [(one, other) for one, other in pairs if one.startswith("curate.") and other.startswith("curate.")]
     return {(one, other) for one, other in inside if FLOOR[one.split(".")[1]] < FLOOR[other.split(".")[1]]}
+
+
+ELSEWHERE = {"lance": "pylance"}  # who makes what may not be installed here
+
+
+def test_whatever_is_imported_is_a_stated_dependency_or_an_extra():
+    """What `pip install` does not bring would be missing where nobody develops."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [one for name, those in project["optional-dependencies"].items() if name != "dev" for one in those]
+    stated = {re.match(r"[\w.-]+", one)[0].lower().replace("_", "-") for one in [*project["dependencies"], *extras]}
+    makers = packages_distributions()
+    outside = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for top in {name.split(".")[0] for name in names} - sys.stdlib_module_names - set(PACKAGES):
+                made_by = {one.lower().replace("_", "-") for one in makers.get(top, [ELSEWHERE.get(top, top)])}
+                if not made_by & stated:
+                    outside.setdefault(top, str(path))
+    assert outside == {}
 
 
 def test_the_import_reader_sees_functions_conditions_and_both_forms(tmp_path):

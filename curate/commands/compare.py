@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import EXIT_FOUND, emit, print_lines, say, show, show_table, write_json
+from curate.commands.printing import EXIT_FOUND, check_report, emit, print_lines, say, show, show_table, write_json
 
 if TYPE_CHECKING:
     from curate.comparison.results import Comparison
@@ -73,16 +73,12 @@ def run(
     from curate.comparison.run import compare
     from curate.display.picture import check_picture
     from scoring.atomic import require_folder
-    from scoring.errors import InputError
 
-    if out is not None and out.suffix.lower() != ".json":
-        raise InputError(f"expected a report name that ends in .json, got {out}")
+    check_report(out, overwrite=overwrite)
     if sheet is not None:
         check_picture(sheet, overwrite=overwrite)
         require_folder(sheet)
         _require_images(table, source, other, other_source)
-    if out is not None:
-        _refuse(out, overwrite)
     found = compare(**options.given_to(compare, given), announce=(lambda text: None) if quiet or json_ else say)
     if out is not None:
         write_json(found.to_json(), out, overwrite=overwrite)
@@ -99,13 +95,6 @@ def run(
                 say(f"{name}: {path}")
     if found.failed:
         raise typer.Exit(EXIT_FOUND)
-
-
-def _refuse(out: Path, overwrite: bool) -> None:
-    from scoring.atomic import refuse_existing, require_folder
-
-    refuse_existing(out, overwrite=overwrite)
-    require_folder(out)
 
 
 def _require_images(table: Path, source: str | None, other: Path, other_source: str | None) -> None:

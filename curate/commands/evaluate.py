@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, print_lines, say, show, show_in_parts, write_json
+from curate.commands.printing import check_report, emit, print_lines, say, show, show_in_parts, write_json
 
 
 def run(
@@ -97,14 +97,9 @@ def run(
     given = dict(locals())
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.evaluation.run import evaluate
-    from scoring.atomic import refuse_existing, require_folder
     from scoring.errors import InputError
 
-    if out is not None and out.suffix.lower() != ".json":
-        raise InputError(f"expected a report name that ends in .json, got {out}")
-    if out is not None:
-        refuse_existing(out, overwrite=overwrite)
-        require_folder(out)
+    check_report(out, overwrite=overwrite)
     of_images = {"source": source, "key": key, "path-column": path_column, "image-column": image_column}
     unread = [name for name, value in {**of_images, "root": root, "model": model}.items() if value is not None]
     reader = "degrade" if subset is None else "network"

@@ -35,6 +35,19 @@ def emit(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=True, default=str))
 
 
+def check_report(out: Path | None, *, overwrite: bool = False) -> None:
+    """Refuse a report's name that is no ``.json``, that is taken, or whose folder is not there: before the work."""
+    from scoring.atomic import refuse_existing, require_folder
+    from scoring.errors import InputError
+
+    if out is None:
+        return
+    if out.suffix.lower() != ".json":
+        raise InputError(f"expected a report name that ends in .json, got {out}")
+    refuse_existing(out, overwrite=overwrite)
+    require_folder(out)
+
+
 def write_json(value: Any, out: Path, *, overwrite: bool = False) -> None:
     """Write a report as JSON, whole or not at all."""
     from scoring.atomic import AtomicFile

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from curate.commands import options
-from curate.commands.printing import emit, print_lines, say, show, show_table, write_json
+from curate.commands.printing import check_report, emit, print_lines, say, show, show_table, write_json
 
 IMAGES = 100
 
@@ -71,14 +71,8 @@ def run(
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # threads that wait must not spin where others want the core
     from curate.display.style import check_chart, save_chart
     from curate.trial.run import selftest
-    from scoring.atomic import refuse_existing, require_folder
-    from scoring.errors import InputError
 
-    if out is not None:
-        if out.suffix.lower() != ".json":
-            raise InputError(f"expected a report name that ends in .json, got {out}")
-        refuse_existing(out, overwrite=overwrite)
-        require_folder(out)
+    check_report(out, overwrite=overwrite)
     if plot is not None:
         check_chart(plot, overwrite=overwrite)
     result = selftest(**options.given_to(selftest, given), announce=(lambda text: None) if quiet else say)

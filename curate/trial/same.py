@@ -39,7 +39,7 @@ class Way:
         settings: keywords of ``score`` besides those of the reference.
         tolerance: the largest difference there may be, in units of the value or of the column's standard deviation,
             whichever is larger; None where ranks count.
-        rows: which of the images, and in which order; None for all of them as they are.
+        rows: "shuffled", or "half" of the images; empty for all of them as they are.
         needs: what has to be installed or there; empty where nothing has.
     """
 
@@ -96,7 +96,12 @@ def unchanged(
             checks.append(Check(SAME, way.what, "", UNTRIED, missing))
             continue
         announce(f"scoring {len(work.keys):,} images again: {way.what}")
-        checks += _compared(way, reference, work.scored(way), names)
+        try:
+            scored = work.scored(way)
+        except InputError as error:  # such as a Ray that cannot start here, or a network that OpenVINO does not take
+            checks.append(Check(SAME, way.what, "", UNTRIED, str(error)))
+            continue
+        checks += _compared(way, reference, scored, names)
     return checks
 
 
@@ -113,6 +118,7 @@ class _Work:
     def __init__(self, sample: Sample, folder: Path, model: str, fit: bool) -> None:
         self.sample, self.folder, self.model = sample, folder, model
         self.keys = sample.keys[:MOST]
+        self.images = sample.first(MOST)
         self.fit = fit and len(self.keys) >= FEWEST
         self.tried = 0
 
@@ -125,7 +131,7 @@ class _Work:
             rows = np.random.default_rng(1).permutation(rows)
         if way.rows == "half":
             rows = rows[::2]
-        pq.write_table(pq.read_table(self.sample.path).slice(0, len(self.keys)).take(rows), source, row_group_size=64)
+        pq.write_table(self.images.take(rows), source, row_group_size=64)
         settings = {"device": "cpu", "precision": "fp32", "fit": self.fit and way.rows != "half", **way.settings}
         if "backend" in settings:  # a process in which OpenVINO ran dies when it forks
             _by_command(source, out, self.model, settings)
@@ -150,7 +156,8 @@ def _by_command(source: Path, out: Path, model: str, settings: Mapping[str, Any]
         line += [f"--{name}", str(settings[name])]
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     if done.returncode:
-        raise InputError(f"--backend {settings['backend']} cannot score here: {done.stderr.strip().splitlines()[-1]}")
+        said = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
+        raise InputError(f"--backend {settings['backend']} cannot score here: {said}")
 
 
 def _columns_of(path: Path) -> Scored:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,15 +29,13 @@ class Sample:
     """N images whose bytes lie in a table of their own.
 
     Attributes:
-        path: of a Parquet file with ``key``, ``image`` and the user's own columns, the rows in the order of the source.
+        path: of a Parquet file with ``key``, ``image`` and the user's own columns; a row group each.
         keys: of the rows, text.
-        rows: their numbers in the source or table that they were drawn from, ascending, shape (N,).
         unread: drawn, but not to be read or decoded.
     """
 
     path: Path
     keys: list[str]
-    rows: NDArray[np.int64]
     unread: int
 
     def data(self) -> Iterator[bytes]:
@@ -45,6 +43,11 @@ class Sample:
         with pq.ParquetFile(self.path) as file:
             for batch in file.iter_batches(batch_size=1, columns=[IMAGE]):
                 yield batch.column(0)[0].as_py()
+
+    def first(self, n: int) -> pa.Table:
+        """Return the first n rows, or all where there are fewer."""
+        with pq.ParquetFile(self.path) as file:
+            return file.read_row_groups(range(min(n, file.num_row_groups)))
 
     def keywords(self) -> dict[str, Any]:
         """Return how ``score`` is to read it."""
@@ -62,10 +65,10 @@ def of_table(table: Table, n: int, folder: Path, *, seed: int, source: str | Non
     images = Images.of(table, rows, source=source, options=options, partial=True)
     if len(rows) and not images.named:
         raise InputError(f"{table.path} holds no path to any image; name what was scored with --source")
-    found = sorted(images.read(rows.tolist()), key=lambda image: image.row)
-    pairs = [(image.row, image.key, image.data) for image in found if image.data is not None]
-    problem = next((f"; {image.key}: {image.problem}" for image in found if image.problem), "")
-    return _enough(_written(pairs, None, folder / "sample.parquet", len(rows)), f"{table.path}{problem}")
+    with _Writer(folder / "sample.parquet") as writer:
+        for image in images.read(rows.tolist()):
+            writer.add(image.key, image.data, problem=f"{image.key}: {image.problem}")
+    return _enough(writer.sample(), f"{table.path}{writer.problem}")
 
 
 def of_source(
@@ -86,22 +89,18 @@ def of_source(
     drawn = _drawn(manifest, n + COMPANY, seed)
     tested = set(drawn[: min(n, -(-len(drawn) // 2))].tolist())
     places = np.sort(drawn)
-    pairs, rows, problem = [], [], ""
-    for place, read in zip(places.tolist(), readers_in_order(manifest, places), strict=True):
-        try:
-            data = read()
-        except ReadError as error:
-            problem = problem or f"; {error}"
-            continue
-        rows.append(manifest.rows(place, place + 1))
-        pairs.append((place, str(rows[-1].column(KEY)[0].as_py()), data))
-    if not pairs:
-        raise _too_few(0, f"{manifest.description}{problem}")
-    some = [number for number, (place, _, _) in enumerate(pairs) if place in tested]
-    more = pa.concat_tables(rows)
-    few = _written([pairs[number] for number in some], more.take(some), folder / "sample.parquet", len(tested))
-    everything = _written(pairs, more, folder / "company.parquet", len(places))
-    return _enough(few, f"{manifest.description}{problem}"), everything
+    with _Writer(folder / "sample.parquet") as few, _Writer(folder / "company.parquet") as all_of_them:
+        for place, read in zip(places.tolist(), readers_in_order(manifest, places), strict=True):
+            row, data, problem = manifest.rows(place, place + 1), None, ""
+            try:
+                data = read()
+            except ReadError as error:
+                problem = str(error)
+            key = str(row.column(KEY)[0].as_py())
+            if place in tested:
+                few.add(key, data, own=row, problem=problem)
+            all_of_them.add(key, data, own=row, problem=problem)
+    return _enough(few.sample(), f"{manifest.description}{few.problem}"), all_of_them.sample()
 
 
 def _drawn(manifest: Manifest, n: int, seed: int) -> NDArray[np.int64]:
@@ -116,18 +115,42 @@ def _drawn(manifest: Manifest, n: int, seed: int) -> NDArray[np.int64]:
     return rows
 
 
-def _written(pairs: list[tuple[int, str, bytes]], more: pa.Table | None, path: Path, drawn: int) -> Sample:
-    """Write the images that decode; those that do not are of no use for what follows."""
-    keep = [number for number, (_, _, data) in enumerate(pairs) if _decodes(data)]
-    kept = [pairs[number] for number in keep]
-    columns: dict[str, Any] = {KEY: pa.array([key for _, key, _ in kept], pa.string())}
-    if more is not None:
-        own = more.take(keep)
-        columns |= {column: own.column(column) for column in own.column_names if column not in (KEY, URI, IMAGE)}
-    columns[IMAGE] = pa.array([data for _, _, data in kept], pa.large_binary())
-    pq.write_table(pa.table(columns), path, row_group_size=64, compression="none")
-    keys, rows = [key for _, key, _ in kept], np.array([row for row, _, _ in kept], np.int64)
-    return Sample(path, keys, rows, drawn - len(kept))
+class _Writer:
+    """Writes images one by one, so that only one is held; those that do not decode are counted and left out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problem = ""  # of the first that cannot be read
+        self._keys: list[str] = []
+        self._unread = 0
+        self._file: pq.ParquetWriter | None = None
+
+    def add(self, key: str, data: bytes | None, *, own: pa.Table | None = None, problem: str = "") -> None:
+        """Add an image, with a table of one row of the user's own columns; or count one that there is none of."""
+        if data is None or not _decodes(data):
+            self._unread += 1
+            self.problem = self.problem or (f"; {problem}" if data is None else "")
+            return
+        columns: dict[str, Any] = {KEY: pa.array([key], pa.string())}
+        if own is not None:
+            columns |= {name: own.column(name) for name in own.column_names if name not in (KEY, URI, IMAGE)}
+        columns[IMAGE] = pa.array([data], pa.large_binary())
+        line = pa.table(columns)
+        if self._file is None:
+            self._file = pq.ParquetWriter(self.path, line.schema, compression="none")
+        self._file.write_table(line.cast(self._file.schema))
+        self._keys.append(key)
+
+    def sample(self) -> Sample:
+        """Return what was written."""
+        return Sample(self.path, self._keys, self._unread)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 def _enough(sample: Sample, name: str) -> Sample:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
+NOTHING_KNOWN = Interval(float("nan"), 0.0, 1.0)  # of a share without a trial
 _FLATTEST = 60.0  # exponent at which a factor of the bound below is at its limit in double precision
 _DECADES = 6  # of rates that are tried
 _GRID = 49  # rates tried at a time
@@ -33,18 +34,22 @@ def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
     >>> [round(x, 3) for x in wilson(10, 10)]
     [1.0, 0.722, 1.0]
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
-    if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie in [0, {n}], got {successes}")
+    _check_counts(successes, n, level)
     if n == 0:
-        return Interval(float("nan"), 0.0, 1.0)
+        return NOTHING_KNOWN
     z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
     p = successes / n
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     low = 0.0 if successes == 0 else max(0.0, middle - half)
     return Interval(p, low, 1.0 if successes == n else min(1.0, middle + half))
+
+
+def _check_counts(successes: float, n: float, level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie in (0, 1), got {level}")
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must lie in [0, {n}], got {successes}")
 
 
 def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
@@ -64,12 +69,9 @@ def clopper_pearson(successes: int, n: int, level: float = 0.95) -> Interval:
     >>> [round(x, 3) for x in clopper_pearson(10, 10)]
     [1.0, 0.692, 1.0]
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
-    if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie in [0, {n}], got {successes}")
+    _check_counts(successes, n, level)
     if n == 0:
-        return Interval(float("nan"), 0.0, 1.0)
+        return NOTHING_KNOWN
     from scipy.special import betaincinv  # type: ignore[import-untyped]
 
     error = (1 - level) / 2

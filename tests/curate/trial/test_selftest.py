@@ -1,5 +1,6 @@
 """What the contract finds of scores that keep it, of scores that break it, and of what cannot be tried."""
 
+import hashlib
 import io
 import json
 
@@ -182,8 +183,18 @@ def test_the_same_images_are_drawn_whatever_their_order_and_at_most_half(photos,
 def test_images_behind_a_table_are_those_of_its_rows(table, tmp_path):
     sample = of_table(open_(table), 30, tmp_path, seed=0, source=None, options=SourceOptions())
     assert len(sample.keys) == 30
-    keys = pq.read_table(table, columns=["key"])["key"].to_pylist()
-    assert [keys[row] for row in sample.rows] == sample.keys
+    rows = pq.read_table(table, columns=["key", "sha256"]).to_pylist()
+    scored = {row["key"]: row["sha256"] for row in rows}
+    assert [hashlib.sha256(data).hexdigest() for data in sample.data()] == [scored[key] for key in sample.keys]
+
+
+def test_a_way_that_cannot_be_gone_is_not_tried_and_the_others_are(photos, tiny_checkpoint, tmp_path):
+    sample, _ = of_source(str(photos), 24, tmp_path, seed=0, options=SourceOptions(), announce=lambda text: None)
+    ways = [Way("a cluster that is not there", {"engine": "ray", "address": "127.0.0.1:1"}), QUICK[0]]
+    found = unchanged(sample, tmp_path, tiny_checkpoint, fit=False, ways=ways)
+    assert [check.state for check in found if check.what == ways[0].what] == [UNTRIED]
+    assert "no Ray cluster answers" in found[0].words
+    assert {check.state for check in found if check.what == QUICK[0].what} == {HOLDS}
 
 
 def open_(path):
