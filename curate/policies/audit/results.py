@@ -66,7 +66,8 @@ class AuditPlan(Printed):
         return [
             *lines,
             f"{counted(self.images, 'image')} to judge: open {self.page}, or fill in {self.csv}",
-            f"then: curate filter TABLE --max-bad-rate {_share(self.rate)} --audit {self.csv} -o kept.parquet",
+            f"then: curate filter TABLE --max-bad-rate {_share(self.rate)} --confidence {_share(self.confidence)} "
+            f"--audit {self.csv} -o kept.parquet",
         ]
 
 
