@@ -133,13 +133,13 @@ def test_the_archive_holds_what_the_wheel_is_built_from_and_no_cache(built):
 def test_the_wheel_runs_where_only_its_stated_dependencies_are(installed, tmp_path, tiny_checkpoint):
     programs, names = installed
     assert "torch" in names
-    assert not names & {"pytest", "scipy", "scikit-learn", "hypothesis", "ruff", "mypy", "pillow-heif"}
+    assert not names & {"pytest", "scikit-learn", "duckdb", "hypothesis", "ruff", "mypy", "pillow-heif"}
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     here = {"cwd": tmp_path, "env": environment}
     python = programs / "python"
     where = run(python, "-c", "import curate, scoring, trainers; print(curate.__file__, scoring.__file__)", **here)
     assert all(path.startswith(str(programs.parent)) for path in where.stdout.split())
-    absent = "import importlib.util as u; print([n for n in ('pytest', 'scipy', 'sklearn') if u.find_spec(n)])"
+    absent = "import importlib.util as u; print([n for n in ('pytest', 'duckdb', 'sklearn') if u.find_spec(n)])"
     assert run(python, "-c", absent, **here).stdout == "[]\n"
     assert "Usage: curate" in run(programs / "curate", "--help", **here).stdout
     assert run(programs / "curate", "--version", **here).stdout == f"curate {curate.__version__}\n"
@@ -150,6 +150,8 @@ def test_the_wheel_runs_where_only_its_stated_dependencies_are(installed, tmp_pa
     kept = run(programs / "curate", "filter", "s.parquet", "--keep-top", "50%", "-o", "k.parquet", "--json", **here)
     assert json.loads(kept.stdout)["kept"] == 6
     assert run(programs / "curate", "train", "--help", **here).returncode == 0
+    exact = "from scoring.metrics.proportions import clopper_pearson as f; print(round(f(10, 10).low, 3))"
+    assert run(python, "-c", exact, **here).stdout == "0.692\n"
 
 
 @pytest.mark.parametrize(("name", "since"), [("bitwise_count", "2.0"), ("vecdot", "2.0"), ("matvec", "2.2")])

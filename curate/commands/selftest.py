@@ -58,7 +58,7 @@ def run(
     Blur, noise, zoom, a grey box, recompression and darkness must make every score less certain, the more the
     stronger. A copy must make an image less unique. Batches, order, company, device, engine and precision must change
     no score beyond a stated tolerance. With labels, a score must tell more than luck. X is what does not hold, and
-    then the exit code is 1.
+    then the exit code is 1; ? is what so few images cannot tell.
 
     Example:
 

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from curate.trial.worse import Climbed
 
-MARKS: Mapping[str, str] = {HOLDS: " ", BROKEN: "X", UNSURE: "?", UNTRIED: "-"}
-
-FLAGS: Mapping[str, str] = {BROKEN: " X", UNSURE: " ?"}
+MARKS: Mapping[str, str] = {HOLDS: " ", BROKEN: "X", UNSURE: "?", UNTRIED: "-"}  # before a line
+FLAGS: Mapping[str, str] = {BROKEN: " X", UNSURE: " ?"}  # after a number
 
 
 @dataclass(frozen=True)
