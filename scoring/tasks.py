@@ -16,10 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.room import space
+
 A = TypeVar("A")
 R = TypeVar("R")
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
+BITS: dict[torch.dtype, np.dtype[Any]] = {  # what an array holds of a tensor: numpy has no bfloat16
+    torch.bfloat16: np.dtype(np.int16),
+    torch.float32: np.dtype(np.float32),
+    torch.int64: np.dtype(np.int64),
+}
 
 
 class Shared(Protocol[V_co]):
@@ -69,12 +76,17 @@ class Here:
         return Held(value)
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
-        """Return a tensor in memory."""
-        return Held(torch.empty(tuple(shape), dtype=dtype))
+        """Return a tensor of zeros, in a file where it is large."""
+        return Held(as_tensor(space(shape, BITS[dtype]), dtype))
 
     def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
         """Yield results in the order of the arguments."""
         return map(function, arguments)
+
+
+def as_tensor(array: NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """Return the tensor whose bits an array of ``BITS[dtype]`` holds, without a copy."""
+    return torch.from_numpy(array).view(dtype)
 
 
 HERE = Here()

@@ -14,15 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from curate.tables.vectors import take_room
+from scoring.room import take_room
+from scoring.tasks import BITS, as_tensor
 
 KEPT = 16  # arrays that a process keeps mapped
 COPIED = 1 << 24  # bytes at a time
-BITS: dict[torch.dtype, np.dtype[Any]] = {
-    torch.bfloat16: np.dtype(np.int16),
-    torch.float32: np.dtype(np.float32),
-    torch.int64: np.dtype(np.int64),
-}
 
 
 class SharedFile:
@@ -86,10 +82,7 @@ def _mapped(path: str, shape: tuple[int, ...], kind: Any) -> Any:
     with open(path, "r+b" if writable else "rb") as file:  # noqa: PTH123
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY)
     array = np.frombuffer(data, _stored(kind)).reshape(shape)
-    if not isinstance(kind, torch.dtype):
-        return array
-    tensor = torch.from_numpy(array)
-    return tensor.view(torch.bfloat16) if kind == torch.bfloat16 else tensor
+    return as_tensor(array, kind) if isinstance(kind, torch.dtype) else array
 
 
 def _remove(path: str) -> None:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.selectors.pool import Pool
 from curate.tables.rows import Codes
-from curate.tables.vectors import space
 from scoring.errors import InputError
+from scoring.room import space
 
 CHANCES = frozenset({"probabilities", "draws"})
 DRAWS = 10  # probes, for strategies that ask several
@@ -83,7 +83,7 @@ def with_chances(pool: Pool, labelled: Labelled, *, seed: int, draws: bool = Fal
     facts["without_rows"] = [labelled.classes[code] for code in np.flatnonzero(counts == 0).tolist()]
     probe = fit_linear_probe(vectors, codes, n_classes, spread=spread, seed=seed)
     facts["temperature"] = probe.temperature
-    chances = space(len(everything), n_classes, np.dtype(np.float32))
+    chances = space((len(everything), n_classes), np.dtype(np.float32))
     for start in range(0, len(chances), BLOCK):
         chances[start : start + BLOCK] = probe.predict(everything[start : start + BLOCK])
     pool = replace(pool, probabilities=chances)

@@ -17,8 +17,9 @@ from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import PHASH, SHA256, Needs
 from curate.tables.provenance import model_of, signature_of
 from curate.tables.table import Table
-from curate.tables.vectors import EMBEDDING_PROBLEMS, Embeddings, space
+from curate.tables.vectors import EMBEDDING_PROBLEMS, Embeddings
 from scoring.errors import InputError
+from scoring.room import space
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class _Reading:
         if SIGNATURE in needs.representations:
             from scoring.images.signature import WIDTH  # loads torch, which a filter has no need of
 
-            rows.signature = space(n, WIDTH, np.dtype(np.int8))
+            rows.signature = space((n, WIDTH), np.dtype(np.int8))
         self.rows = rows
 
     def add(self, batch: pa.RecordBatch) -> None:

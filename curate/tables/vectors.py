@@ -1,9 +1,5 @@
 """Vectors of a table's rows as one array, which may be larger than the memory."""
 
-import os
-import tempfile
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -11,44 +7,13 @@ from numpy.typing import NDArray
 from curate.manifest.store_path import AnyPath
 from curate.tables.table import embedding_matrix
 from scoring.errors import InputError
+from scoring.room import space
 
-IN_MEMORY = 2 << 30  # bytes of one kind of vectors; more of them live in a file that is gone when the run is
 BLOCK = 65_536  # rows at a time
 NO_EMBEDDING = "an embedding that is missing, NaN or infinite"
 ZERO_EMBEDDING = "an embedding of zeros"
 EMBEDDING_PROBLEMS = (NO_EMBEDDING, ZERO_EMBEDDING)  # what may be wrong with an embedding
 MISSING, ZERO = 1, 2  # 1 + a place in EMBEDDING_PROBLEMS; 0 where nothing is wrong
-
-
-def space(n: int, width: int, kind: np.dtype) -> NDArray:
-    """Return zeros, shape (n, width): in memory or, where they are many, in a file without a name.
-
-    Raises:
-        InputError: if the disk of the temporary folder has no room for them.
-    """
-    size = n * width * kind.itemsize
-    if size <= IN_MEMORY:
-        return np.zeros((n, width), kind)
-    with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
-        advice = "name a folder on a larger disk in the environment variable TMPDIR"
-        take_room(file.fileno(), size, tempfile.gettempdir(), advice)
-        return np.memmap(file, kind, "w+", shape=(n, width))
-
-
-def take_room(handle: int, size: int, place: str | Path, advice: str) -> None:
-    """Have the disk set the bytes of a file aside, for a mapping that finds it full later on kills the process.
-
-    Raises:
-        InputError: if it has no room at ``place``; the text ends in the advice.
-    """
-    if not size or not hasattr(os, "posix_fallocate"):
-        os.ftruncate(handle, size)
-        return
-    try:
-        os.posix_fallocate(handle, 0, size)
-    except OSError as error:
-        needed = f"{size / 1e9:,.1f} GB of vectors"
-        raise InputError(f"{place} has no room for {needed} ({error.strerror}); {advice}") from None
 
 
 def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
@@ -60,7 +25,7 @@ def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
     """
     if np.array_equal(rows, np.arange(len(vectors))):
         return vectors
-    found = space(len(rows), vectors.shape[1], vectors.dtype)
+    found = space((len(rows), vectors.shape[1]), vectors.dtype)
     for start in range(0, len(rows), BLOCK):
         found[start : start + BLOCK] = vectors[rows[start : start + BLOCK]]
     return found
@@ -94,7 +59,7 @@ class Embeddings:
         if not width:  # lists of any length, of which this batch has none
             return
         if self.matrix is None:
-            self.matrix = space(self.n, width, np.dtype(np.float16 if part.itemsize == 2 else np.float32))
+            self.matrix = space((self.n, width), np.dtype(np.float16 if part.itemsize == 2 else np.float32))
         if width != self.matrix.shape[1]:
             raise InputError(
                 f"expected embeddings of one length in {self.path}, got {self.matrix.shape[1]} and {width}; score all "

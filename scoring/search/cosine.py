@@ -1,14 +1,17 @@
 """All rows whose cosine with a query is at least a threshold, among any number of rows."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scoring.room import space
 from scoring.search.inverted import InvertedLists, Spans, list_centroids
-from scoring.search.layout import Layout
+from scoring.search.layout import Layout, Strangers
 from scoring.search.links import Links, Recall, rounded, sorted_links
 from scoring.search.probes import MOST_PROBES, ProbeCounts, choose_probes
-from scoring.search.rows import UnitRows, Vectors, check_vectors, unit_table
+from scoring.search.rows import Vectors, check_vectors, unit_table
 
 LEAST_PROBES = 2  # a pair that lies across a border is found from both sides
 AT_ONCE = 65_536  # queries at once
@@ -26,8 +29,8 @@ class CosineIndex:
     within 1e-12 of the threshold counts as at it. A row of length zero is like nothing.
 
     Rows may have any length; their cosines are what is compared. Memory: 2 N D bytes beside the rows given, which stay
-    where they are, and blocks that do not grow with N. A search costs what comparing its queries with the rows of their
-    lists costs; ``among`` takes rows out of that.
+    where they are, in a file where they are many; some 50 N bytes of numbers; and blocks that do not grow with N. A
+    search costs what comparing its queries with the rows of their lists costs; ``among`` takes rows out of that.
 
     Attributes:
         threshold: cosine.
@@ -70,6 +73,7 @@ class CosineIndex:
             raise ValueError(f"threshold must be in (0, 1], recall in (0, 1) and sample >= 2, got {got}")
         self.threshold, self.n_rows = threshold, len(vectors)
         self.probes, self.recall = 1, Recall.of_everything()
+        self._looked: NDArray[np.int32] | None = None  # the lists that each row looks at, (N, probes); -1 until asked
         self._device = torch.device(device or "cpu")
         centroids = list_centroids(vectors, exact_rows=exact_rows, seed=seed, order=order, device=device)
         if centroids is None:
@@ -104,23 +108,57 @@ class CosineIndex:
         if among is not None and (among.shape != (self.n_rows,) or among.dtype != np.bool_):
             raise ValueError(f"among must be bool of shape ({self.n_rows},), got {among.dtype} of {among.shape}")
         left = among if not first else np.ones(self.n_rows, bool) if among is None else among.copy()
-        parts = []
+        parts, lists = [], self._layout.lists
         for start in range(0, len(queries), AT_ONCE):
             block = queries[start : start + AT_ONCE]
             rows = unit_table(block, str(self._device))
-            for query, place, cosine in self._layout.scan(
-                block, rows, self._spans(rows), self.threshold, left, first=first
-            ):
-                parts.append((query + start, self._layout.lists.order[place], rounded(cosine, self.threshold)))
+            usable = np.flatnonzero(rows.squares > 0)
+            spans = lists.spans(usable, lists.probed(rows.units, self.probes)[usable])
+            for query, row, cosine in self._scan(Strangers(block, rows), spans, left, first=first):
+                parts.append((query + start, row, cosine))
                 if first and left is not None:  # no later block of queries need look for it
-                    left[parts[-1][1]] = False
+                    left[row] = False
         return sorted_links(parts)
 
-    def _spans(self, rows: UnitRows) -> Spans:
-        """Return which queries look at which places: all at all, or each at the lists nearest to it."""
-        usable = np.flatnonzero(rows.squares > 0)
+    def search_rows(
+        self, rows: NDArray[np.int64], among: NDArray[np.bool_] | None = None, *, first: bool = False
+    ) -> Links:
+        """Return the same for queries that are rows of the index, each of them a link of its own where it may be found.
+
+        Which lists a row looks at is noted, so that to ask about it again costs less.
+
+        Args:
+            rows: their numbers, shape (Q,).
+            among: as in ``search``.
+            first: likewise.
+
+        Returns:
+            Links as of ``search``; ``query`` is a place in ``rows``.
+        """
+        usable = np.flatnonzero(self._layout.squares[rows] > 0)
+        spans = self._layout.lists.spans(usable, self._probed(rows[usable]))
+        return sorted_links(list(self._scan(rows, spans, among, first=first)))
+
+    def _scan(
+        self, queries: Strangers | NDArray[np.int64], spans: Spans, among: NDArray[np.bool_] | None, *, first: bool
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
+        """Yield query, row and cosine of the pairs, block by block."""
+        for query, place, cosine in self._layout.scan(queries, spans, self.threshold, among, first=first):
+            yield query, self._layout.lists.order[place], rounded(cosine, self.threshold)
+
+    def _probed(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lists that rows look at, shape (A, probes); none of the rows is of length zero."""
         lists = self._layout.lists
-        return lists.spans(usable, lists.probed(rows.units, self.probes)[usable])
+        if lists.centroids is None:
+            return np.zeros((len(rows), 1), np.int64)
+        if self._looked is None:
+            self._looked = space((self.n_rows, self.probes), np.dtype(np.int32))
+            self._looked -= 1
+        fresh = rows[self._looked[rows, 0] < 0]
+        for start in range(0, len(fresh), AT_ONCE):
+            some = fresh[start : start + AT_ONCE]
+            self._looked[some] = lists.probed(self._layout.units_of(some), self.probes)
+        return self._looked[rows].astype(np.int64)
 
     def _counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Compare rows with all rows; return their pairs by probe, shape (S, P + 1), S <= len(rows).
@@ -132,11 +170,10 @@ class CosineIndex:
         counts, n_pairs = [np.zeros((0, most + 1), np.int64)], 0
         for start in range(0, len(rows), SAMPLED_AT_ONCE):
             chosen = rows[start : start + SAMPLED_AT_ONCE]
-            stored = self._layout.vectors[chosen]
-            units = unit_table(stored, str(self._device))
-            probed, spans = lists.probed(units.units, most), lists.everything(np.arange(len(chosen)))
+            probed = lists.probed(self._layout.units_of(chosen), most)
+            spans = lists.everything(np.arange(len(chosen)))
             pairs = ProbeCounts(probed, lists.n_lists)
-            for query, place, _ in self._layout.scan(stored, units, spans, self.threshold):
+            for query, place, _ in self._layout.scan(chosen, spans, self.threshold):
                 row = lists.order[place]
                 other = row != chosen[query]
                 pairs.add(query[other], lists.home[row[other]])

@@ -15,6 +15,7 @@ from scoring.tasks import HERE, Held, Shared, cuts, tasks_for
 
 CPU_BLOCK = (1024, 2048)  # queries x rows: 4 MB of products, which stay in the cache
 GPU_BLOCK = (2048, 8192)  # 64 MB of products
+WRITTEN = 2 << 30  # bytes of rows by place that are written before the next are begun
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,28 @@ class Laid:
 
 @dataclass(frozen=True)
 class Asked:
-    """Q queries as the tasks of a scan see them: as ``UnitRows``, and as stored."""
+    """Q queries as the tasks of a scan see them: as ``UnitRows``, and as stored.
+
+    Attributes:
+        vectors: a table that has them as stored.
+        squares: squared length of each row of that.
+        units: rows at length 1, bfloat16, the queries among them.
+        rows: which row of the table each query is, shape (Q,), int64; None where they are the table.
+        places: which of the units, likewise.
+    """
 
     vectors: Shared[Vectors]
     squares: Shared[NDArray[np.float64]]
     units: Shared[Tensor]
+    rows: Shared[NDArray[np.int64]] | None = None
+    places: Shared[NDArray[np.int64]] | None = None
+
+    def side(self, queries: NDArray[np.int64]) -> Side:
+        """Return some of the queries."""
+        rows = queries if self.rows is None else self.rows.value[queries]
+        places = torch.from_numpy(queries if self.places is None else self.places.value[queries])
+        units = self.units.value
+        return Side(self.vectors.value, self.squares.value, rows, units[places.to(units.device)])
 
 
 @dataclass(frozen=True)
@@ -93,8 +111,16 @@ class Scan:
     first: bool
 
 
+@dataclass(frozen=True)
+class Strangers:
+    """Queries that are no rows of a layout: as stored, shape (Q, D), and at length 1."""
+
+    vectors: Vectors
+    rows: UnitRows
+
+
 class Layout:
-    """Rows at length 1 in bfloat16, the rows of a list side by side: 2 N D bytes on the device.
+    """Rows at length 1 in bfloat16, the rows of a list side by side: 2 N D bytes on the device, or in a file.
 
     Attributes:
         vectors: the rows as stored, shape (N, D).
@@ -117,27 +143,35 @@ class Layout:
         n_rows, width = vectors.shape
         self.vectors, self.lists, self.device = vectors, lists, device
         self.squares, self._residual = np.empty(n_rows), 0.0
+        self._place = np.empty(n_rows, np.int64)
+        self._place[lists.order] = np.arange(n_rows)
         on_device = device.type != "cpu"
         self._tasks = HERE if on_device else tasks_for(float(n_rows) ** 2 * width)
         shape = (n_rows, width)
         room = Held(torch.empty(shape, dtype=torch.bfloat16, device=device)) if on_device else None
         units: Shared[Tensor] = room or self._tasks.room(shape, torch.bfloat16)
-        place = np.empty(n_rows, np.int64)
-        place[lists.order] = np.arange(n_rows)
-        for start in range(0, n_rows, BLOCK):
-            stop = min(start + BLOCK, n_rows)
-            part = unit_rows(vectors[start:stop], numbers=range(start, stop))
-            units.value[torch.from_numpy(place[start:stop]).to(device)] = part.units.to(device)
-            self.squares[start:stop] = part.squares
-            self._residual = max(self._residual, float(part.residual.max()))
+        at_once = max(BLOCK, WRITTEN // (2 * width))
+        for start in range(0, n_rows, at_once):  # of a file one part after another, so that each stays in memory
+            rows = np.sort(lists.order[start : start + at_once])
+            for low in range(0, len(rows), BLOCK):
+                self._lay(rows[low : low + BLOCK], units.value)
         share = self._tasks.shared
         self._laid = Laid(share(vectors), share(self.squares), share(lists.order), units)
         self._has_length = self.squares[lists.order] > 0  # by place
 
+    def _lay(self, rows: NDArray[np.int64], units: Tensor) -> None:
+        part = unit_rows(self.vectors[rows], numbers=rows)
+        units[torch.from_numpy(self._place[rows]).to(self.device)] = part.units.to(self.device)
+        self.squares[rows] = part.squares
+        self._residual = max(self._residual, float(part.residual.max()))
+
+    def units_of(self, rows: NDArray[np.int64]) -> Tensor:
+        """Return rows at length 1, shape (A, D), bfloat16."""
+        return self._laid.units.value[torch.from_numpy(self._place[rows]).to(self.device)]
+
     def scan(
         self,
-        queries: Vectors,
-        rows: UnitRows,
+        queries: Strangers | NDArray[np.int64],
         spans: Spans,
         threshold: float,
         among: NDArray[np.bool_] | None = None,
@@ -147,20 +181,25 @@ class Layout:
         """Yield query, place and cosine of the pairs at or above a cosine, block by block.
 
         Args:
-            queries: as stored, shape (Q, D).
-            rows: the same at length 1.
+            queries: Q of them, or rows of this layout by their numbers, shape (Q,).
             spans: which of them look where; none of length zero looks anywhere.
             threshold: cosine.
             among: rows that may be found, shape (N,).
             first: of each place only the first query of its span; a place belongs to one span, or is found once a span.
         """
-        allowed = margin(float(rows.residual.max(initial=0.0)), self._residual, self.vectors.shape[1])
+        residual = float(queries.rows.residual.max(initial=0.0)) if isinstance(queries, Strangers) else self._residual
+        allowed = margin(residual, self._residual, self.vectors.shape[1])
         lowest = lowest_product(threshold, allowed, self.device)
         may = self._has_length if among is None else self._has_length & among[self.lists.order]
         width = self.vectors.shape[1]
         work = float(sum((stop - start) * len(looking) for start, stop, looking in spans)) * width
         tasks = self._tasks if work >= self._tasks.least else HERE
-        asked = Asked(tasks.shared(queries), tasks.shared(rows.squares), tasks.shared(rows.units))
+        if isinstance(queries, Strangers):
+            given = queries.rows
+            asked = Asked(tasks.shared(queries.vectors), tasks.shared(given.squares), tasks.shared(given.units))
+        else:
+            laid, places = self._laid, self._place[queries]
+            asked = Asked(laid.vectors, laid.squares, laid.units, tasks.shared(queries), tasks.shared(places))
         looks = _portions(_looks(spans, may, tasks.grain / width), tasks.grain / width)
         scans = (Scan(self._laid, asked, some, threshold, lowest, first) for some in looks)
         for pairs in tasks.run(scanned, scans):
@@ -193,21 +232,19 @@ def _portions(looks: Iterable[Look], least: float) -> Iterator[list[Look]]:
 
 def scanned(scan: Scan) -> list[Pairs]:
     """Return query, place and cosine of the pairs that a task finds, block by block."""
-    queries, units = scan.queries, scan.queries.units.value
-    stored, squares, found = queries.vectors.value, queries.squares.value, []
-    n_queries, n_places = CPU_BLOCK if units.device.type == "cpu" else GPU_BLOCK
+    found: list[Pairs] = []
+    n_queries, n_places = CPU_BLOCK if scan.queries.units.value.device.type == "cpu" else GPU_BLOCK
     for look in scan.looks:
         looking, places = look.queries, look.places
-        mine = units[torch.from_numpy(looking).to(units.device)]
         for begin in range(0, len(places), n_places):
             at = places[begin : begin + n_places]
             block = scan.rows.side(at)
             for low in range(0, len(looking), n_queries):
-                some = slice(low, low + n_queries)
-                part = Side(stored, squares, looking[some], mine[some])
+                some = looking[low : low + n_queries]
+                part = scan.queries.side(some)
                 query, row, cosine = close_pairs(part, block, scan.threshold, scan.lowest, first=scan.first)
                 if len(query):
-                    found.append((part.numbers[query], at[row], cosine))
+                    found.append((some[query], at[row], cosine))
                 if scan.first and len(row):  # what is found needs no later query
                     left = np.delete(np.arange(len(at)), row)
                     at, block = at[left], block.take(left)

@@ -1,15 +1,13 @@
 """Embeddings of a table as one array."""
 
-import errno
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.tables import vectors
 from curate.tables.rows import Rows
-from curate.tables.vectors import MISSING, ZERO, Embeddings, space
+from curate.tables.vectors import MISSING, ZERO, Embeddings
 from scoring.errors import InputError
 
 LISTS = pa.list_(pa.float32())
@@ -76,24 +74,3 @@ def test_rows_go_to_the_places_that_are_named():
     matrix, odd = made.done()
     assert matrix.tolist() == [[0, 0], [5, 6], [0, 0], [1, 2]]
     assert odd.tolist() == [MISSING, 0, ZERO, 0]
-
-
-def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path):
-    monkeypatch.setattr(vectors.tempfile, "tempdir", str(tmp_path))
-    assert type(space(10, 4, np.dtype(np.int8))) is np.ndarray
-    monkeypatch.setattr(vectors, "IN_MEMORY", 39)
-    large = space(10, 4, np.dtype(np.int8))
-    large[:] = 3
-    assert isinstance(large, np.memmap)
-    assert large.sum() == 120
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_disk_without_room_is_told_before_anything_is_written(monkeypatch):
-    def full(_handle, _start, _size):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(vectors, "IN_MEMORY", 7)
-    monkeypatch.setattr(vectors.os, "posix_fallocate", full)
-    with pytest.raises(InputError, match=r"no room for 0.0 GB of vectors \(No space left on device\).*TMPDIR"):
-        space(2, 1, np.dtype(np.float32))

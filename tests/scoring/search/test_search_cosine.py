@@ -352,3 +352,33 @@ def test_a_similarity_that_reaches_the_threshold_still_does_when_it_is_rounded(t
     assert (told.astype(np.float64) >= threshold).all()
     assert np.abs(told - just).max() < 1.2e-7
     assert told[-1] == 1
+
+
+@pytest.mark.parametrize("exact_rows", [10_000, 100], ids=["all", "lists"])
+@pytest.mark.parametrize("first", [False, True])
+def test_rows_of_the_index_find_what_the_same_vectors_find(monkeypatch, exact_rows, first):
+    monkeypatch.setattr("scoring.search.cosine.AT_ONCE", 250)
+    generator = np.random.default_rng(5)
+    vectors = table(1200)
+    vectors[[3, 700]] = 0
+    index = CosineIndex(vectors, 0.8, exact_rows=exact_rows, sample=64)
+    among = generator.random(1200) < 0.6
+    for rows in (generator.permutation(1200)[:500], np.arange(1200), np.array([3, 700]), np.zeros(0, np.int64)):
+        asked = index.search(vectors[rows], among, first=first)
+        found = index.search_rows(rows, among, first=first)
+        assert np.array_equal(found.query, asked.query)
+        assert np.array_equal(found.row, asked.row)
+        assert found.similarity == pytest.approx(asked.similarity, abs=1e-7)
+    assert len(asked) == 0
+    assert len(index.search_rows(np.arange(1200), among, first=first)) > 500
+
+
+def test_a_table_written_in_parts_is_the_table(monkeypatch):
+    vectors = table(9000, width=8)
+    whole = CosineIndex(vectors, 0.99, exact_rows=100, sample=64)
+    monkeypatch.setattr("scoring.search.layout.WRITTEN", 2 * 8 * 4500)
+    monkeypatch.setattr("scoring.room.IN_MEMORY", 100)
+    parts = CosineIndex(vectors, 0.99, exact_rows=100, sample=64)
+    one, other = (index.search_rows(np.arange(9000)) for index in (whole, parts))
+    assert len(one) > 9000
+    assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("query", "row", "similarity"))

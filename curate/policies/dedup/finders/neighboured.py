@@ -151,7 +151,7 @@ class NearGraph:
         parts = [self._listed_links(rows, among)]
         asking = np.flatnonzero(self._place[rows] >= 0)
         if len(asking):
-            found = self.index.search(self.vectors[rows[asking]], among[self.many], first=first)
+            found = self.index.search_rows(self._place[rows[asking]], among[self.many], first=first)
             seen = np.zeros(len(found), np.int8)
             parts.append(Links(asking[found.query], self.many[found.row], found.similarity, seen))
         return joined(parts)

@@ -13,8 +13,9 @@ from curate.policies.dedup.finders.elk import Radius
 from curate.policies.dedup.finders.facts import NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
+from scoring import search
 from scoring.errors import InputError
-from scoring.images.views import View, views
+from scoring.images.views import AS_IT_IS, View, views
 from scoring.search import CosineIndex, HammingIndex, Recall
 from scoring.search.links import rounded
 
@@ -204,12 +205,13 @@ class NearVector:
 
     def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return every pair of a row in ``rows`` and one that ``among`` marks."""
-        found = best_of(self.search(rows, self.vectors[rows], among))
+        found = best_of(self.search_rows(rows, among))
+        found = Links(rows[found.query], found.row, found.similarity, found.view)
         return found.take(found.query != found.row)
 
     def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
         """Return, of each row that ``among`` marks, the pair with the first of ``rows`` that finds it."""
-        found = first_of(self.search(np.arange(len(rows)), self.vectors[rows], among, first=True))
+        found = first_of(self.search_rows(rows, among, first=True))
         pairs = Links(rows[found.query], found.row, found.similarity, found.view)
         return pairs.take(pairs.query != pairs.row)
 
@@ -225,17 +227,22 @@ class NearVector:
         if not len(some) or not len(self.vectors):
             return joined([])
         vectors = theirs[some] if theirs.dtype == self.vectors.dtype else unit(theirs[some]).astype(self.vectors.dtype)
-        return best_of(self.search(some, vectors, among))
+        links = [self.index.search(view.apply(vectors), among) for view in self.views]
+        found = best_of([_seen(number, each) for number, each in enumerate(links)])
+        return Links(some[found.query], found.row, found.similarity, found.view)
 
-    def search(
-        self, rows: NDArray[np.int64], vectors: NDArray, among: NDArray[np.bool_], *, first: bool = False
-    ) -> list[Links]:
-        """Return the pairs that each view finds; with ``first``, of each row only the first by that view."""
+    def search_rows(self, rows: NDArray[np.int64], among: NDArray[np.bool_], *, first: bool = False) -> list[Links]:
+        """Return the pairs of rows that each view finds; with ``first``, of each row only the first by that view.
+
+        The query is a place in ``rows``, and may be the row itself.
+        """
         parts = []
         for number, view in enumerate(self.views):
-            found = self.index.search(view.apply(vectors), among, first=first)
-            seen = np.full(len(found.query), number, np.int8)
-            parts.append(Links(rows[found.query], found.row, found.similarity, seen))
+            if view.name == AS_IT_IS:
+                found = self.index.search_rows(rows, among, first=first)
+            else:
+                found = self.index.search(view.apply(self.vectors[rows]), among, first=first)
+            parts.append(_seen(number, found))
         return parts
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
@@ -289,7 +296,7 @@ class NearDistribution:
         parts = []
         for start in range(0, len(rows), ASKED):
             some = rows[start : start + ASKED]
-            (found,) = self.near.search(np.arange(len(some)), self.near.vectors[some], left)
+            (found,) = self.near.search_rows(some, left)
             found = first_of([self._matching(found, self.kappas[some[found.query]])])
             left[found.row] = False
             parts.append(Links(some[found.query], found.row, found.similarity, found.view))
@@ -312,6 +319,11 @@ class NearDistribution:
         enough = similarity >= self.radius.threshold
         found = found.take(enough)
         return Links(found.query, found.row, rounded(similarity[enough], self.radius.threshold), found.view)
+
+
+def _seen(view: int, found: search.Links) -> Links:
+    """Return links as those that a view found."""
+    return Links(found.query, found.row, found.similarity, np.full(len(found), view, np.int8))
 
 
 def unit(vectors: NDArray) -> NDArray[np.float64]:

@@ -23,7 +23,8 @@ from curate.policies.dedup.finders.searches import Search
 
 NOBODY = -1
 FIRST_ROUND = 1024  # rows; each round is twice as large as the one before
-LARGEST_ROUND = 65_536
+LARGEST_ROUND = 65_536  # or, of many rows, a share of them: a round goes over the whole table a few times
+ROUNDS, MOST_ROWS = 16, 1 << 20
 FEW = 1024  # rows that are compared pair by pair
 
 
@@ -83,6 +84,7 @@ def find_stars(
     free = np.ones(len(order), bool) if protected is None else ~protected
     work = _Round(stars, place, list(searches.values()), free)
     at, size = 0, FIRST_ROUND
+    largest = max(LARGEST_ROUND, min(len(order) // ROUNDS, MOST_ROWS))
     while at < len(order):
         taken, at = _next_open(order, open_rows, at, size)
         stay = work.settle(taken)
@@ -90,7 +92,7 @@ def find_stars(
         stars.owner[stay] = stay
         work.take_away(stay, open_rows & free)
         open_rows[stars.owner != NOBODY] = False
-        size = min(size * 2, LARGEST_ROUND)
+        size = min(size * 2, largest)
         compared(at, len(order))
     return stars
 

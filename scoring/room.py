@@ -1,0 +1,45 @@
+"""Room for arrays that may be larger than the memory: few bytes in memory, more of them in a file without a name."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.errors import InputError
+
+IN_MEMORY = 2 << 30  # bytes of one array; more of them live in a file that is gone when the run is
+
+
+def space(shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return zeros: in memory or, where they are many, in a file without a name.
+
+    Raises:
+        InputError: if the disk of the temporary folder has no room for them.
+    """
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    if size <= IN_MEMORY:
+        return np.zeros(tuple(shape), kind)
+    with tempfile.TemporaryFile() as file:  # the mapping keeps it alive
+        advice = "name a folder on a larger disk in the environment variable TMPDIR"
+        take_room(file.fileno(), size, tempfile.gettempdir(), advice)
+        return np.memmap(file, kind, "w+", shape=tuple(shape))
+
+
+def take_room(handle: int, size: int, place: str | Path, advice: str) -> None:
+    """Have the disk set the bytes of a file aside, for a mapping that finds it full later on kills the process.
+
+    Raises:
+        InputError: if it has no room at ``place``; the text ends in the advice.
+    """
+    if not size or not hasattr(os, "posix_fallocate"):
+        os.ftruncate(handle, size)
+        return
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as error:
+        needed = f"{size / 1e9:,.1f} GB of vectors"
+        raise InputError(f"{place} has no room for {needed} ({error.strerror}); {advice}") from None

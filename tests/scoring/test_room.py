@@ -1,0 +1,47 @@
+"""Room for arrays that may be larger than the memory."""
+
+import errno
+
+import numpy as np
+import pytest
+import torch
+
+from scoring import room
+from scoring.errors import InputError
+from scoring.room import space
+from scoring.tasks import HERE
+
+
+def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path):
+    monkeypatch.setattr(room.tempfile, "tempdir", str(tmp_path))
+    assert type(space((10, 4), np.dtype(np.int8))) is np.ndarray
+    monkeypatch.setattr(room, "IN_MEMORY", 39)
+    large = space((10, 4), np.dtype(np.int8))
+    large[:] = 3
+    assert isinstance(large, np.memmap)
+    assert large.sum() == 120
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(monkeypatch):
+    def full(_handle, _start, _size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(room, "IN_MEMORY", 7)
+    monkeypatch.setattr(room.os, "posix_fallocate", full)
+    with pytest.raises(InputError, match=r"no room for 0.0 GB of vectors \(No space left on device\).*TMPDIR"):
+        space((2, 1), np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32, torch.int64])
+def test_room_for_tensors_beyond_the_memory_holds_what_one_in_memory_holds(monkeypatch, tmp_path, kind):
+    monkeypatch.setattr(room.tempfile, "tempdir", str(tmp_path))
+    numbers = torch.arange(12).reshape(3, 4)
+    inside = HERE.room((3, 4), kind).value
+    monkeypatch.setattr(room, "IN_MEMORY", 7)
+    outside = HERE.room((3, 4), kind).value
+    for tensor in (inside, outside):
+        tensor[:] = numbers.to(kind)
+    assert outside.dtype == inside.dtype == kind
+    assert torch.equal(outside, inside)
+    assert list(tmp_path.iterdir()) == []
