@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from scoring.metrics.neighbours import nearest
+from scoring.search.centroids import Centroids
 from scoring.search.inverted import ITERATIONS, InvertedLists, list_centroids
 from scoring.search.kmeans import assign, spherical_kmeans
 from scoring.search.links import Recall
@@ -89,7 +90,7 @@ class Neighbouring:
         vectors: the table, shape (N, D).
         inverse: one over the length of each row, shape (N,).
         home: the list of each row, as in ``InvertedLists``.
-        centroids: of the lists, shape (C, D).
+        centroids: of the lists.
         order: as in ``InvertedLists``.
         start: of ``InvertedLists.rows``.
         stop: likewise.
@@ -101,7 +102,7 @@ class Neighbouring:
     inverse: Shared[NDArray[np.float64]]
     home: Shared[NDArray[np.int32]]
     order: Shared[NDArray[np.int64]]
-    centroids: Shared[torch.Tensor]
+    centroids: Centroids
     start: int
     stop: int
     k: int
@@ -113,7 +114,7 @@ Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 def neighboured(task: Neighbouring) -> list[Found]:
     """Return rows, their neighbours and the cosines of these, block by block."""
-    lists = InvertedLists(task.home.value, len(task.centroids.value), task.centroids.value, order=task.order.value)
+    lists = InvertedLists(task.home.value, len(task.centroids), task.centroids, order=task.order.value)
     search, found = NearestSearch(task.vectors.value, lists, task.inverse.value), []
     for start in range(task.start, task.stop, QUERIES):  # list by list: they look at the same ones
         rows = lists.rows[start : min(start + QUERIES, task.stop)]
@@ -129,7 +130,8 @@ def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[F
     compared = float(vectors.shape[1]) * probes * len(lists.rows) / lists.n_lists  # products of a row, about
     tasks = tasks_for(compared * len(lists.rows))
     share = tasks.shared
-    held = (share(vectors), share(search.inverse), share(lists.home), share(lists.order), share(lists.centroids))
+    middle = lists.centroids.shared_by(tasks)
+    held = (share(vectors), share(search.inverse), share(lists.home), share(lists.order), middle)
     parts = cuts(len(lists.rows), QUERIES, compared, tasks.grain or 1)  # here block by block: results are large
     some = (Neighbouring(*held, start, stop, k, probes) for start, stop in parts)
     for found in tasks.run(neighboured, some):

@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.search.kmeans import assign, nearest_centroids, spherical_kmeans
+from scoring.search.centroids import Centroids
+from scoring.search.kmeans import assign, in_groups, nearest_centroids, spherical_kmeans
 from scoring.search.rows import Vectors
 
 LIST_ROWS = 500  # rows a list has on average
@@ -25,14 +26,14 @@ class InvertedLists:
             in no list and come first.
         starts: where the places of each list begin, and the end of the last, shape (C + 1,), int64.
         home: list of each row, shape (N,), int32; -1 for a row of length zero.
-        centroids: of the lists, shape (C, D), float32; None for a single list that holds every row.
+        centroids: of the lists; None for a single list that holds every row.
     """
 
     def __init__(
         self,
         home: NDArray[np.int32],
         n_lists: int,
-        centroids: Tensor | None = None,
+        centroids: Centroids | None = None,
         *,
         order: NDArray[np.int64] | None = None,  # where it is known
     ) -> None:
@@ -50,8 +51,9 @@ class InvertedLists:
         cls, vectors: Vectors, centroids: NDArray[np.float32], *, device: str | None = None
     ) -> "InvertedLists":
         """Return the lists of the centroids that rows, shape (N, D), are nearest to."""
-        home = assign(vectors, centroids, device=device)[0][:, 0]
-        return cls(home, len(centroids), torch.from_numpy(centroids).to(device or "cpu"))
+        middle = in_groups(torch.from_numpy(centroids).to(device or "cpu"), 0)
+        home = assign(vectors, middle, device=device)[0][:, 0]
+        return cls(home, len(middle), middle)
 
     @property
     def n_lists(self) -> int:

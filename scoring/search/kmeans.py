@@ -1,5 +1,6 @@
 """Spherical k-means: directions that rows gather around, and which of them a row is nearest to."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,12 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.search.centroids import ROWS, Centroids, Near, groups_of
 from scoring.search.rows import BLOCK, Vectors, check_vectors, unit_rows
-from scoring.tasks import HERE, Shared, Tasks, cuts, tasks_for
+from scoring.tasks import HERE, Held, Shared, Tasks, cuts, tasks_for
 
 PER_CENTROID = 64  # rows that train one centroid, by default
 MOST_PER_CENTROID = 256  # more of them move a centroid no further
-PRODUCTS = 4_194_304  # cosines at a time: 8 MB of bfloat16, which stays in the cache
+FLAT = 4096  # centroids; more of them are trained, and found by the rows of a search, by way of groups
 
 
 def spherical_kmeans(
@@ -28,7 +30,8 @@ def spherical_kmeans(
     """Return k unit vectors, each the mean direction of the rows that are nearest to it.
 
     They are trained on a sample of the rows, of which every one that has a length counts the same. A cluster that
-    lost all its rows starts again from a random one. Memory: the sample in bfloat16, whatever N.
+    lost all its rows starts again from a random one. More than 4,096 clusters find most of the rows that are nearest
+    to them, and not all. Memory: the sample in bfloat16, whatever N.
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
@@ -61,18 +64,31 @@ def spherical_kmeans(
         return np.zeros((k, vectors.shape[1]), np.float32)
     start = generator.permutation(len(units))[np.arange(k) % len(units)]
     centroids = _unit(units[torch.from_numpy(start).to(units.device)].float())
-    before = None
-    shared = _tasks_of(units, centroids).shared(units)
+    before, table = None, None
     for _ in range(iterations):
-        label = nearest_centroids(units, centroids, shared=shared)[0][:, 0]
+        middle = in_groups(centroids, seed)
+        table = table or _tasks_of(units, middle).shared(units)
+        label = nearest_centroids(units, middle, shared=table)[0][:, 0]
         if before is not None and torch.equal(label, before):
             break
         centroids, before = _means(units, label, k, generator), label
     return centroids.cpu().numpy()
 
 
+def in_groups(centroids: Tensor, seed: int) -> Centroids:
+    """Return centroids, shape (k, D), float32, in groups of near ones where they are more than 4,096."""
+    if len(centroids) <= FLAT:
+        return Centroids(Held(centroids))
+    plain, n_groups = centroids.cpu().numpy(), math.isqrt(len(centroids))
+    heads = spherical_kmeans(plain, n_groups, seed=seed)
+    order, starts = groups_of(assign(plain, heads)[0][:, 0], n_groups)
+    numbers = torch.from_numpy(order).to(centroids.device)
+    on_device = torch.from_numpy(heads).to(centroids.device)
+    return Centroids(Held(centroids), Held(on_device), Held(centroids[numbers]), Held(numbers), starts)
+
+
 def assign(
-    vectors: Vectors, centroids: NDArray[np.float32], probes: int = 1, *, device: str | None = None
+    vectors: Vectors, centroids: NDArray[np.float32] | Centroids, probes: int = 1, *, device: str | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the nearest centroids of each row, the nearest first.
 
@@ -81,7 +97,7 @@ def assign(
 
     Args:
         vectors: shape (N, D), float16, float32 or int8, of any length; may be a memory map.
-        centroids: unit vectors, shape (k, D).
+        centroids: unit vectors, shape (k, D); or in groups, on the device, of which most of the nearest are found.
         probes: how many centroids a row gets, 1 <= probes <= k.
         device: where products are made; the processor by default.
 
@@ -96,10 +112,11 @@ def assign(
         raise ValueError(f"probes must be between 1 and {len(centroids)} (centroids), got {probes}")
     index = np.full((len(vectors), probes), -1, np.int32)
     cosine = np.full((len(vectors), probes), -np.inf, np.float32)
-    products = float(vectors.shape[1] * len(centroids))
-    tasks = tasks_for(products * len(vectors)) if device in (None, "cpu") else HERE
-    table, middle = tasks.shared(vectors), tasks.shared(torch.from_numpy(centroids).to(device))
-    parts = cuts(len(vectors), BLOCK, products, tasks.grain)
+    if not isinstance(centroids, Centroids):
+        centroids = Centroids(Held(torch.from_numpy(centroids).to(device)))
+    tasks = tasks_for(centroids.products * len(vectors)) if device in (None, "cpu") else HERE
+    table, middle = tasks.shared(vectors), centroids.shared_by(tasks)
+    parts = cuts(len(vectors), BLOCK, centroids.products, tasks.grain)
     some = (Assigning(table, middle, start, stop, probes) for start, stop in parts)
     for start, best, value in (part for parts in tasks.run(assigned, some) for part in parts):
         index[start : start + len(best)], cosine[start : start + len(best)] = best, value
@@ -108,10 +125,10 @@ def assign(
 
 @dataclass(frozen=True)
 class Assigning:
-    """A task: the nearest of centroids (k, D) to the rows from ``start`` to ``stop`` of a table (N, D)."""
+    """A task: the nearest of centroids to the rows from ``start`` to ``stop`` of a table (N, D)."""
 
     vectors: Shared[Vectors]
-    centroids: Shared[Tensor]
+    centroids: Centroids
     start: int
     stop: int
     probes: int
@@ -119,71 +136,47 @@ class Assigning:
 
 def assigned(task: Assigning) -> list[tuple[int, NDArray[np.int32], NDArray[np.float32]]]:
     """Return the first row of each block, and what ``assign`` says of its rows."""
-    vectors, middle, found = task.vectors.value, task.centroids.value, []
+    vectors, device, found = task.vectors.value, task.centroids.vectors.value.device, []
     for start in range(task.start, task.stop, BLOCK):
         stop = min(start + BLOCK, task.stop)
         rows = unit_rows(vectors[start:stop], numbers=range(start, stop))
         index = np.full((stop - start, task.probes), -1, np.int32)
         cosine = np.full((stop - start, task.probes), -np.inf, np.float32)
         usable = rows.squares > 0
-        best, value = _nearest(rows.units.to(middle.device), middle, task.probes)
+        best, value = task.centroids.nearest(rows.units.to(device), task.probes)
         index[usable], cosine[usable] = best.cpu().numpy()[usable], value.float().cpu().numpy()[usable]
         found.append((start, index, cosine))
     return found
 
 
 def nearest_centroids(
-    units: Tensor, centroids: Tensor, probes: int = 1, *, shared: Shared[Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return index (N, probes), int64, and cosine (N, probes), bfloat16, of the centroids nearest to unit rows.
+    units: Tensor, centroids: Centroids, probes: int = 1, *, shared: Shared[Tensor] | None = None
+) -> Near:
+    """Return index and cosine of the centroids nearest to unit rows, shape (N, probes) each.
 
     Args:
-        units: shape (N, D), bfloat16.
-        centroids: shape (k, D), on the same device.
+        units: shape (N, D), bfloat16, on the device of the centroids.
+        centroids: of whoever looks.
         probes: how many of them.
         shared: the unit rows, where they are shared already.
     """
     tasks = _tasks_of(units, centroids)
     if tasks is HERE:
-        return _nearest(units, centroids, probes)
-    table, middle = shared or tasks.shared(units), tasks.shared(centroids)
-    parts = cuts(len(units), _step(centroids), float(centroids.numel()), tasks.grain)
+        return centroids.nearest(units, probes)
+    table, middle = shared or tasks.shared(units), centroids.shared_by(tasks)
+    parts = cuts(len(units), ROWS, middle.products, tasks.grain)
     found = list(tasks.run(near_some, ((table, middle, start, stop, probes) for start, stop in parts)))
     return torch.cat([index for index, _ in found]), torch.cat([value for _, value in found])
 
 
-def near_some(task: tuple[Shared[Tensor], Shared[Tensor], int, int, int]) -> tuple[Tensor, Tensor]:
+def near_some(task: tuple[Shared[Tensor], Centroids, int, int, int]) -> Near:
     """Return what ``nearest_centroids`` says of the rows between two."""
     units, centroids, start, stop, probes = task
-    return _nearest(units.value[start:stop], centroids.value, probes)
+    return centroids.nearest(units.value[start:stop], probes)
 
 
-def _tasks_of(units: Tensor, centroids: Tensor) -> Tasks:
-    return tasks_for(float(units.numel()) * len(centroids)) if units.device.type == "cpu" else HERE
-
-
-def _step(centroids: Tensor) -> int:
-    """Return how many rows are compared with centroids at once."""
-    return max(1, PRODUCTS // len(centroids))
-
-
-def _nearest(units: Tensor, centroids: Tensor, probes: int) -> tuple[Tensor, Tensor]:
-    """Return the nearest centroids, in this process."""
-    middle = centroids.to(torch.bfloat16).T
-    index = torch.empty((len(units), probes), dtype=torch.long, device=units.device)
-    value = torch.empty((len(units), probes), dtype=torch.bfloat16, device=units.device)
-    step = _step(centroids)
-    room = units.new_empty((min(step, len(units)), len(centroids)))  # one for all: freed blocks were not used again
-    for start in range(0, len(units), step):
-        some = units[start : start + step]
-        cosine = torch.mm(some, middle, out=room[: len(some)])  # (B, k)
-        here = slice(start, start + len(some))
-        best, at = cosine.max(1, keepdim=True)
-        value[here, :1], index[here, :1] = best, at
-        if probes > 1:  # the first is the same however many are asked for, where several tie: equal rows share a list
-            further = cosine.scatter_(1, at, torch.inf).topk(probes, dim=1)
-            value[here, 1:], index[here] = further.values[:, 1:], further.indices
-    return index, value
+def _tasks_of(units: Tensor, centroids: Centroids) -> Tasks:
+    return tasks_for(len(units) * centroids.products) if units.device.type == "cpu" else HERE
 
 
 def _sampled(vectors: Vectors, size: int, order: NDArray[np.int64] | None, generator: np.random.Generator) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.search.rows import Vectors
+from scoring.search.rows import Vectors, padded
 
 TIE = 1e-12  # a cosine this little below the threshold is at it: a sum of float64 knows no better
 DENSE = 16  # measure all queries x all rows if at least one pair in 16 is wanted
@@ -99,23 +99,13 @@ def _candidates(queries: Tensor, rows: Tensor, lowest: float) -> tuple[NDArray[n
     if queries.device.type == "cuda":  # sums come back in float32, and are never made in parts of lower precision
         at = (torch.mm(queries, rows.T, out_dtype=torch.float32) >= lowest).nonzero().cpu().numpy()
         return at[:, 0], at[:, 1]
-    product = (_padded(queries) @ _padded(rows).T)[: len(queries), : len(rows)]  # (A, B), bfloat16
+    product = (padded(queries) @ padded(rows).T)[: len(queries), : len(rows)]  # (A, B), bfloat16
     if lowest > 0:  # as 16-bit integers, floats above zero have their order, and those below are below
         bits = int(torch.tensor(lowest).to(torch.bfloat16).view(torch.int16))
         flat = np.flatnonzero(product.view(torch.int16).numpy() >= bits)
     else:
         flat = np.flatnonzero((product >= lowest).numpy())
     return np.divmod(flat, len(rows))
-
-
-def _padded(rows: Tensor) -> Tensor:
-    """Return rows with zeros below, so that clusters of any size make products of few shapes.
-
-    The library compiles a kernel for each shape that it meets, in about a millisecond, and keeps a thousand of them, in
-    most of a gigabyte.
-    """
-    step = 64 if len(rows) <= 256 else 128 if len(rows) <= 1024 else 256
-    return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % step))
 
 
 def _first_pairs(

@@ -1,0 +1,150 @@
+"""The nearest of some centroids to rows: of all of them or, where they are many, of those in the nearest few groups."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scoring.search.rows import padded
+from scoring.tasks import HERE, Shared, Tasks
+
+PRODUCTS = 4_194_304  # cosines at a time: 8 MB of bfloat16, which stays in the cache
+LOOKED_AT = 12  # groups, the nearest ones
+ROWS = 16_384  # at a time, where there are groups
+
+Near = tuple[Tensor, Tensor]  # index (N, P), int64, and cosine (N, P), bfloat16, the nearest first
+
+
+@dataclass(frozen=True)
+class Centroids:
+    """k centroids, with groups of near ones where they are many.
+
+    To find the nearest of k takes k products a row; by way of sqrt(k) groups it takes some 13 sqrt(k). What is nearest
+    lies in another group now and then: of that what is measured of a search by sampled rows tells its share.
+
+    Attributes:
+        vectors: shape (k, D), float32.
+        heads: the mean directions of the groups, shape (C, D), float32; None where there are no groups.
+        members: the centroids, group by group, shape (k, D), float32; likewise.
+        numbers: which centroid each member is, shape (k,), int64; likewise.
+        starts: where each group begins among the members, and the end of the last.
+    """
+
+    vectors: Shared[Tensor]
+    heads: Shared[Tensor] | None = None
+    members: Shared[Tensor] | None = None
+    numbers: Shared[Tensor] | None = None
+    starts: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.vectors.value)
+
+    @property
+    def products(self) -> float:
+        """Products of two numbers that a row takes, about."""
+        k, width = self.vectors.value.shape
+        n_groups = len(self.starts) - 1
+        return float(width * (k if n_groups < 1 else n_groups + LOOKED_AT * k // n_groups))
+
+    def shared_by(self, tasks: Tasks) -> "Centroids":
+        """Return the same as tasks see them."""
+        if tasks is HERE:
+            return self
+        groups = (part and tasks.shared(part.value) for part in (self.heads, self.members, self.numbers))
+        heads, members, numbers = groups
+        return Centroids(tasks.shared(self.vectors.value), heads, members, numbers, self.starts)
+
+    def nearest(self, units: Tensor, probes: int = 1) -> Near:
+        """Return index and cosine of the centroids nearest to unit rows, the nearest first, shape (N, probes) each.
+
+        The first is the same however many are asked for, also where several tie, so that equal rows share a list.
+
+        Args:
+            units: shape (N, D), bfloat16, on the device of the centroids.
+            probes: how many, 1 <= probes <= k.
+        """
+        index = torch.empty((len(units), probes), dtype=torch.long, device=units.device)
+        value = torch.empty((len(units), probes), dtype=torch.bfloat16, device=units.device)
+        for start in range(0, len(units), ROWS):
+            here = slice(start, start + ROWS)
+            some = units[here]
+            if not self.starts:
+                index[here], value[here] = self._of_all(some, probes)
+                continue
+            index[here], value[here] = self._of_groups(some, probes)
+            short = value[here, -1].isneginf().nonzero().flatten()  # the groups that a row looks at have too few
+            if len(short):
+                index[start + short], value[start + short] = self._filled(
+                    some[short], index[here][short], value[here][short]
+                )
+        return index, value
+
+    def _filled(self, units: Tensor, index: Tensor, value: Tensor) -> Near:
+        """Return what groups gave to unit rows, -inf where they had too few, and then the nearest of the others."""
+        k, probes = len(self), index.shape[1]
+        middle, parts = self.vectors.value.to(torch.bfloat16).T, []
+        for some, known, cosine in zip(
+            *(each.split(max(1, PRODUCTS // k)) for each in (units, index, value)), strict=True
+        ):
+            found = torch.mm(some, middle)
+            rank = found.float()
+            row, place = (~cosine.isneginf()).nonzero(as_tuple=True)
+            rank[row, known[row, place]] = (2 + probes - place).float()  # in their order, before all others
+            at = rank.topk(probes, dim=1).indices
+            parts.append((at, found.gather(1, at)))
+        return torch.cat([at for at, _ in parts]), torch.cat([cosine for _, cosine in parts])
+
+    def _of_all(self, units: Tensor, probes: int) -> Near:
+        """Return the nearest of all."""
+        middle = self.vectors.value.to(torch.bfloat16).T
+        step = max(1, PRODUCTS // len(self))
+        room = units.new_empty((min(step, len(units)), len(self)))  # one for all: freed blocks were not used again
+        parts = [_best(torch.mm(some, middle, out=room[: len(some)]), probes) for some in units.split(step)]
+        return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
+
+    def _of_groups(self, units: Tensor, probes: int) -> Near:
+        """Return the nearest in the groups that unit rows look at; -inf where these have fewer."""
+        if self.heads is None or self.members is None or self.numbers is None:
+            raise ValueError("there are no groups")
+        n, looked_at = len(units), min(LOOKED_AT, len(self.starts) - 1)
+        near = torch.mm(units, self.heads.value.to(torch.bfloat16).T).topk(looked_at, dim=1).indices  # (N, G)
+        value = torch.full((n * looked_at, probes), -torch.inf, dtype=torch.bfloat16, device=units.device)
+        index = torch.zeros((n * looked_at, probes), dtype=torch.int32, device=units.device)
+        for start, stop, at in self._looking(near.flatten()):
+            mine, members = units[at // looked_at], self.members.value[start:stop].to(torch.bfloat16)
+            cosine = (padded(mine) @ padded(members).T)[: len(at), : stop - start]
+            place, best = _best(cosine, min(probes, stop - start))
+            value[at, : best.shape[1]] = best
+            index[at, : best.shape[1]] = self.numbers.value[start + place].int()
+        value, index = value.view(n, looked_at, probes), index.view(n, looked_at, probes)
+        first = value[:, :, 0].max(1, keepdim=True).indices * probes  # (N, 1), among G P
+        flat = value.flatten(1)
+        order = flat.scatter(1, first, torch.inf).topk(probes, dim=1).indices
+        return index.flatten(1).gather(1, order).long(), flat.gather(1, order)
+
+    def _looking(self, near: Tensor) -> list[tuple[int, int, Tensor]]:
+        """Return where the members of each group begin and end, and the entries of ``near`` (M,) that name it."""
+        order = near.argsort(stable=True)
+        until = torch.bincount(near, minlength=len(self.starts) - 1).cumsum(0).tolist()
+        return [
+            (start, stop, order[begin:end])
+            for start, stop, begin, end in zip(self.starts, self.starts[1:], [0, *until], until, strict=False)
+            if end > begin and stop > start
+        ]
+
+
+def _best(cosine: Tensor, probes: int) -> Near:
+    """Return place and value of the largest of each row of (B, k), which is spoilt; ``topk`` breaks ties in its way."""
+    best, at = cosine.max(1, keepdim=True)
+    if probes == 1:
+        return at, best
+    further = cosine.scatter_(1, at, torch.inf).topk(probes, dim=1)
+    return further.indices, torch.cat([best, further.values[:, 1:]], 1)
+
+
+def groups_of(home: NDArray[np.int32], n_groups: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+    """Return centroids group by group, shape (k,), and where each group begins, of the group of each, shape (k,)."""
+    order = np.argsort(home, kind="stable").astype(np.int64)
+    return order, tuple(np.searchsorted(home[order], np.arange(n_groups + 1)).tolist())

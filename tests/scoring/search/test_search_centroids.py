@@ -1,0 +1,96 @@
+"""The nearest centroids by way of groups, against all of them."""
+
+import numpy as np
+import pytest
+import torch
+
+from scoring.search import CosineIndex, knn_graph, spherical_kmeans
+from scoring.search import centroids as near
+from scoring.search.centroids import Centroids
+from scoring.search.kmeans import in_groups
+from scoring.search.rows import unit_table
+from scoring.tasks import Held
+
+
+@pytest.fixture
+def grouped(monkeypatch):
+    """Eighty centroids of rows around sixty directions, and in groups."""
+    monkeypatch.setattr("scoring.search.kmeans.FLAT", 16)
+    rows = around(60, 3000)
+    centroids = torch.from_numpy(spherical_kmeans(rows, 80, seed=1))
+    units = unit_table(rows).units
+    return units, Centroids(Held(centroids)), in_groups(centroids, 1)
+
+
+def around(n_middle, n, width=16, seed=0):
+    generator = np.random.default_rng(seed)
+    middle = generator.standard_normal((n_middle, width))
+    rows = middle[generator.integers(n_middle, size=n)] + 0.5 * generator.standard_normal((n, width))
+    return rows.astype(np.float32)
+
+
+def test_few_centroids_have_no_groups_and_many_have_each_in_one(grouped):
+    _, flat, groups = grouped
+    assert in_groups(flat.vectors.value[:16], 0).starts == ()
+    assert groups.starts[0] == 0
+    assert groups.starts[-1] == len(groups) == 80
+    assert sorted(groups.numbers.value.tolist()) == list(range(80))
+    assert torch.equal(groups.members.value, flat.vectors.value[groups.numbers.value])
+    assert len(groups.starts) == 9
+
+
+@pytest.mark.parametrize("probes", [1, 2, 7, 64])
+def test_who_looks_at_all_groups_finds_what_comparing_with_all_finds(grouped, monkeypatch, probes):
+    units, flat, groups = grouped
+    monkeypatch.setattr(near, "LOOKED_AT", 8)
+    value = flat.nearest(units, probes)[1].float()
+    index, found = groups.nearest(units, probes)
+    assert torch.allclose(found.float(), value, atol=0.01)  # two products of bfloat16
+    assert all(len(set(row)) == probes for row in index.tolist())
+
+
+def test_few_groups_hold_most_of_the_nearest_and_what_they_lack_is_filled_up_from_all(grouped, monkeypatch):
+    units, flat, groups = grouped
+    monkeypatch.setattr(near, "LOOKED_AT", 3)
+    first = flat.nearest(units)[0] == groups.nearest(units)[0]
+    assert 0.9 < first.float().mean() < 1
+    few, many = groups.nearest(units, 4)[0], groups.nearest(units, 60)[0]  # no three groups have so many
+    assert (many[:, :4] == few).float().mean() > 0.98  # equal cosines have no order
+    cosine = (units @ flat.vectors.value.bfloat16().T).float()
+    looked_at = (units @ groups.heads.value.bfloat16().T).topk(3, dim=1).indices
+    for row in range(100):
+        inside = set()
+        for group in looked_at[row].tolist():
+            inside |= set(groups.numbers.value[groups.starts[group] : groups.starts[group + 1]].tolist())
+        assert set(many[row, : len(inside)].tolist()) == inside
+        others = [k for k in cosine[row].argsort(descending=True, stable=True).tolist() if k not in inside]
+        rest = cosine[row, others[: 60 - len(inside)]]
+        assert torch.allclose(cosine[row, many[row, len(inside) :]], rest, atol=0.01)
+
+
+def test_the_first_is_the_same_however_many_are_asked_for_and_in_whatever_company(grouped, monkeypatch):
+    units, _, groups = grouped
+    monkeypatch.setattr(near, "LOOKED_AT", 3)
+    one = groups.nearest(units)[0][:, 0]
+    assert torch.equal(groups.nearest(units, 5)[0][:, 0], one)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(units)))
+    assert torch.equal(groups.nearest(units[order], 5)[0][:, 0], one[order])
+    monkeypatch.setattr(near, "ROWS", 700)
+    assert torch.equal(groups.nearest(units, 5)[0][:, 0], one)
+
+
+def test_searches_by_groups_say_truly_what_they_find(monkeypatch):
+    rows = around(300, 6000)
+    exact = CosineIndex(rows, 0.9, exact_rows=10_000).search_rows(np.arange(6000))
+    graph = knn_graph(rows, 10, exact_rows=10_000).index
+    monkeypatch.setattr("scoring.search.kmeans.FLAT", 4)
+    monkeypatch.setattr("scoring.search.inverted.LIST_ROWS", 60)
+    monkeypatch.setattr(near, "LOOKED_AT", 2)
+    index = CosineIndex(rows, 0.9, exact_rows=100, recall=0.9)
+    found = index.search_rows(np.arange(6000))
+    codes, truth = ((each.query * 6000 + each.row)[each.query != each.row] for each in (found, exact))
+    assert np.isin(codes, truth).all()
+    assert index.recall.low - 0.01 < len(codes) / len(truth) < index.recall.high + 0.01
+    near_rows = knn_graph(rows, 10, exact_rows=100, recall=0.9)
+    share = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(near_rows.index.tolist(), graph.tolist(), strict=True)])
+    assert near_rows.recall.low - 0.01 < share < near_rows.recall.high + 0.01
