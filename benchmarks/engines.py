@@ -1,6 +1,7 @@
 """What the engine `ray` costs beside the engine `local` on the same cores, and what a second node brings.
 
     python benchmarks/engines.py [--images 1024] [--pairs 3]
+    python benchmarks/engines.py --searches 1000000 [--pairs 3]
     python benchmarks/engines.py --nodes
 
 The first scores the same photographs by both engines in turn, with one actor that has all cores. Rates are taken from
@@ -8,7 +9,10 @@ the first committed shard to the last but a few, which leaves out starts, the fi
 begun before the first was done; starts are printed apart. Beside the rates stand the
 processor's milliseconds an image, of all processes, Ray's own included, which other work on the machine changes less.
 
-The second starts a cluster of one node and one of two, with a core each, and scores images that come from a slow server
+The second deduplicates the same rows by embedding by both engines in turn, and compares the processor's seconds of all
+processes from when Ray is there; that the processes of Ray load torch is in them.
+
+The last starts a cluster of one node and one of two, with a core each, and scores images that come from a slow server
 on this machine: waiting is what takes the time, so that the cores of one machine suffice for both.
 """
 
@@ -20,6 +24,8 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import argparse
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -29,9 +35,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from dedup import MAKE
 from score import make_photos
 
 from curate.engines.score import score
+from curate.policies.dedup.policy import dedup
 
 SECOND = os.sysconf("SC_CLK_TCK")
 BEGUN = 4  # shards at the end, left out: as many may have been begun before the first was done
@@ -120,6 +128,34 @@ def in_turn(images: int, pairs: int, model: str) -> None:
         print(f"{name}: ray costs {statistics.median(ratios):.3f} of local ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
+def searches(rows: int, pairs: int) -> None:
+    """Compare the engines on a search."""
+    with tempfile.TemporaryDirectory() as scratch:
+        table = Path(scratch) / "scores.parquet"
+        subprocess.run([sys.executable, "-c", MAKE, str(table), str(rows), "384"], check=True)
+        found: dict[str, list[tuple[float, float]]] = {"local": [], "ray": []}
+        whole: set[bytes] = set()
+        for pair in range(pairs):
+            for engine in ("local", "ray") if pair % 2 == 0 else ("ray", "local"):
+                begun = [time.time()]
+                with ProcessorTime() as used:
+                    asked = {"finder": {"embedding": 0.95}, "engine": engine, "overwrite": True}
+                    dedup(
+                        table,
+                        Path(scratch) / "unique.parquet",
+                        announce=lambda _, begun=begun: begun.append(time.time()),
+                        **asked,
+                    )
+                    done = time.time()
+                whole.add((Path(scratch) / "unique.decisions.parquet").read_bytes())
+                found[engine].append((used.at(done) - used.at(begun[-1]), done - begun[-1]))
+                print(engine, "{:.1f} s of processor, {:.1f} s by the clock".format(*found[engine][-1]), flush=True)
+    print(f"{rows:,} rows, {torch.get_num_threads()} threads; the same decisions, byte for byte: {len(whole) == 1}")
+    for at, name in enumerate(("processor", "clock")):
+        ratios = [b[at] / a[at] for a, b in zip(found["local"], found["ray"], strict=True)]
+        print(f"{name}: ray takes {statistics.median(ratios):.3f} of local ({min(ratios):.3f} to {max(ratios):.3f})")
+
+
 class Slow(SimpleHTTPRequestHandler):
     """Serves files, each after a while."""
 
@@ -171,9 +207,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--model", default="world")
     parser.add_argument("--nodes", action="store_true", help="one node and two, in place of the engines")
+    parser.add_argument("--searches", type=int, metavar="ROWS", help="a search among so many rows, in place of scoring")
     asked = parser.parse_args()
     if asked.nodes:
         nodes(asked.images, asked.pairs)
+    elif asked.searches:
+        searches(asked.searches, asked.pairs)
     else:
         in_turn(asked.images, asked.pairs, asked.model)
 
