@@ -113,11 +113,11 @@ def given_table(text: str) -> Any:
     """Return a path as typed, or a `StorePath`, which has the same names."""
     if "://" not in str(text):
         return given_path(text)
-    from curate.manifest.store_path import path_or_store
+    from curate.manifest.store_path import path_to_read
     from scoring.errors import InputError
 
     try:
-        return path_or_store(text)
+        return path_to_read(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -172,9 +172,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxy(behind):
+def proxy(behind, faults=None):
     """Yield the URL of a proxy in front of (host, port), and its faults."""
-    faults = Faults()
+    faults = faults or Faults()
     server = Server(("127.0.0.1", 0), handler_of(faults, behind))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", faults
