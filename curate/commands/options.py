@@ -150,7 +150,8 @@ def refuse_urls(given: Mapping[str, Any]) -> None:
 Table = Annotated[
     Path,
     typer.Argument(
-        parser=given_table, help="Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3:// or gs://."
+        parser=given_table,
+        help="Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3://, gs:// or hf://.",
     ),
 ]
 

@@ -6,6 +6,7 @@ from typing import Any
 from scoring.errors import InputError
 
 CONNECT = 15.0  # seconds
+HUB_KINDS = ("datasets", "spaces", "models", "buckets")
 SILENCE = 60.0  # seconds without a byte after which a request is given up
 
 
@@ -42,6 +43,17 @@ async def widen(system: Any, connections: int) -> None:
     if "connector" not in system.session_kwargs and not certified:
         system.session_kwargs = {**system.session_kwargs, "connector": TCPConnector(limit=connections)}
     await system._set_session()
+
+
+def check_hub_url(url: str) -> None:
+    """Make sure that a URL of the hub is within a repository.
+
+    Raises:
+        InputError: if it names none.
+    """
+    parts = url.partition("://")[2].strip("/").split("/")
+    if len(parts) < (3 if parts[0] in HUB_KINDS else 2):
+        raise InputError(f"expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got {url!r}; name a repository")
 
 
 def check_hub() -> None:

@@ -60,7 +60,7 @@ class AnswerError(Exception):
     def __init__(self, status: int, retry_after: str, longest: float = LONGEST_PAUSE) -> None:
         super().__init__(f"HTTP status {status}")
         self.status = status
-        self.wait = min(float(retry_after), longest) if retry_after.isdecimal() else 0.0
+        self.wait = _seconds(retry_after, longest)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("io_error", said, beyond_end=True)
     lasting = status is not None and 300 <= status < 600 and status not in _PASSING and code not in _PASSING_CODES
     lasting = lasting or bool(_names(causes) & _LASTING and not _names(causes) & {"TimeoutError"})
-    wait = max((getattr(each, "wait", 0.0) for each in causes if isinstance(each, AnswerError)), default=0.0)
+    wait = max((_asked_for(each) for each in causes), default=0.0)
     return Failure("io_error", said, passes=not lasting, wait=wait)
 
 
@@ -127,6 +127,19 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         inner = getattr(error, "os_error", None)  # of aiohttp: what the system said when it connected
         error = inner if isinstance(inner, OSError) else error.__cause__
+
+
+def _asked_for(error: BaseException) -> float:
+    """Return the seconds that a server wants us to wait, of an answer of ours or of aiohttp's."""
+    if isinstance(error, AnswerError):
+        return error.wait
+    headers: Any = getattr(error, "headers", None)
+    return _seconds(str(headers.get("Retry-After", "")), LONGEST_PAUSE) if hasattr(headers, "get") else 0.0
+
+
+def _seconds(asked: str, longest: float) -> float:
+    """Return what `Retry-After` asks for; a date goes by a clock, and ours is not the server's."""
+    return min(float(asked), longest) if asked.isdecimal() else 0.0
 
 
 def _names(causes: list[BaseException]) -> set[str]:

@@ -7,6 +7,8 @@ good, and ask as often as it likes. Here a range of bytes is one request, and so
 import re
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -83,6 +85,22 @@ def facts_of(system: Any, path: str) -> dict[str, Any]:
     return {"name": path, "type": kind, "size": getattr(known[0], "size", 0), "blob_id": version}
 
 
+def folder_of(system: Any, path: str) -> list[dict[str, Any]]:
+    """Return what is known of the files and folders of a folder, by its listing.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    with _forgetting(system):
+        return list(system.ls(path, detail=True, refresh=True))
+
+
+def tree_of(system: Any, path: str) -> dict[str, dict[str, Any]]:
+    """Return what is known of the files at any depth below a folder, by their names; raises as `folder_of`."""
+    with _forgetting(system):
+        return dict(system.find(path, detail=True, refresh=True))
+
+
 def _url(system: Any, path: str) -> str:
     from huggingface_hub import hf_hub_url
 
@@ -101,12 +119,18 @@ def _url(system: Any, path: str) -> str:
 
 def _resolved(system: Any, path: str) -> Any:
     """Return repository, revision and path; the first question about a repository is asked once, for all threads."""
-    with _RESOLVING:
-        try:
-            return system.resolve_path(path)
-        except FileNotFoundError:
-            system.invalidate_cache()  # it would say so for good
-            raise
+    with _RESOLVING, _forgetting(system):
+        return system.resolve_path(path)
+
+
+@contextmanager
+def _forgetting(system: Any) -> Iterator[None]:
+    """Let a file system forget that there is no such repository; it would say so for good."""
+    try:
+        yield
+    except FileNotFoundError:
+        system.invalidate_cache()
+        raise
 
 
 def _refuse(answer: Any) -> None:

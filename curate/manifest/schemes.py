@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from curate.manifest.contract import MOST_CONNECTIONS
-from curate.manifest.drivers import check_hub, google_driver, google_options, try_once, widen
+from curate.manifest.drivers import check_hub, check_hub_url, google_driver, google_options, try_once, widen
 from scoring.errors import InputError, MissingExtraError
 
 # scheme -> the extra of this package that brings its driver, or "" where fsspec or another package does.
@@ -67,6 +67,8 @@ def check_scheme(uri: str) -> None:
         raise InputError(f"no way to open {scheme}:// URLs; expected one of {', '.join(SCHEMES)}")
     if CHAIN.search(uri):
         raise InputError(f"expected a plain URL, got a chain of URLs ('::') in {shown(uri)!r}; download it first")
+    if scheme == "hf":
+        check_hub_url(uri)
     extra = SCHEMES[scheme]
     try:
         if extra:

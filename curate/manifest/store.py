@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curate.manifest.contract import MAX_PATH_BYTES, ReadError, SourceOptions
 from curate.manifest.folder import folder_label
-from curate.manifest.hub import is_hub
+from curate.manifest.hub import is_hub, tree_of
 from curate.manifest.memory import MemoryManifest
 from curate.manifest.names import some
 from curate.manifest.reach import Reach
@@ -41,9 +41,8 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
     """
     system, inner = file_system(url, listing=scheme_of(url) not in GOOGLE)  # whose own tries take half a minute
     hub = is_hub(system)
-    anew = {"refresh": True} if hub else {}  # elsewhere nothing is remembered
     try:
-        listed = ask(lambda: system.find(inner, detail=True, **anew))
+        listed = ask(lambda: tree_of(system, inner) if hub else system.find(inner, detail=True))
     except ReadError as error:
         reasons = {"denied": f"{error}: listing needs a permission of its own", "missing": "there is no such place"}
         reasons = {} if hub else reasons

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from curate.manifest.contract import ReadError
+from curate.manifest.drivers import HUB_KINDS
 from curate.manifest.failures import failure_of
-from curate.manifest.hub import is_hub
+from curate.manifest.hub import folder_of, is_hub
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach
 from curate.manifest.remote import get, info_of, size_of, version_in
@@ -143,7 +144,11 @@ class StorePath:
         prefix = path.strip("/") + "/"
         with store_errors(self, "list"):
             try:
-                listed = system.ls(path + "/" * self._has_buckets, detail=True, **_anew(system))
+                listed = (
+                    folder_of(system, path)
+                    if is_hub(system)
+                    else system.ls(path + "/" * self._has_buckets, detail=True)
+                )
             except (FileNotFoundError, NotADirectoryError) as error:
                 self._require_bucket(system, path, error)
                 return []
@@ -300,7 +305,7 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
         raise InputError(f"expected a path, or a URL of {known}, got {shown(text)!r}; {advice}")
     place = StorePath(text.rstrip("/"))
     parts = _system(place.url)[1].strip("/").split("/")
-    if scheme == "hf" and len(parts) < (4 if parts[0] in ("datasets", "spaces", "buckets", "models") else 3):
+    if scheme == "hf" and len(parts) < (4 if parts[0] in HUB_KINDS else 3):
         raise InputError(f"expected a name in a repository, such as hf://datasets/OWNER/NAME/t.parquet, got {text!r}")
     if not parts[0] or (len(parts) < 2 and scheme != "memory"):
         raise InputError(f"expected a name below a bucket, such as {scheme}://bucket/scores.parquet, got {text!r}")

@@ -5,10 +5,12 @@ import logging
 import secrets
 from types import SimpleNamespace
 
+import fsspec.config
 import numpy as np
 import pytest
 from buckets import S3_ENVIRONMENT, Bucket, proxy
 from google_store import GoogleBucket, google_server, make_bucket
+from hub_server import hub_server
 from PIL import Image
 from runs import SMALL
 
@@ -83,7 +85,6 @@ def gs_server():
 @pytest.fixture
 def gs(gs_server, monkeypatch):
     """A bucket of a test's own of Google's store."""
-    import fsspec.config
     import gcsfs.retry
 
     url, faults, behind = gs_server
@@ -96,3 +97,26 @@ def gs(gs_server, monkeypatch):
     bucket = f"b-{secrets.token_hex(4)}"
     make_bucket(behind, bucket)
     return GoogleBucket(bucket, url, faults, behind)
+
+
+@pytest.fixture(scope="session")
+def hub_behind_faults():
+    """A server that speaks what is used of the hub of Hugging Face."""
+    with hub_server() as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(hub_behind_faults, monkeypatch, tmp_path):
+    """The hub, with nothing on it, asked without a token."""
+    from huggingface_hub import constants
+
+    hub_behind_faults.faults.clear()
+    hub_behind_faults.sets.clear()
+    # HF_ENDPOINT is read when the package is imported
+    monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": hub_behind_faults.endpoint})
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
+    monkeypatch.setattr(schemes, "_SHARED", {})
+    return hub_behind_faults

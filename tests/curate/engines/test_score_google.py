@@ -63,7 +63,7 @@ def test_a_table_and_a_folder_of_parts_have_the_bytes_of_local_ones(folder, whol
     assert gs.names() == [*gs.names("parts"), "run/s.parquet"]
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("elsewhere", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_run_cut_off_goes_on_here_and_on_another_machine(
     folder, whole, tiny_checkpoint, gs, out, tmp_path, monkeypatch, elsewhere
 ):
@@ -152,13 +152,17 @@ def test_a_write_whose_answer_is_lost_is_no_other_writer(gs, tmp_path):
         assert gs.get(f"run/{size}") == local.read_bytes()
 
 
-@pytest.mark.parametrize("fault", [429, 503, "cut", "reset"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("fault", [503, "cut", pytest.param(429, marks=SLOW), pytest.param("reset", marks=SLOW)])
 def test_a_fault_that_passes_is_not_seen_in_the_table(folder, whole, tiny_checkpoint, gs, out, fault):
     for method in ("POST", "GET", "DELETE"):
         for part in ("part-000001", "upload/", "s.parquet"):
             gs.faults.add(part, fault, times=2, method=method)
     run_again(folder, out, tiny_checkpoint)
     assert (gs.get("run/s.parquet"), gs.names()) == (whole.read_bytes(), ["run/s.parquet"])
+    assert gs.faults.count("part-000001", "GET") >= 3  # two that failed
 
 
 def test_what_the_store_refuses_is_one_line_before_any_image_is_read(folder, tiny_checkpoint, gs, out):
