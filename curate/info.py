@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from curate.columns import STATUS, describe
-from curate.manifest.store_path import StorePath, path_or_store
+from curate.manifest.store_path import StorePath, path_to_read
 from curate.policies.receipts import read_step
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
@@ -45,7 +45,7 @@ def info(path: str | Path | StorePath) -> Description:
     Raises:
         InputError: for anything else, or a file that is damaged.
     """
-    place = path_or_store(path)
+    place = path_to_read(path)
     if isinstance(place, StorePath):
         return _table(open_table(place))
     if place.suffix == ".json":

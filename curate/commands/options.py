@@ -113,11 +113,11 @@ def given_table(text: str) -> Any:
     """Return a path as typed, or a `StorePath`, which has the same names."""
     if "://" not in str(text):
         return given_path(text)
-    from curate.manifest.store_path import path_or_store
+    from curate.manifest.store_path import path_to_read
     from scoring.errors import InputError
 
     try:
-        return path_or_store(text)
+        return path_to_read(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -150,7 +150,8 @@ def refuse_urls(given: Mapping[str, Any]) -> None:
 Table = Annotated[
     Path,
     typer.Argument(
-        parser=given_table, help="Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3:// or gs://."
+        parser=given_table,
+        help="Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3://, gs:// or hf://.",
     ),
 ]
 

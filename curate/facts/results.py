@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.facts.texts import shortened
-from curate.manifest.store_path import AnyPath, path_or_store
+from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.receipts import (
     PIPELINE_RECEIPT,
@@ -161,7 +161,7 @@ def _input_of(applied: Applied) -> AnyPath | None:
 
 def _source(noted: Mapping[str, Any], receipt: Path) -> AnyPath | None:
     """The table that a receipt names, where it is, or beside it; None where it is gone."""
-    named = path_or_store(str(noted["input"]["path"]))
+    named = path_to_read(str(noted["input"]["path"]))
     return next((path for path in (named, receipt.with_name(named.name)) if path.exists()), None)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.manifest.store_path import AnyPath, path_or_store
+from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies.contract import FILTER, POLICIES
 from curate.policies.moved import Searched
 from curate.policies.receipts import APPLIED_KIND, KIND, is_applied, read_step, receipt_beside, step_beside
@@ -91,7 +91,7 @@ def links(receipt: Path, searched: Searched, table: AnyPath | None = None) -> It
 def source_of(noted: Mapping[str, Any], searched: Searched) -> AnyPath | None:
     """Return where the input of a receipt is; None where it is nowhere."""
     about = noted["input"]
-    return searched.find(path_or_store(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
+    return searched.find(path_to_read(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
 
 
 def links_after(table: Path, searched: Searched) -> list[Link]:

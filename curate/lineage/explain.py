@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.lineage.chain import Link, links, links_after, receipt_of
-from curate.manifest.store_path import AnyPath, path_or_store
+from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies.moved import Searched
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
@@ -127,7 +127,7 @@ def _check(keys: Sequence[str]) -> None:
 def _steps(table: Path, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link]]:
     """The table that was scored, and the steps from there on."""
     searched = Searched(table.parent, tuple(map(Path, roots)))
-    named = path_or_store(str(table))
+    named = path_to_read(str(table))
     if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
         steps = list(links(receipt_of(table), searched))[::-1]
         first = steps[0].source

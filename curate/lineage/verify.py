@@ -10,7 +10,7 @@ from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
 from curate.lineage.pixels import PixelCheck, amount, check_pixels
 from curate.lineage.sign import check_signature
-from curate.manifest.store_path import path_or_store
+from curate.manifest.store_path import path_to_read
 from curate.policies import verify as one
 from curate.policies.differences import Verification
 from curate.policies.findings import OTHER_CHANCES, Finding
@@ -106,7 +106,7 @@ def verify(
     if not chain and pixels is None:
         return proof
     searched = Searched(path.parent, tuple(map(Path, roots)))
-    steps = list(links(path, searched, None if table is None else path_or_store(table)))
+    steps = list(links(path, searched, None if table is None else path_to_read(table)))
     if chain:
         proof.earlier = [_again(step, roots) for step in steps[1:]]
     scored = _first(steps[-1])

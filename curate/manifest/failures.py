@@ -9,6 +9,7 @@ from curate.manifest.reach import PRIVATE
 from scoring.errors import InputError
 
 SLOW = "no answer within {:g} s"
+LONGEST_PAUSE = 30.0  # seconds that a server may ask for
 RENEW = "renew them and repeat the command, which goes on where it stopped"
 # Codes of S3 and of its like that are about who asks, not about what is asked for.
 _INVALID = {
@@ -29,6 +30,15 @@ _EXPIRED = {
     "TokenRetrievalError",
     "UnauthorizedSSOTokenError",
 }
+# Errors of huggingface_hub, the narrower one first.
+_OF_THE_HUB = {
+    "GatedRepoError": "the repository is gated: ask for access on its page, and log in (hf auth login, or HF_TOKEN)",
+    "RepositoryNotFoundError": (
+        "there is no such repository, or it is a private one and no token is given that may read it (hf auth login, "
+        "or HF_TOKEN)"
+    ),
+    "RevisionNotFoundError": "the repository has no such revision",
+}
 _LASTING = {"InvalidURL", "TooManyRedirects", "ValueError"}  # by the names of their classes
 _PASSING = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524}
 _PASSING_CODES = {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "OperationAborted"}
@@ -44,12 +54,13 @@ class AnswerError(Exception):
     Args:
         status: of HTTP.
         retry_after: its header of that name.
+        longest: seconds that it may ask for.
     """
 
-    def __init__(self, status: int, retry_after: str) -> None:
+    def __init__(self, status: int, retry_after: str, longest: float = LONGEST_PAUSE) -> None:
         super().__init__(f"HTTP status {status}")
         self.status = status
-        self.wait = float(retry_after) if retry_after.isdecimal() else 0.0
+        self.wait = _seconds(retry_after, longest)
 
 
 @dataclass(frozen=True)
@@ -87,12 +98,16 @@ def failure_of(error: BaseException) -> Failure:
     if any(PRIVATE in str(each) for each in causes if isinstance(each, OSError)):
         return Failure("refused", next(str(each) for each in causes if PRIVATE in str(each)).split("] ")[-1])
     code, status = _answer(causes)
-    _refuse_credentials(causes, code)
+    _refuse_credentials(causes, code, status)
     absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status is None and _is_answer(causes)
+    hub = next((text for name, text in _OF_THE_HUB.items() if name in _names(causes)), "")
     if absent or status in (404, 410) or code in ("NoSuchKey", "NoSuchBucket"):
-        return Failure("missing", "no such file at the other end")
+        return Failure("missing", hub or "no such file at the other end")
     if status in (401, 403) or code == "AccessDenied" or isinstance(error, PermissionError):
-        return Failure("denied", f"the other end denies access{f' (HTTP status {status})' if status else ''}")
+        asks = ": it asks for credentials" if status == 401 else ""
+        return Failure(
+            "denied", hub or f"the other end denies access{f' (HTTP status {status}{asks})' if status else ''}"
+        )
     said = f"fetching failed: {_reason(error, causes, code, status)}"
     if status == 412 or code == "ConditionalRequestConflict":
         return Failure("io_error", said, taken=True)
@@ -100,7 +115,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("io_error", said, beyond_end=True)
     lasting = status is not None and 300 <= status < 600 and status not in _PASSING and code not in _PASSING_CODES
     lasting = lasting or bool(_names(causes) & _LASTING and not _names(causes) & {"TimeoutError"})
-    wait = max((getattr(each, "wait", 0.0) for each in causes if isinstance(each, AnswerError)), default=0.0)
+    wait = max((_asked_for(each) for each in causes), default=0.0)
     return Failure("io_error", said, passes=not lasting, wait=wait)
 
 
@@ -112,6 +127,19 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         inner = getattr(error, "os_error", None)  # of aiohttp: what the system said when it connected
         error = inner if isinstance(inner, OSError) else error.__cause__
+
+
+def _asked_for(error: BaseException) -> float:
+    """Return the seconds that a server wants us to wait, of an answer of ours or of aiohttp's."""
+    if isinstance(error, AnswerError):
+        return error.wait
+    headers: Any = getattr(error, "headers", None)
+    return _seconds(str(headers.get("Retry-After", "")), LONGEST_PAUSE) if hasattr(headers, "get") else 0.0
+
+
+def _seconds(asked: str, longest: float) -> float:
+    """Return what `Retry-After` asks for; a date goes by a clock, and ours is not the server's."""
+    return min(float(asked), longest) if asked.isdecimal() else 0.0
 
 
 def _names(causes: list[BaseException]) -> set[str]:
@@ -128,6 +156,8 @@ def _answer(causes: list[BaseException]) -> tuple[str, int | None]:
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             return code, int(code) if status is None and code.isdecimal() else status
     for each in causes:
+        if type(each) is OSError and str(each).startswith("Forbidden: "):  # of gcsfs, which tells no number
+            return "", 403
         status = _number(each, "status") or _number(getattr(each, "response", None), "status_code")  # httpx, requests
         if type(each).__name__ == "HttpError":  # of gcsfs; others have a code of 400 for what is no answer at all
             status = _number(each, "code")
@@ -143,15 +173,16 @@ def _number(thing: Any, name: str) -> int | None:
     return value if isinstance(value, int) and 300 <= value < 600 else None
 
 
-def _refuse_credentials(causes: list[BaseException], code: str) -> None:
+def _refuse_credentials(causes: list[BaseException], code: str, status: int | None) -> None:
     names = _names(causes)
     if names & _NO_CREDENTIALS:
         raise CredentialsError(
             "there are no credentials for the store; set them as its own tools expect them (such as AWS_PROFILE), or "
             "FSSPEC_S3_ANON=true for a public bucket"
         )
-    if code in _INVALID or names & _EXPIRED:
-        kind = code or next(iter(sorted(names & _EXPIRED)))
+    known = status == 401 and any("invalid credentials" in str(each).lower() for each in causes)  # of gcsfs and the hub
+    if known or code in _INVALID or names & _EXPIRED:
+        kind = code or next(iter(sorted(names & _EXPIRED)), "HTTP status 401")
         raise CredentialsError(f"the credentials for the store are no longer valid ({kind}); {RENEW}")
 
 

@@ -155,9 +155,7 @@ def _remote_place(url: str, name: str | None, reach: Reach) -> Place:
         size, version = remote_stat(url, reach)
     except ReadError as error:
         if error.status == "missing":
-            raise MissingPlaceError(
-                f"cannot open {shown(url)!r}: no such file at the other end; check the URL"
-            ) from None
+            raise MissingPlaceError(f"cannot open {shown(url)!r}: {error}; check the URL") from None
         raise InputError(
             f"cannot open {shown(url)!r}: {error}; check the URL, the network and the credentials"
         ) from None

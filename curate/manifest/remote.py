@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from curate.manifest.contract import ReadError
 from curate.manifest.failures import SLOW, Failure, failure_of
+from curate.manifest.hub import facts_of, is_hub, read_range
 from curate.manifest.reach import Client, Reach
 from curate.manifest.schemes import file_system, scheme_of
 
@@ -15,7 +16,6 @@ T = TypeVar("T")
 
 TRIES = 4
 PAUSE = 0.5  # seconds before the second try; each further one doubles it, and chance takes off up to half
-LONGEST_PAUSE = 30.0  # that a server may ask for
 TIME_LIMIT = 60.0  # seconds for a request
 SLOWEST = 1 << 20  # bytes a second by which the limit grows beyond the first piece
 PIECE = 8 << 20  # bytes that are asked for before anything is known of the size
@@ -43,7 +43,7 @@ def ask(request: Callable[[], T]) -> T:
 
 def _pause(number: int, failure: Failure) -> float:
     chosen = PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.0)
-    return max(chosen, min(failure.wait, LONGEST_PAUSE))
+    return max(chosen, failure.wait)
 
 
 def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
@@ -76,6 +76,8 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
 
     def request() -> bytes:
         try:
+            if is_hub(system):
+                return read_range(system, path, start, stop, _seconds(stop - start))
             if hasattr(system, "_cat_file") and getattr(system, "async_impl", False):
                 return bytes(
                     _sync(system, lambda: _limited(system._cat_file(path, start=start, end=stop), stop - start))
@@ -98,7 +100,7 @@ def stat(uri: str, reach: Reach) -> tuple[int, str]:
     Raises: as `get`.
     """
     system, path = system_of(uri, reach)
-    found = ask(lambda: _info(system, path))
+    found = ask(lambda: info_of(system, path))
     return size_of(found), version_in(found)
 
 
@@ -110,11 +112,26 @@ def size_of(found: dict[str, Any]) -> int:
 
 def version_in(found: dict[str, Any]) -> str:
     """Return what changes with the content, of what a driver tells of a file."""
-    tags = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
+    tags = (
+        "generation",
+        "blob_id",
+        "xet_hash",
+        "ETag",
+        "etag",
+        "md5Hash",
+        "mtime",
+        "LastModified",
+        "last_modified",
+        "updated",
+        "created",
+    )
     return next((str(found[tag]) for tag in tags if found.get(tag)), "")
 
 
-def _info(system: Any, path: str) -> dict[str, Any]:
+def info_of(system: Any, path: str) -> dict[str, Any]:
+    """Return what a driver tells of a file."""
+    if is_hub(system):
+        return facts_of(system, path)
     if not getattr(system, "async_impl", False):
         return dict(system.info(path))
     return dict(_sync(system, lambda: _limited(system._info(path), 0)))
@@ -139,9 +156,14 @@ def _sync(system: Any, make: Callable[[], Awaitable[T]]) -> T:
     return result
 
 
+def _seconds(n_bytes: int) -> float:
+    """Return how long a request for so many bytes may take."""
+    return TIME_LIMIT + max(0, n_bytes - PIECE) / SLOWEST
+
+
 async def _limited(request: Awaitable[T], n_bytes: int) -> T:
     try:
-        async with asyncio.timeout(TIME_LIMIT + max(0, n_bytes - PIECE) / SLOWEST):
+        async with asyncio.timeout(_seconds(n_bytes)):
             return await request
     except TimeoutError as error:
         raise TimeoutError(SLOW.format(TIME_LIMIT)) from error

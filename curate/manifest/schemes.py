@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from curate.manifest.contract import MOST_CONNECTIONS
+from curate.manifest.drivers import check_hub, check_hub_url, google_driver, google_options, try_once, widen
 from scoring.errors import InputError, MissingExtraError
 
 # scheme -> the extra of this package that brings its driver, or "" where fsspec or another package does.
@@ -35,6 +36,7 @@ SCHEMES: dict[str, str] = {
 }
 # What has to be importable: fsspec itself imports some drivers only at the first request.
 _MODULES = {"http": "aiohttp", "s3": "s3fs", "gcs": "gcsfs"}
+GOOGLE = ("gs", "gcs")
 
 # RFC 3986 allows one-letter schemes, but no driver has one and `C://x` is a drive.
 URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+://")
@@ -65,6 +67,8 @@ def check_scheme(uri: str) -> None:
         raise InputError(f"no way to open {scheme}:// URLs; expected one of {', '.join(SCHEMES)}")
     if CHAIN.search(uri):
         raise InputError(f"expected a plain URL, got a chain of URLs ('::') in {shown(uri)!r}; download it first")
+    if scheme == "hf":
+        check_hub_url(uri)
     extra = SCHEMES[scheme]
     try:
         if extra:
@@ -79,6 +83,8 @@ def check_scheme(uri: str) -> None:
 def _driver(scheme: str) -> Any:
     import fsspec
 
+    if scheme in GOOGLE:
+        return google_driver()
     return fsspec.get_filesystem_class(scheme)
 
 
@@ -103,7 +109,8 @@ def shown(uri: str) -> str:
 
 
 # Instances are shared by all threads: fsspec would make one for each, and a client of S3 takes megabytes and
-# a tenth of a second. Those that wait on the one event loop of fsspec (asynchronous ones) can be shared.
+# a tenth of a second. Those that wait on the one event loop of fsspec (asynchronous ones) can be shared, and so can
+# that of the hub, as `hub` uses it.
 _SHARED: dict[tuple[Any, ...], Any] = {}
 _SHARING = threading.Lock()
 
@@ -123,40 +130,52 @@ def file_system(uri: str, *, listing: bool = False, **more: Any) -> tuple[Any, s
     check_scheme(uri)
     scheme = scheme_of(uri) or "file"
     driver = _driver(scheme)
-    shared = bool(getattr(driver, "async_impl", False))
-    own = _options(scheme) if not listing else {"use_listings_cache": False} if shared else {}
+    shared = bool(getattr(driver, "async_impl", False)) or scheme == "hf"
+    own = _options(scheme, listing=listing, shared=shared)
     options = {**own, **driver._get_kwargs_from_urls(uri), **more}  # what fsspec does itself, but for chains
     key = (os.getpid(), scheme, listing, repr(sorted(options.items())))
     with _SHARING:
         system = _SHARED.get(key)
         if system is None:
-            import fsspec
-
-            system = fsspec.filesystem(scheme, skip_instance_cache=shared, **options)
+            system = _made(driver, scheme, options, shared=shared)
             if not listing and scheme in ("s3", "s3a"):
                 system.retries = 1
+            if not listing and scheme in GOOGLE:
+                try_once(system)
             if shared:
-                _connect(system, scheme)
                 _SHARED[key] = system
     return system, driver._strip_protocol(uri)
 
 
-def _connect(system: Any, scheme: str) -> None:
-    """Make the client now: many requests at once would each make one."""
+def _made(driver: Any, scheme: str, options: dict[str, Any], *, shared: bool) -> Any:
+    """Return a file system with its client, which is made now: many requests at once would each make one."""
     from fsspec.asyn import sync
 
-    for name in ("fsspec", "s3fs", "gcsfs", "aiobotocore", "botocore"):  # what they log of failures is said by us
+    # what they log of failures is said by us
+    for name in ("fsspec", "s3fs", "gcsfs", "aiobotocore", "botocore", "huggingface_hub"):
         logging.getLogger(name).addHandler(logging.NullHandler())
-    if hasattr(system, "set_session"):
-        try:
+    try:
+        system = driver(skip_instance_cache=shared, **options)
+        if scheme == "hf":
+            check_hub()
+        elif scheme in GOOGLE:
+            sync(system.loop, widen, system, MOST_CONNECTIONS)
+        elif shared and hasattr(system, "set_session"):
             sync(system.loop, system.set_session)
-        except Exception as error:  # drivers of object stores share no base class for their errors
-            reason = " ".join(str(error).split())[:160]
-            raise InputError(f"cannot open {scheme}:// URLs: {type(error).__name__}: {reason}") from None
+    except InputError:
+        raise
+    except Exception as error:  # drivers of object stores share no base class for their errors
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(f"cannot open {scheme}:// URLs: {type(error).__name__}: {reason}") from None
+    return system
 
 
-def _options(scheme: str) -> dict[str, Any]:
+def _options(scheme: str, *, listing: bool, shared: bool) -> dict[str, Any]:
     """Return what we ask of a driver: as many connections as there are requests, and no tries of its own."""
+    if scheme in GOOGLE:
+        return {**google_options(), "use_listings_cache": False}
+    if listing:
+        return {"use_listings_cache": False} if shared and scheme != "hf" else {}
     if scheme not in ("s3", "s3a"):
         return {}
     from fsspec.config import conf

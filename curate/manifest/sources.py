@@ -71,7 +71,7 @@ def open_manifest(source: str | Path | Sequence[str | Path], options: SourceOpti
 
 
 def _open_one(source: str, options: SourceOptions, reach: Reach) -> Manifest:
-    if scheme_of(source) not in (None, "file") and not _BRACES.search(source):
+    if scheme_of(source) not in (None, "file") and not _BRACES.search(source) and not _is_pattern(source):
         return _open_url(source, options, reach)
     if scheme_of(source) == "file":
         source = unquote(source.split("://", 1)[1], errors="surrogateescape")
@@ -88,7 +88,7 @@ def _expand(source: str) -> list[str]:
     paths: list[str] = []
     for text in expand_braces(source):
         if scheme_of(text):
-            paths.append(text)
+            paths += _matching(text) if _is_pattern(text) else [text]
         elif glob.has_magic(text) and not os.path.lexists(text):
             paths += sorted(glob.glob(text, recursive=True), key=os.fsencode)
         else:
@@ -96,6 +96,19 @@ def _expand(source: str) -> list[str]:
     if not paths:
         raise InputError(f"expected files that match {source!r}, got none; check the pattern")
     return paths
+
+
+def _is_pattern(url: str) -> bool:
+    """Whether a URL stands for what a store lists; `?` and `[` are letters of a name there."""
+    return "*" in url and scheme_of(url) not in (None, "file", "http", "https")
+
+
+def _matching(url: str) -> list[str]:
+    """Return the URLs of the files of a store that a pattern stands for, in the order of their names."""
+    base = url[: url.index("*")].rpartition("/")[0]
+    pattern = url[len(base) + 1 :]
+    wanted = re.escape(pattern).replace(r"\*\*/", "(?:[^/]+/)*").replace(r"\*", "[^/]*")
+    return [f"{base}/{file.name}" for file in list_files(base) if re.fullmatch(wanted, file.name, re.DOTALL)]
 
 
 def expand_braces(text: str) -> list[str]:

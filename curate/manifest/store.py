@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from curate.manifest.contract import MAX_PATH_BYTES, ReadError, SourceOptions
 from curate.manifest.folder import folder_label
+from curate.manifest.hub import is_hub, tree_of
 from curate.manifest.memory import MemoryManifest
 from curate.manifest.names import some
 from curate.manifest.reach import Reach
 from curate.manifest.remote import ask, size_of, version_in
-from curate.manifest.schemes import CHAIN, file_system, shown
+from curate.manifest.schemes import CHAIN, GOOGLE, file_system, scheme_of, shown
 from scoring.errors import InputError
 
 
@@ -38,11 +39,13 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
     Raises:
         InputError: if the store cannot be listed, or a name is too long or no text.
     """
-    system, inner = file_system(url, listing=True)
+    system, inner = file_system(url, listing=scheme_of(url) not in GOOGLE)  # whose own tries take half a minute
+    hub = is_hub(system)
     try:
-        listed = ask(lambda: system.find(inner, detail=True))
+        listed = ask(lambda: tree_of(system, inner) if hub else system.find(inner, detail=True))
     except ReadError as error:
         reasons = {"denied": f"{error}: listing needs a permission of its own", "missing": "there is no such place"}
+        reasons = {} if hub else reasons
         raise InputError(
             f"cannot list {shown(url)!r}: {reasons.get(error.status, str(error))}; check the URL, the network and the "
             "credentials"
@@ -52,6 +55,8 @@ def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:
     while listed:  # what the driver tells of each is ten times what is kept of it
         path, facts = listed.popitem()
         name = path.strip("/").removeprefix(prefix) if path.strip("/").startswith(prefix) else ""
+        if path.endswith("/"):  # what some tools put in place of an empty folder
+            continue
         if name and (hidden or not any(part.startswith(".") for part in name.split("/"))):
             found.append(StoredFile(name, size_of(facts), version_in(facts)))
     found.sort(key=lambda file: file.name.encode("utf-8", "surrogatepass"))

@@ -5,24 +5,26 @@ multipart upload, or not at all; what may be written once only is created on con
 """
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from curate.manifest.contract import ReadError
-from curate.manifest.failures import CredentialsError, failure_of
+from curate.manifest.drivers import HUB_KINDS
+from curate.manifest.failures import failure_of
+from curate.manifest.hub import folder_of, is_hub
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach
-from curate.manifest.remote import get, size_of, version_in
+from curate.manifest.remote import get, info_of, size_of, version_in
 from curate.manifest.schemes import file_system, scheme_of, shown
 from curate.manifest.store import StoredFile
+from curate.manifest.store_errors import TakenError, store_errors
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers create on condition
+READABLE = (*WRITABLE, "hf")  # where scored tables are read
 UNFINISHED = "_unfinished"  # an object in a folder of parts while they are being put there
 _PIECE = 8 << 20
 SMALL = 1 << 20  # bytes of a note
@@ -113,7 +115,7 @@ class StorePath:
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
-                found = system.info(path)
+                found = info_of(system, path) if is_hub(system) else system.info(path)
             except FileNotFoundError:
                 return None
         return (size_of(found), version_in(found)) if found.get("type") != "directory" else None
@@ -123,7 +125,7 @@ class StorePath:
         system, path = _system(self.url)
         with store_errors(self, "reach"):
             try:
-                found: datetime = system.modified(path)
+                found: datetime = system.modified(path, **_anew(system))
             except FileNotFoundError:
                 return None
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
@@ -142,9 +144,13 @@ class StorePath:
         prefix = path.strip("/") + "/"
         with store_errors(self, "list"):
             try:
-                listed = system.ls(path + "/" if scheme_of(self.url) != "memory" else path, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                self._require_bucket(system, path)
+                listed = (
+                    folder_of(system, path)
+                    if is_hub(system)
+                    else system.ls(path + "/" * self._has_buckets, detail=True)
+                )
+            except (FileNotFoundError, NotADirectoryError) as error:
+                self._require_bucket(system, path, error)
                 return []
         found = []
         for facts in listed:
@@ -153,9 +159,16 @@ class StorePath:
                 found.append((StoredFile(name, size_of(facts), version_in(facts)), facts["type"] == "file"))
         return sorted(found, key=lambda one: one[0].name)
 
-    def _require_bucket(self, system: Any, path: str) -> None:
+    @property
+    def _has_buckets(self) -> bool:
+        return scheme_of(self.url) not in ("memory", "hf")
+
+    def _require_bucket(self, system: Any, path: str, error: OSError) -> None:
+        """Tell a place where nothing is from one that cannot be: of a bucket, or a repository, that is not there."""
+        if is_hub(system) and error.__cause__ is not None:
+            raise InputError(f"cannot open {self}: {failure_of(error).text}") from None
         bucket = path.strip("/").partition("/")[0]
-        if scheme_of(self.url) != "memory" and not system.exists(bucket):
+        if self._has_buckets and not _has_bucket(system, bucket):
             raise InputError(f"cannot write {self}: there is no bucket {bucket!r}; create it first, or check the name")
 
     def place(self) -> Place:
@@ -213,10 +226,11 @@ class StorePath:
             with store_errors(self, "write"):
                 system.put_file(str(local), path, mode="overwrite" if overwrite else "create")
         except TakenError:
-            raise InputError(
-                f"{self} appeared while it was being written; repeat the command to see whether it is the same, or "
-                "choose another --out"
-            ) from None
+            if sha256_of(self) != file_sha256(local):  # else a try of ours whose answer was lost
+                raise InputError(
+                    f"{self} appeared while it was being written; repeat the command to see whether it is the same, "
+                    "or choose another --out"
+                ) from None
         state, size = self.state(), local.stat().st_size
         if state is None or state[0] != size:
             raise InputError(f"cannot write {self}: {size:,} bytes were sent, and the store does not have them; repeat")
@@ -258,12 +272,8 @@ class StorePath:
 AnyPath = Path | StorePath
 
 
-class TakenError(InputError):
-    """Something is there where nothing was to be."""
-
-
 def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
-    """Return the place that a user typed: a URL of a store, or a path of this machine.
+    """Return the place that a user typed to be written to: a URL of a store, or a path of this machine.
 
     Raises:
         InputError: for a URL that cannot be written to.
@@ -271,17 +281,33 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
     """
     if isinstance(text, StorePath | Path):
         return text
+    hub = scheme_of(text) == "hf"
+    how = "upload it (hf upload)" if hub else "copy it"
+    return _place(text, WRITABLE, f"write to a folder of this machine and {how}")
+
+
+def path_to_read(text: "str | Path | StorePath") -> "Path | StorePath":
+    """Return the place that a user typed to be read: as `path_or_store`, and a URL of the hub of Hugging Face too.
+
+    Raises:
+        InputError: for a URL that a table cannot be read from.
+        MissingExtraError: if the driver of a store is not installed.
+    """
+    return text if isinstance(text, StorePath | Path) else _place(text, READABLE, "download it first")
+
+
+def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath:
     scheme = scheme_of(text)
     if scheme is None:
         return Path(text)
-    if scheme not in WRITABLE:
-        raise InputError(
-            f"expected a path, or a URL of {', '.join(f'{name}://' for name in WRITABLE[:4])}, got {shown(text)!r}; "
-            "write to a folder of this machine and copy it"
-        )
+    if scheme not in schemes:
+        known = ", ".join(f"{name}://" for name in schemes if name != "memory")
+        raise InputError(f"expected a path, or a URL of {known}, got {shown(text)!r}; {advice}")
     place = StorePath(text.rstrip("/"))
-    bucket, _, inner = _system(place.url)[1].strip("/").partition("/")
-    if not bucket or (not inner and scheme != "memory"):
+    parts = _system(place.url)[1].strip("/").split("/")
+    if scheme == "hf" and len(parts) < (4 if parts[0] in HUB_KINDS else 3):
+        raise InputError(f"expected a name in a repository, such as hf://datasets/OWNER/NAME/t.parquet, got {text!r}")
+    if not parts[0] or (len(parts) < 2 and scheme != "memory"):
         raise InputError(f"expected a name below a bucket, such as {scheme}://bucket/scores.parquet, got {text!r}")
     return place
 
@@ -299,33 +325,21 @@ def sha256_of(path: AnyPath) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def store_errors(place: object, what: str) -> Iterator[None]:
-    """Turn what a driver says of a place into one line; a missing file, and what is there already, pass as they are.
-
-    Raises:
-        FileNotFoundError: as it is.
-        TakenError: where something is there.
-        CredentialsError: if the credentials are missing or no longer valid.
-        InputError: for any other refusal, and where the store cannot be reached.
-    """
-    try:
-        yield
-    except (InputError, FileNotFoundError):
-        raise
-    except FileExistsError:
-        raise TakenError(f"{place} exists already") from None
-    except Exception as error:  # drivers of object stores share no base class for their errors
-        try:
-            failure = failure_of(error)
-        except CredentialsError as problem:
-            raise CredentialsError(f"cannot {what} {place}: {problem}") from None
-        if failure.taken:
-            raise TakenError(f"{place} exists already") from None
-        reason = {"missing": "there is no such bucket or place"}.get(failure.status, failure.text)
-        advice = "check what the credentials may do" if failure.status == "denied" else "repeat the command to go on"
-        raise InputError(f"cannot {what} {place}: {reason}; {advice}") from None
-
-
 def _system(url: str) -> tuple[Any, str]:
     return file_system(url, listing=True)
+
+
+def _anew(system: Any) -> dict[str, Any]:
+    """Return how a file system is told to ask again for what it remembers."""
+    return {"refresh": True} if is_hub(system) else {}
+
+
+def _has_bucket(system: Any, bucket: str) -> bool:
+    """Whether there is a bucket; of Google's, whoever may list it need not be allowed to look at the bucket itself."""
+    if "gs" not in system.protocol:
+        return bool(system.exists(bucket))
+    try:
+        system.call("GET", "b/{}/o", bucket, maxResults=1, json_out=True)
+    except FileNotFoundError:
+        return False
+    return True

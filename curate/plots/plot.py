@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.display.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
-from curate.manifest.store_path import path_or_store
+from curate.manifest.store_path import path_to_read
 from curate.plots.asked import Asked, Numbers
 from curate.plots.table import KINDS, Kind, kind_of
 from scoring.errors import InputError
@@ -109,7 +109,7 @@ def plot(
     if out is not None:
         check_chart(Path(out), overwrite=overwrite)
     asked = Asked(
-        path_or_store(table),
+        path_to_read(table),
         column=tuple([column] if isinstance(column, str) else column or ()),
         per=per,
         x=x,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY, describe, describe_all
-from curate.manifest.store_path import path_or_store
+from curate.manifest.store_path import path_to_read
 from curate.policies.decided import Decided, numbered, plain_words
 from curate.policies.outcomes import KEEP, OUTCOMES, UNDECIDED
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
@@ -182,7 +182,7 @@ def write_outputs(
 
 def _bytes_read(files: Files) -> dict[str, str]:
     """Return path -> SHA-256 of every file of this machine that was read beside the table."""
-    paths = [*(file for each in files.tables for file in each.files), *map(path_or_store, files.read.values())]
+    paths = [*(file for each in files.tables for file in each.files), *map(path_to_read, files.read.values())]
     local = sorted(path.resolve() for path in paths if isinstance(path, Path) and path.is_file())
     return {str(path): file_sha256(path) for path in local}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from curate.columns import KEY
 from curate.counted import counted
-from curate.manifest.store_path import AnyPath, path_or_store, sha256_of
+from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.contract import Policy, policy_of
 from curate.policies.differences import Verification, compare_outputs
 from curate.policies.findings import (
@@ -84,7 +84,7 @@ def _policy(receipt: Path, noted: dict[str, Any], searched: Searched) -> Policy[
     try:
         return policy_of(rules).from_receipt(rules)
     except InputError as error:
-        files = [path_or_store(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
+        files = [path_to_read(str(file["path"])) for rule in noted["policy"] for file in _files(rule).values()]
         lost = any(searched.find(path) is None for path in files)
         more = "; what has moved is looked for beside the receipt, and below --root" if lost else ""
         raise InputError(f"{receipt}: {error}{more}") from None
@@ -97,7 +97,7 @@ def _is_file(value: object) -> bool:
 
 def _located(rule: Any, noted: Mapping[str, Any], searched: Searched) -> Any:
     """A rule with the paths of its files where they are now: where they were, or else where they are found."""
-    files = {name: path_or_store(str(file["path"])) for name, file in _files(rule).items()}
+    files = {name: path_to_read(str(file["path"])) for name, file in _files(rule).items()}
     if not files:
         return rule
     read = noted.get("read", {})
@@ -118,7 +118,7 @@ def _paths(rules: list[Any]) -> list[Any]:
 def _input(receipt: Path, noted: dict[str, Any], searched: Searched) -> AnyPath:
     """Where the input is: where it was, beside the receipt, or below a root by its digest."""
     about = noted["input"]
-    path = path_or_store(str(about["path"]))
+    path = path_to_read(str(about["path"]))
     found = searched.find(path, about.get("sha256", ()), about.get("files", ()))
     if found is None:
         below = "" if not searched.roots else f", nor below {', '.join(map(str, searched.roots))}"
@@ -162,7 +162,7 @@ def _compare_files(now: list[dict[str, Any]], then: list[Any], source: Table, re
                 continue
             expected = str(old[name]["digest"]) if _is_file(old.get(name)) else ""
             result.check_digest(file["path"], file["digest"], expected)
-            place = path_or_store(str(file["path"]))
+            place = path_to_read(str(file["path"]))
             if file["digest"] and place.suffix == ".parquet" and place.is_file():
                 _check_graph(open_table(place), source, result)
 

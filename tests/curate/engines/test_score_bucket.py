@@ -317,6 +317,9 @@ def test_a_large_table_is_sent_in_parts_and_read_in_ranges(s3, out, tmp_path, mo
     assert s3.faults.count("partNumber", "PUT") >= 2
     assert s3.get("run/t.parquet") == local.read_bytes()
     assert open_table(str(place)).read(["key"]).equals(open_table(local).read(["key"]))
+    assert place.upload(local, overwrite=False)[0] == local.stat().st_size  # as after an answer that was lost
+    with local.open("ab") as file:
+        file.write(b"other")
     with pytest.raises(InputError, match="appeared while it was being written"):
         place.upload(local, overwrite=False)
 

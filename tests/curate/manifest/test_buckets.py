@@ -1,13 +1,11 @@
 """Sources in an object store: a server of S3, with faults in front of it."""
 
-import io
-import tarfile
 import time
 from concurrent.futures import CancelledError
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from packed import a_parquet, a_tar
 from reading import keys, outcomes, read_all
 
 from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
@@ -15,22 +13,6 @@ from curate.manifest.ahead import ALL_DENIED, ReadAhead, ahead
 from curate.manifest.contract import RemoteReader
 from curate.manifest.failures import CredentialsError
 from scoring.errors import InputError
-
-
-def a_tar(members):
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return file.getvalue()
-
-
-def a_parquet(table):
-    file = io.BytesIO()
-    pq.write_table(table, file)
-    return file.getvalue()
 
 
 def test_a_prefix_is_a_folder_with_labels_a_limit_and_one_request_an_image(s3):

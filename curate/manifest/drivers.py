@@ -1,0 +1,71 @@
+"""What two drivers are told before they are used: that of Google's store (gcsfs), and that of Hugging Face's hub."""
+
+from types import MethodType
+from typing import Any
+
+from scoring.errors import InputError
+
+CONNECT = 15.0  # seconds
+HUB_KINDS = ("datasets", "spaces", "models", "buckets")
+SILENCE = 60.0  # seconds without a byte after which a request is given up
+
+
+def google_driver() -> Any:
+    """Return the class of the driver that speaks the JSON API.
+
+    The one that gcsfs gives by default asks over gRPC, before each request, of what kind the bucket is. Where that is
+    not answered (an emulator, a proxy, a missing permission) it waits a minute each time and falls back to this one.
+    """
+    from gcsfs.core import GCSFileSystem
+
+    return GCSFileSystem
+
+
+def google_options() -> dict[str, Any]:
+    """Return what we ask of the driver: it would wait for ever for a server that says nothing."""
+    from aiohttp import ClientTimeout
+
+    return {"requests_timeout": ClientTimeout(total=None, sock_connect=CONNECT, sock_read=SILENCE)}
+
+
+def try_once(system: Any) -> None:
+    """Keep a file system from trying again by itself (six times, half a minute in all), as its caller does that."""
+    plain = getattr(type(system)._request, "__wrapped__", None)
+    if plain is not None:
+        system._request = MethodType(plain, system)
+
+
+async def widen(system: Any, connections: int) -> None:
+    """Make the client, with room for as many connections as are asked for; one with a certificate is left as it is."""
+    from aiohttp import TCPConnector
+
+    certified = getattr(system, "_use_client_cert", False)
+    if "connector" not in system.session_kwargs and not certified:
+        system.session_kwargs = {**system.session_kwargs, "connector": TCPConnector(limit=connections)}
+    await system._set_session()
+
+
+def check_hub_url(url: str) -> None:
+    """Make sure that a URL of the hub is within a repository.
+
+    Raises:
+        InputError: if it names none.
+    """
+    parts = url.partition("://")[2].strip("/").split("/")
+    if len(parts) < (3 if parts[0] in HUB_KINDS else 2):
+        raise InputError(f"expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got {url!r}; name a repository")
+
+
+def check_hub() -> None:
+    """Make sure that huggingface_hub is one whose requests can be bounded.
+
+    Raises:
+        InputError: if it is too old.
+    """
+    import huggingface_hub
+
+    if not hasattr(huggingface_hub.get_session(), "stream"):
+        raise InputError(
+            f"opening hf:// URLs needs huggingface_hub 1.0 or later, got {huggingface_hub.__version__}; "
+            "run: pip install -U huggingface_hub"
+        )
