@@ -23,6 +23,7 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers create on condition
+_USUAL = {"s3a": "s3", "gcs": "gs"}
 UNFINISHED = "_unfinished"  # an object in a folder of parts while they are being put there
 _PIECE = 8 << 20
 SMALL = 1 << 20  # bytes of a note
@@ -81,8 +82,9 @@ class StorePath:
         return StorePath(f"{self.url}/{name}")
 
     def resolve(self) -> "StorePath":
-        """Return the place itself: a store has no links."""
-        return self
+        """Return the place under the usual name of its scheme, so that equal places are equal; a store has no links."""
+        scheme, _, rest = self.url.partition("://")
+        return StorePath(f"{_USUAL.get(scheme.lower(), scheme.lower())}://{rest}")
 
     def stat(self) -> "Stored":
         """Return the size and the time of change of the object.
@@ -206,14 +208,15 @@ class StorePath:
             Its size in bytes and its version there.
 
         Raises:
-            InputError: if the store refuses, or something is there and ``overwrite`` is not set.
+            TakenError: if something is there and ``overwrite`` is not set.
+            InputError: if the store refuses.
         """
         system, path = _system(self.url)
         try:
             with store_errors(self, "write"):
                 system.put_file(str(local), path, mode="overwrite" if overwrite else "create")
         except TakenError:
-            raise InputError(
+            raise TakenError(
                 f"{self} appeared while it was being written; repeat the command to see whether it is the same, or "
                 "choose another --out"
             ) from None
@@ -284,6 +287,19 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
     if not bucket or (not inner and scheme != "memory"):
         raise InputError(f"expected a name below a bucket, such as {scheme}://bucket/scores.parquet, got {text!r}")
     return place
+
+
+def path_here(text: "str | Path | StorePath", what: str) -> Path:
+    """Return a path of this machine; ``what`` says of what, in messages.
+
+    Raises:
+        InputError: for a URL.
+    """
+    if isinstance(text, StorePath) or scheme_of(str(text)) is not None:
+        raise InputError(
+            f"expected a path of this machine for {what}, got {shown(str(text))}; write it here and copy it there"
+        )
+    return Path(text)
 
 
 def sha256_of(path: AnyPath) -> str:
