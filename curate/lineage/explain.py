@@ -142,7 +142,8 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
     """What a step did with each row."""
     about = step.policy, str(step.path)
     written = _output(step, "table" if step.is_calibration else "subset")
-    new = [name for name in written.schema.names if name not in _columns_before(step)] if step.source else []
+    before = _columns_before(step)
+    new = [name for name in written.schema.names if name not in before] if step.source else []
     added = _rows_of(written, keys, new)
     if step.is_calibration:
         return {key: Event(*about, ADDED if key in added else ABSENT, added=added.get(key, {})) for key in keys}

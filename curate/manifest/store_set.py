@@ -59,6 +59,8 @@ class StoreSet:
             held.enter_context(self._lock)
             held.push(self._clear)
             self._begin()
+            if names:  # else it was asked before, and is once more by what puts the files on condition
+                self._refuse_taken()
             self._held = held.pop_all()
         return self
 
@@ -108,17 +110,18 @@ class StoreSet:
                 raise
 
     def _begin(self) -> None:
-        """Sweep what dead processes left, here and there, and refuse what is taken."""
+        """Sweep what dead processes left, here and there."""
         for path in self._here.iterdir():
             if path.name != LOCK:
                 path.unlink()
-        self._refuse_run(self._work.names())
+        names = self._work.names()
+        self._refuse_run(names)
         for place in self._paths:
             place.abort_uploads()
-        if not self._overwrite:
-            self._take_back()
-        self._work.remove([NOTE])
-        self._refuse_taken()
+        if NOTE in names:
+            if not self._overwrite:
+                self._take_back()
+            self._work.remove([NOTE])
 
     def _taken_back(self) -> bool:
         """Whether what this process has put is gone again; where it is not, the next process takes it back."""
@@ -162,8 +165,7 @@ class StoreSet:
             if OF_A_RUN in names:
                 return
             self._lock.end()
-            self._work.remove([NOTE])
-            self._work.remove([name for name in names if name != NOTE])
+            self._work.remove(sorted(names, key=lambda name: name != NOTE))  # what is known of remains goes first
         except InputError:
             if kind is None:
                 raise

@@ -103,7 +103,7 @@ class Outputs:
             if path_or_store(name).resolve() in written:
                 raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
         stale = self._undecided()
-        if files.undecided is False and stale.exists():
+        if files.undecided is False and stale.is_file():
             raise InputError(
                 f"{stale} is of an earlier filter by intervals, and this one would write none beside its receipt; "
                 "move it away, or choose another name with -o"
