@@ -363,6 +363,7 @@ def test_a_process_that_is_killed_while_it_sends_is_followed_at_once(whole, s3, 
     deadline = time.monotonic() + 60
     while "run/k.parquet" not in s3.names():
         assert time.monotonic() < deadline
+        assert process.poll() is None
         time.sleep(0.02)
     process.kill()
     process.communicate()
