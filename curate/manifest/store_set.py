@@ -20,7 +20,6 @@ from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import AnyPath, StorePath, TakenError, sha256_of
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.lock import LOCK, HeldFolder
 
 NOTE = "files.json"
 OF_A_RUN = "run.json"  # in the folder of a scoring run, which is the same for the same output
@@ -49,6 +48,8 @@ class StoreSet:
         self._remains = False  # whether something that this process has put could not be taken back
 
     def __enter__(self) -> Self:
+        from scoring.lock import HeldFolder  # here, for it takes a kernel's lock that not every system has
+
         names = self._work.names()
         self._refuse_run(names)
         if not names:
@@ -111,9 +112,8 @@ class StoreSet:
 
     def _begin(self) -> None:
         """Sweep what dead processes left, here and there."""
-        for path in self._here.iterdir():
-            if path.name != LOCK:
-                path.unlink()
+        for path in self._here.glob(".*.tmp.*"):
+            path.unlink()
         names = self._work.names()
         self._refuse_run(names)
         for place in self._paths:
