@@ -156,7 +156,7 @@ def every_kill(monkeypatch, work, first, step, check):
 
 
 @pytest.mark.parametrize(
-    ("first", "step"), [(17, 3), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
+    ("first", "step"), [(17, 4), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
 )
 def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
     whole, s3, out, tmp_path, monkeypatch, first, step
@@ -186,7 +186,7 @@ def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
 
 
 @pytest.mark.parametrize(
-    ("first", "step"), [(12, 3), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
+    ("first", "step"), [(12, 5), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
 )
 def test_wherever_a_replacement_is_killed_no_receipt_is_beside_files_of_another_run(
     whole, s3, out, tmp_path, monkeypatch, first, step
