@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from curate.columns import STATUS, describe
-from curate.manifest.store_path import StorePath, path_to_read
+from curate.manifest.store_path import AnyPath, StorePath, path_to_read
 from curate.policies.receipts import read_step
 from curate.tables.digests import is_text, plain
 from curate.tables.table import Table, open_table
@@ -46,10 +46,10 @@ def info(path: str | Path | StorePath) -> Description:
         InputError: for anything else, or a file that is damaged.
     """
     place = path_to_read(path)
-    if isinstance(place, StorePath):
-        return _table(open_table(place))
     if place.suffix == ".json":
         return _receipt(place)
+    if isinstance(place, StorePath):
+        return _table(open_table(place))
     if place.suffix == ".safetensors":
         return _checkpoint(place)
     if place.is_file() and place.suffix != ".parquet" and not _is_parquet(place):
@@ -108,7 +108,7 @@ def _count(table: Table, name: str) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _receipt(path: Path) -> Description:
+def _receipt(path: AnyPath) -> Description:
     receipt = read_step(path)
     counts = receipt.get("counts")
     facts = {name: receipt.get(name) for name in ("input", "model", "policy", "outputs", "environment")}

@@ -48,7 +48,7 @@ def find_checkpoint(name: str | Path) -> Path:
     path = Path(name)
     if str(name) not in shipped_models() and (path.suffix or path.is_file() or len(path.parts) > 1):
         if not path.is_file():
-            raise InputError(f"expected a checkpoint file, found none at {path}; `curate models` lists what ships")
+            raise InputError(f"expected a checkpoint file, found none at {name}; `curate models` lists what ships")
         return path
     shipped = shipped_models()
     if not shipped:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import pyarrow.compute as pc
 
 from curate.calibration.stored import P_ERROR, Calibration
 from curate.columns import KEY, describe_all
-from curate.fitting.applied import check_applied
+from curate.manifest.file_set import FileSet
+from curate.manifest.store_path import AnyPath
 from curate.policies.receipts import APPLIED_KIND, digests_of, environment, receipt_beside, state_of
 from curate.policies.seal import FORMAT, sealed
 from curate.tables.digests import RowDigest, key_bytes
@@ -19,7 +19,7 @@ from curate.tables.ranges import CALIBRATION, Outside
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from curate.version import __version__
-from scoring.atomic import AtomicFile, commit_together, refuse_existing, undo_unfinished
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 STREAM_ROWS = 16_384
@@ -37,34 +37,23 @@ class Applied:
         receipt: what was done, as a file.
     """
 
-    path: Path
+    path: AnyPath
     rows: int
     without: int
     outside: Outside
-    receipt: Path
+    receipt: AnyPath
 
 
-def check_places(out: Path, table: Table, *, overwrite: bool) -> Path:
-    """Return where the receipt goes, after refusing names that cannot be.
-
-    Raises:
-        InputError: for a table's own name, a file that exists, or a folder that cannot be written.
-    """
-    receipt = receipt_beside(out)
-    if out.suffix == ".parquet" and not overwrite:
-        undo_unfinished([out, receipt])
-    check_applied(out, table, overwrite=overwrite)
-    refuse_existing(receipt, overwrite=overwrite)
-    return receipt
-
-
-def apply_calibration(out: Path, table: Table, calibration: Calibration, *, overwrite: bool) -> Applied:
+def apply_calibration(
+    out: AnyPath, table: Table, calibration: Calibration, files: FileSet, *, overwrite: bool
+) -> Applied:
     """Write a table with its columns of chances in place of those of their names, or after all others.
 
     Args:
         out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
         table: scored by the calibration's model.
         calibration: to apply.
+        files: table and receipt, by which they get their names.
         overwrite: replace what is there.
 
     Raises:
@@ -72,7 +61,7 @@ def apply_calibration(out: Path, table: Table, calibration: Calibration, *, over
     """
     calibration.refuse_another(table)
     table = table.stored
-    receipt_path = check_places(out, table, overwrite=overwrite)
+    receipt_path = receipt_beside(out)
     before = state_of(table)
     names = [P_ERROR + name for name in calibration.maps]
     kept = [name for name in table.schema.names if name not in names]
@@ -80,10 +69,10 @@ def apply_calibration(out: Path, table: Table, calibration: Calibration, *, over
     schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)
     digest = digest_of(table, calibration)
     outside, without = Outside(), 0
-    writer = TableWriter(out, schema, _metadata(table, calibration, schema.names), overwrite=overwrite)
+    writer = TableWriter(files.draft(out), schema, _metadata(table, calibration, schema.names), overwrite=overwrite)
     receipt: AtomicFile | None = None
     try:
-        receipt = AtomicFile(receipt_path, overwrite=overwrite)
+        receipt = AtomicFile(files.draft(receipt_path), overwrite=overwrite)
         for batch in table.batches(rows=STREAM_ROWS):
             values, found = chances(batch, calibration)
             outside += calibration.fitted.outside(values)
@@ -96,7 +85,7 @@ def apply_calibration(out: Path, table: Table, calibration: Calibration, *, over
         writer.seal()
         done = Applied(out, writer.n_rows, without, outside, receipt_path)
         receipt.write(_receipt(done, table, calibration, digest.hexdigest(), writer.file.sha256))
-        commit_together([writer.file, receipt])
+        files.commit([writer.file, receipt])
     finally:
         writer.discard()
         if receipt is not None:

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from curate.calibration.apply import Applied, apply_calibration, check_places
+from curate.calibration.apply import Applied, apply_calibration
 from curate.calibration.judged import Judged, Truth, folds_of, judged_rows
 from curate.calibration.result import CONSTANT, CalibrationResult
 from curate.calibration.stored import SUFFIX, Calibration, heap_of, read_calibration, write_calibration
 from curate.columns import KEY
 from curate.counted import counted
+from curate.fitting.applied import check_applied
+from curate.manifest.file_set import FileSet, file_set
+from curate.manifest.store_path import AnyPath, path_here, path_or_store
 from curate.policies.audit.request import ANY
+from curate.policies.receipts import receipt_beside
 from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
 from curate.tables.table import Table, open_table
@@ -29,7 +33,7 @@ def calibrate(
     table: str | Path,
     out: str | Path | None = None,
     *,
-    apply: str | Path | None = None,
+    apply: str | AnyPath | None = None,
     fitted: str | Path | None = None,
     column: str | None = None,
     bad: str | None = None,
@@ -52,7 +56,7 @@ def calibrate(
     Args:
         table: Parquet file or folder of ``part-*.parquet``; it is never changed.
         out: the calibration to write, NAME.json.
-        apply: the table to write, NAME.parquet, with ``p_error_isotonic`` and ``p_error_logistic``.
+        apply: the table to write, NAME.parquet, with ``p_error_isotonic`` and ``p_error_logistic``; here or in a store.
         fitted: a calibration that was written before, to apply in place of fitting.
         column: the score; ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where low ones are.
         bad: condition that is true of bad rows, false of good ones, and has no value for others.
@@ -96,13 +100,15 @@ def calibrate(
         if places[1] is None:
             raise InputError(f"--fitted {fitted} is applied to a table; write one with --apply NAME.parquet")
         calibration = read_calibration(fitted)
-        report(f"applying {fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")
-        return _written(opened, calibration, (None, places[1]), overwrite=overwrite)
+        with _table_of(places[1], overwrite=overwrite) as written:
+            report(f"applying {fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")
+            return _written(opened, calibration, (None, places[1]), written, overwrite=overwrite)
     truth = Truth(bad, tuple(map(str, files)), label, None if labelled is None else str(labelled), judges)
-    judged = judged_rows(opened, column, truth)
-    report(f"calibrating {judged.score.column} on {counted(len(judged.values), 'judged row')}")
-    calibration = fit_judged(opened, judged, truth.target, repeats=repeats, seed=seed)
-    return _written(opened, calibration, places, judged=judged, overwrite=overwrite)
+    with _table_of(places[1], overwrite=overwrite) as written:
+        judged = judged_rows(opened, column, truth)
+        report(f"calibrating {judged.score.column} on {counted(len(judged.values), 'judged row')}")
+        calibration = fit_judged(opened, judged, truth.target, repeats=repeats, seed=seed)
+        return _written(opened, calibration, places, written, judged=judged, overwrite=overwrite)
 
 
 def fit_judged(table: Table, judged: Judged, target: str, *, repeats: int, seed: int) -> Calibration:
@@ -154,24 +160,30 @@ def _plain(value: Any) -> Any:
 
 
 def _places(
-    table: Table, out: str | Path | None, apply: str | Path | None, *, overwrite: bool
-) -> tuple[Path | None, Path | None]:
+    table: Table, out: str | Path | None, apply: str | AnyPath | None, *, overwrite: bool
+) -> tuple[Path | None, AnyPath | None]:
     """Return where calibration and table go, checked before any work is done."""
-    places = None if out is None else Path(out), None if apply is None else Path(apply)
+    places = None if out is None else path_here(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None:
         if places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json"):
             raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
         require_folder(places[0])
         refuse_existing(places[0], overwrite=overwrite)
     if places[1] is not None:
-        check_places(places[1], table, overwrite=overwrite)
+        check_applied(places[1], table)
     return places
+
+
+def _table_of(apply: AnyPath | None, *, overwrite: bool) -> FileSet:
+    """Return the table that is to be written, and its receipt, as files that belong together."""
+    return file_set([] if apply is None else [apply, receipt_beside(apply)], overwrite=overwrite)
 
 
 def _written(
     table: Table,
     calibration: Calibration,
-    places: tuple[Path | None, Path | None],
+    places: tuple[Path | None, AnyPath | None],
+    files: FileSet,
     *,
     judged: Judged | None = None,
     overwrite: bool,
@@ -179,7 +191,7 @@ def _written(
     calibration.refuse_another(table)
     applied: Applied | None = None
     if places[1] is not None:
-        applied = apply_calibration(places[1], table, calibration, overwrite=overwrite)
+        applied = apply_calibration(places[1], table, calibration, files, overwrite=overwrite)
     if places[0] is not None:
         write_calibration(places[0], calibration, overwrite=overwrite)
     note = "" if judged is not None else calibration.of_another_heap(table)

@@ -1,6 +1,5 @@
 """A calibration, or a table that one was applied to, made again and compared."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +10,9 @@ from curate.calibration.fit import fit_judged
 from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
 from curate.calibration.stored import P_ERROR, Calibration, calibration_from, is_calibration, read_calibration
 from curate.columns import KEY
+from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
-from curate.policies.seal import MAX_BYTES
+from curate.policies.seal import MAX_BYTES, read_json
 from curate.tables.digests import key_bytes
 from curate.tables.signals import MAX, MIN
 from curate.tables.table import Table, open_table
@@ -42,20 +42,20 @@ class CalibrationVerification:
         return {"identical": self.identical, "rows": self.rows, "problems": self.problems}
 
 
-def of_calibration(path: str | Path) -> dict[str, Any] | None:
+def of_calibration(path: str | AnyPath) -> dict[str, Any] | None:
     """Return what a JSON file holds where it is a calibration or the receipt of one; None where it is neither."""
-    path = Path(path)
+    path = path_to_read(path)
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > MAX_BYTES:
         return None
     try:
-        record = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+        _, record = read_json(path, "a calibration")
+    except InputError:
         return None
     ours = is_calibration(record) or (isinstance(record, dict) and record.get("kind") == APPLIED_KIND)
     return record if ours else None
 
 
-def verify_calibration(path: str | Path, table: str | Path | None = None) -> CalibrationVerification:
+def verify_calibration(path: str | AnyPath, table: str | AnyPath | None = None) -> CalibrationVerification:
     """Fit a calibration again to its table, or apply one again that a receipt holds, and compare.
 
     Args:
@@ -65,17 +65,17 @@ def verify_calibration(path: str | Path, table: str | Path | None = None) -> Cal
     Raises:
         InputError: if a file is missing or cannot be used.
     """
-    record, path = of_calibration(path), Path(path)
+    record, path = of_calibration(path), path_to_read(path)
     if record is None:
         raise InputError(f"{path} is no calibration; give one that curate calibrate wrote")
-    if is_calibration(record):
+    if is_calibration(record) and isinstance(path, Path):
         return _fitted_again(path, table)
     noted = read_step(path)
     opened = open_table(table if table is not None else _found(noted["input"]["path"], path))
     return _applied_again(opened, noted, path)
 
 
-def _fitted_again(path: Path, table: str | Path | None) -> CalibrationVerification:
+def _fitted_again(path: Path, table: str | AnyPath | None) -> CalibrationVerification:
     then = read_calibration(path)
     about = then.about
     try:
@@ -115,7 +115,7 @@ def _places(then: Calibration) -> dict[str, Any]:
     return {name: then.about.get(name) for name in ("curate", "table", "truth")}
 
 
-def _applied_again(table: Table, noted: Mapping[str, Any], path: Path) -> CalibrationVerification:
+def _applied_again(table: Table, noted: Mapping[str, Any], path: AnyPath) -> CalibrationVerification:
     calibration = calibration_from(noted.get("calibration", {}), f"the calibration in {path}")
     calibration.refuse_another(table)
     source, output = noted["input"], noted["outputs"]["table"]
@@ -124,7 +124,7 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: Path) -> Calibr
     if not written.is_file():
         found.problems.append(f"{written} is no longer there")
         return found
-    if file_sha256(written) != output["sha256"]:
+    if sha256_of(written) != output["sha256"]:
         found.problems.append(f"{written} is not the file that was written: its bytes differ from the receipt")
     there = open_table(written, require=[KEY])
     column = calibration.score.column
@@ -144,9 +144,9 @@ def _applied_again(table: Table, noted: Mapping[str, Any], path: Path) -> Calibr
     return found
 
 
-def _found(place: str, beside: Path) -> Path:
+def _found(place: str, beside: AnyPath) -> AnyPath:
     """Where a file is: where it was, or else beside the other."""
-    path = Path(place)
+    path = path_to_read(place)
     for each in (path, beside.parent / path.name):
         if each.exists():
             return each

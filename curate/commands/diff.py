@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 def run(
     table: Annotated[
         Path,
-        typer.Argument(parser=options.given_path, help="A subset, its receipt or its decisions; or any table of keys."),
+        typer.Argument(
+            parser=options.given_table, help="A subset, its receipt or its decisions; or any table of keys."
+        ),
     ],
-    other: Annotated[Path, typer.Argument(parser=options.given_path, help="The table to compare it with.")],
+    other: Annotated[Path, typer.Argument(parser=options.given_table, help="The table to compare it with.")],
     root: Annotated[
         list[Path] | None, options.shared("--root", ": files that moved are found below it, by their digest")
     ] = None,

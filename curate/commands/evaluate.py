@@ -47,7 +47,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    against: Annotated[Path | None, options.shared("--against", ", to be told apart from this one")] = None,
+    against: Annotated[
+        Path | None, options.stored("--against", ", to be told apart from this one", metavar="TABLE")
+    ] = None,
     degrade: Annotated[int, typer.Option(min=0, help="Images to read again, make worse and score.")] = 0,
     strengths: Annotated[
         bool, typer.Option("--strengths", help="At five strengths of each change, too: for curate plot strengths.")

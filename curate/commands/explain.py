@@ -19,7 +19,7 @@ def run(
     table: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_path,
+            parser=options.given_table,
             help="A subset, its decisions or its receipt; or the scored table, for every step beside it.",
         ),
     ],

@@ -34,7 +34,7 @@ def run(
     from curate.info import info
     from curate.rounds.files.settings import CONFIG
 
-    if not isinstance(file, Path):  # in a store there are tables alone
+    if not isinstance(file, Path):  # in a store there are tables and receipts alone
         description = info(file)
     elif (file / CONFIG).is_file():
         description = _rounds(file)

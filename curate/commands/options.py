@@ -122,6 +122,11 @@ def given_table(text: str) -> Any:
         raise typer.BadParameter(str(error)) from None
 
 
+def stored(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
+    """Return the option of that name, as ``shared``, with a path that may be a URL of a store."""
+    return shared(name, more, parser=given_table, metavar=metavar, **named)
+
+
 def refuse_urls(given: Mapping[str, Any]) -> None:
     """Refuse a URL where a path of this machine is read or written: it would name a folder here, called `s3:`.
 

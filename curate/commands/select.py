@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import SelectResult
 
 Budget = Annotated[str, options.shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT")]
-Out = Annotated[Path | None, options.shared("--out", ": the batch, such as batch.parquet")]
+Out = Annotated[Path | None, options.stored("--out", ": the batch, such as batch.parquet")]
 Strategy = Annotated[str, options.shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", show_default=True)]
 LabelledWhere = Annotated[
     str | None,
@@ -28,7 +28,16 @@ Label = Annotated[
         "--label", ", in --labelled or in the table. [default: label, where there is one]", metavar="COLUMN"
     ),
 ]
-Exclude = Annotated[Path | None, typer.Option(help="CSV or table whose keys are never picked.", show_default=False)]
+Labelled = Annotated[Path | None, options.stored("--labelled")]
+Exclude = Annotated[
+    Path | None,
+    typer.Option(
+        parser=options.given_table,
+        metavar="FILE",
+        help="CSV or table whose keys are never picked.",
+        show_default=False,
+    ),
+]
 Per = Annotated[str | None, options.shared("--per", ": the budget in each", metavar="COLUMN")]
 Balance = Annotated[
     str | None,
@@ -57,7 +66,7 @@ def run(
     out: Out = None,
     strategy: Strategy = "auto",
     set_: options.Settings = None,
-    labelled: options.Labelled = None,
+    labelled: Labelled = None,
     labelled_where: LabelledWhere = None,
     label: Label = None,
     exclude: Exclude = None,

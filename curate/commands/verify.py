@@ -18,12 +18,12 @@ def run(
     receipt: Annotated[
         Path,
         typer.Argument(
-            parser=options.given_path,
-            help="NAME.receipt.json or NAME.parquet, with subset and decisions beside it; a folder of rounds; a fitted "
-            "model; a calibration; or what curate run wrote.",
+            parser=options.given_table,
+            help="NAME.receipt.json or NAME.parquet, with subset and decisions beside it, here or in a store; a folder "
+            "of rounds; a fitted model; a calibration; or what curate run wrote.",
         ),
     ],
-    table: options.MovedTable = None,
+    table: Annotated[Path | None, options.stored("--table", metavar="TABLE")] = None,
     root: Annotated[
         list[Path] | None,
         options.shared(
@@ -68,23 +68,25 @@ def run(
     """
     given = dict(locals())
     from curate.calibration.verify import of_calibration
+    from curate.manifest.store_path import path_here
     from curate.pipeline.receipt import is_pipeline_receipt
     from curate.rounds.verify import rounds_at
 
     line = (lambda text: None) if json_ else show
-    rounds = rounds_at(receipt)
+    rounds = rounds_at(receipt) if isinstance(receipt, Path) else None
     if of_calibration(receipt) is not None:
         _refuse(given, "a calibration", ("root", "chain", "pixels", "source", "signed_by"))
         identical = _calibration(receipt, table, json_, line)
-    elif is_pipeline_receipt(receipt):
+    elif isinstance(receipt, Path) and is_pipeline_receipt(receipt):
         _refuse(given, "a pipeline", ("table", "root", "chain", "pixels", "source"))
         identical = _pipeline(receipt, signed_by, json_)
     elif receipt.suffix == ".safetensors":
         _refuse(given, "a fitted model", ("root", "chain", "pixels", "source", "signed_by"))
-        identical = _fit(receipt, table, json_, line)
+        identical = _fit(path_here(receipt, "a fitted model"), table, json_, line)
     elif rounds is not None:
         _refuse(given, "rounds", ("root", "chain", "pixels", "source", "signed_by"))
-        identical = _rounds(*rounds, table, json_, line)
+        moved = None if table is None else path_here(table, "--table of rounds")
+        identical = _rounds(*rounds, moved, json_, line)
     else:
         identical = _subset(given, json_, line)
     if not identical:

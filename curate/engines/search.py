@@ -6,12 +6,16 @@ from pathlib import Path
 
 from curate.engines.contract import Cluster
 from curate.engines.table import SEARCHES
+from curate.manifest.store_path import AnyPath, StorePath, path_or_store
+from scoring.errors import InputError
 from scoring.lookup import lookup
+
+LOCAL = "local"
 
 
 @contextmanager
 def searching(
-    engine: str, address: str | None, out: str | Path | None, announce: Callable[[str], None] = lambda text: None
+    engine: str, address: str | None, out: str | AnyPath | None, announce: Callable[[str], None] = lambda text: None
 ) -> Iterator[None]:
     """Have the large searches inside run by an engine.
 
@@ -22,7 +26,16 @@ def searching(
         announce: told in words what is done.
 
     Raises:
-        InputError: for an unknown engine, or one that cannot be had.
+        InputError: for an unknown engine, or one that cannot be had; for one of several machines and an ``out`` in a
+            store.
     """
-    with lookup(SEARCHES, engine, kind="engine")(Cluster(address), None if out is None else Path(out), announce):
+    place = None if out is None else path_or_store(out)
+    if isinstance(place, StorePath) and engine != LOCAL:
+        raise InputError(
+            f"--engine {engine} keeps arrays beside what is written, on a disk that all nodes share, and {place} is in "
+            "a store; write to such a disk and copy it"
+        )
+    with lookup(SEARCHES, engine, kind="engine")(
+        Cluster(address), place if isinstance(place, Path) else None, announce
+    ):
         yield

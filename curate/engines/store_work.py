@@ -9,10 +9,7 @@ where the store has that version and size. Its sha256 is compared when the part 
 """
 
 import json
-import os
 import shutil
-import stat
-import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -23,8 +20,9 @@ from typing import Any, Self, TypeVar
 
 from curate.engines.journal import DECODING, RUN, Part, WorkFolder, parsed_run, part_path
 from curate.engines.settings import refuse_difference
-from curate.engines.store_lock import StoreLock
 from curate.manifest.store import StoredFile
+from curate.manifest.store_here import folder_here, make_own
+from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import UNFINISHED, StorePath
 from scoring.atomic import place_errors
 from scoring.errors import InputError
@@ -43,12 +41,12 @@ class WorkStore(WorkFolder):
     """
 
     def __init__(self, place: StorePath) -> None:
-        super().__init__(_here(place))
+        super().__init__(folder_here(place))
         self.place: StorePath = place
         self._remote = StoreLock(place, self.folder)
 
     def __enter__(self) -> Self:
-        _make_own(self.folder.parent)
+        make_own(self.folder.parent)
         super().__enter__()
         try:
             self._remote.__enter__()
@@ -220,21 +218,3 @@ def _each(call: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """Return what a call gives for each of some things, in order, several at a time."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="store") as pool:
         return list(pool.map(call, items))
-
-
-def _here(place: StorePath) -> Path:
-    """Return the folder of this machine for a run in a store: the same one for whoever writes there from here."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return Path(tempfile.gettempdir()) / f"curate-{user}" / sha256(place.url.encode()).hexdigest()[:16]
-
-
-def _make_own(folder: Path) -> None:
-    """Make a folder that nobody else may enter, or see to it that the one that is there is such a one."""
-    with place_errors(folder):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    if not stat.S_ISDIR(found.st_mode) or not own or found.st_mode & 0o077:
-        raise InputError(
-            f"expected {folder} to be a folder of yours alone, got another; set TMPDIR to a folder of yours"
-        )

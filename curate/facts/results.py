@@ -41,13 +41,13 @@ class Applied:
     """
 
     name: str
-    path: Path
+    path: AnyPath
     receipt: Mapping[str, Any]
     decisions: Table | None
     groups: Table | None
 
     @property
-    def subset(self) -> Path:
+    def subset(self) -> AnyPath:
         """Where it wrote what it kept."""
         return self.path.with_name(self.receipt["outputs"]["subset"]["file"])
 
@@ -83,9 +83,9 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
     Raises:
         InputError: for a file that no policy wrote, one that lacks its receipt, or more than ``MOST`` policies.
     """
-    found: dict[Path, Applied] = {}
+    found: dict[AnyPath, Applied] = {}
     named = [paths] if isinstance(paths, str | Path) else paths or ()
-    waiting = [receipt for path in named for receipt in _receipts(Path(path))]
+    waiting: list[AnyPath] = [receipt for path in named for receipt in _receipts(Path(path))]
     while waiting:
         receipt = waiting.pop(0).resolve()
         if receipt in found:
@@ -102,7 +102,7 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
     return sorted(order, key=lambda one: _depth(one, made))
 
 
-def _receipts(path: Path) -> Iterable[Path]:
+def _receipts(path: Path) -> Iterable[AnyPath]:
     """The receipts that a path names."""
     if path.is_dir() and not (path / PIPELINE_RECEIPT).is_file():
         raise InputError(f"expected what a policy wrote (NAME.parquet or NAME.receipt.json), got the folder {path}")
@@ -125,7 +125,7 @@ def _receipts(path: Path) -> Iterable[Path]:
     yield receipt
 
 
-def _applied(path: Path) -> Applied:
+def _applied(path: AnyPath) -> Applied:
     receipt = read_receipt(path)
     counts = receipt.get("counts")
     wanted = ("n_rows", "kept", "dropped", "undecided", "failed")
@@ -136,7 +136,7 @@ def _applied(path: Path) -> Applied:
     return Applied(name, path, receipt, _beside(path, receipt, "decisions"), _beside(path, receipt, "groups"))
 
 
-def _beside(path: Path, receipt: Mapping[str, Any], name: str) -> Table | None:
+def _beside(path: AnyPath, receipt: Mapping[str, Any], name: str) -> Table | None:
     """A table that a policy wrote, where it still is."""
     entry = receipt["outputs"].get(name)
     file = path.with_name(entry["file"]) if entry else None
@@ -159,7 +159,7 @@ def _input_of(applied: Applied) -> AnyPath | None:
     return found
 
 
-def _source(noted: Mapping[str, Any], receipt: Path) -> AnyPath | None:
+def _source(noted: Mapping[str, Any], receipt: AnyPath) -> AnyPath | None:
     """The table that a receipt names, where it is, or beside it; None where it is gone."""
     named = path_to_read(str(noted["input"]["path"]))
     return next((path for path in (named, receipt.with_name(named.name)) if path.exists()), None)

@@ -1,30 +1,34 @@
 """A table with the columns of a fitted score: no image is read."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from curate.columns import describe_all
+from curate.manifest.file_set import FileSet
+from curate.manifest.store_path import AnyPath
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
-from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
 
 
-def check_applied(out: Path, table: Table, *, overwrite: bool) -> None:
+def check_applied(out: AnyPath, table: Table) -> None:
     """Refuse a name that a table cannot have, or that is the table's own."""
     if out.suffix != ".parquet":
         raise InputError(f"the table is a Parquet file: expected --apply NAME.parquet, got {out}")
     if out.resolve() in {file.resolve() for file in (table.path, *table.files)}:
         raise InputError(f"{out} is the table itself, which is never changed; choose another name with --apply")
-    require_folder(out)
-    refuse_existing(out, overwrite=overwrite)
 
 
 def write_applied(
-    out: Path, table: Table, columns: Mapping[str, pa.Array], about: Mapping[str, Any], *, overwrite: bool
+    out: AnyPath,
+    table: Table,
+    columns: Mapping[str, pa.Array],
+    about: Mapping[str, Any],
+    files: FileSet,
+    *,
+    overwrite: bool,
 ) -> str:
     """Write a table with columns in place of those of their names, or after all others; return the file's sha256.
 
@@ -33,6 +37,7 @@ def write_applied(
         table: N rows.
         columns: name -> N values.
         about: what the table says of the fit.
+        files: by which the table gets its name.
         overwrite: replace what is there.
     """
     table = table.stored
@@ -44,10 +49,15 @@ def write_applied(
     metadata = {"kind": "scores", **table.metadata, "fit": dict(about)}
     metadata["columns"] = {name: described[name] for name in schema.names}
     start = 0
-    with TableWriter(out, schema, metadata, overwrite=overwrite) as writer:
+    writer = TableWriter(files.draft(out), schema, metadata, overwrite=overwrite)
+    try:
         for batch in table.batches():
             here = [values.slice(start, len(batch)) for values in columns.values()]
             arrays = [*(batch.column(name) for name in kept), *here]
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
             start += len(batch)
+        writer.seal()
+        files.commit([writer.file])
+    finally:
+        writer.discard()
     return writer.file.sha256

@@ -17,6 +17,8 @@ from curate.fitting.entropy import class_entropy
 from curate.fitting.labels import Given, classes_in, given_labels, labels_in
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
+from curate.manifest.file_set import file_set
+from curate.manifest.store_path import AnyPath, path_here, path_or_store
 from curate.tables.heap import Heap, read_heap
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
@@ -51,7 +53,7 @@ def fit(
     table: str | Path,
     out: str | Path | None = None,
     *,
-    apply: str | Path | None = None,
+    apply: str | AnyPath | None = None,
     fitted: str | Path | None = None,
     model: str | Path | None = None,
     label: str | None = None,
@@ -71,7 +73,7 @@ def fit(
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
         out: the model to write, NAME.safetensors: the one that scored the table, with what was fitted.
-        apply: the table to write, NAME.parquet, with the columns.
+        apply: the table to write, NAME.parquet, with the columns; here or in a store.
         fitted: a model that was fitted before, to apply in place of fitting.
         model: the model that scored the table; by default looked for among those that ship.
         label: column of classes to learn from, of the table or of ``labelled``; 50 rows with one are enough.
@@ -97,16 +99,17 @@ def fit(
     base = None if places[0] is None else base_of(opened, model)
     if model is not None and base is None:
         check_same(opened, model)
-    with searching(engine, address, places[1] or places[0], report):
-        if fitted is not None:
-            done = _applied(opened, fitted, report)
-        else:
-            done = _fitted(opened, label, labelled, seed, report)
-    about = _about(done, opened, seed)
-    if places[1] is not None:
-        columns = done.heap.in_table({**done.said.columns, **_of_classes(done, seed)})
-        sha256 = write_applied(places[1], opened, columns, about, overwrite=overwrite)
-        about["applied"] = {"file": places[1].name, "sha256": sha256}
+    with file_set([places[1]] if places[1] else [], overwrite=overwrite) as files:
+        with searching(engine, address, places[1] or places[0], report):
+            if fitted is not None:
+                done = _applied(opened, fitted, report)
+            else:
+                done = _fitted(opened, label, labelled, seed, report)
+        about = _about(done, opened, seed)
+        if places[1] is not None:
+            columns = done.heap.in_table({**done.said.columns, **_of_classes(done, seed)})
+            sha256 = write_applied(places[1], opened, columns, about, files, overwrite=overwrite)
+            about["applied"] = {"file": _named(places[1]), "sha256": sha256}
     if places[0] is not None and base is not None:
         write_fitted(places[0], base, done.fit, about, overwrite=overwrite)
     kind, shares = _shares(done)
@@ -138,22 +141,27 @@ def _refuse_models(embedding: str | None, given: Mapping[str, str | Path | None]
 
 
 def _places(
-    table: Table, out: str | Path | None, apply: str | Path | None, fitted: str | Path | None, *, overwrite: bool
-) -> tuple[Path | None, Path | None]:
+    table: Table, out: str | Path | None, apply: str | AnyPath | None, fitted: str | Path | None, *, overwrite: bool
+) -> tuple[Path | None, AnyPath | None]:
     """Return where model and table go, checked before any work is done."""
     if out is None and apply is None:
         raise InputError("expected a model to write (-o NAME.safetensors), or a table (--apply NAME.parquet), got none")
     if out is not None and fitted is not None:
         raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out -o {out}")
-    places = None if out is None else Path(out), None if apply is None else Path(apply)
+    places = None if out is None else path_here(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None:
         if places[0].suffix != ".safetensors":
             raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")
         require_folder(places[0])
         refuse_existing(places[0], overwrite=overwrite)
     if places[1] is not None:
-        check_applied(places[1], table, overwrite=overwrite)
+        check_applied(places[1], table)
     return places
+
+
+def _named(applied: AnyPath) -> str:
+    """How a model names the table that was written with it: as the file beside it, or by its URL."""
+    return applied.name if isinstance(applied, Path) else str(applied)
 
 
 def _fitted(

@@ -7,6 +7,7 @@ from typing import Any
 from curate.counted import Grid, Printed, counted
 from curate.fitting import words
 from curate.fitting.shares import Share
+from curate.manifest.store_path import AnyPath
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,14 @@ class FitResult(Printed):
     labels: dict[str, Any] = field(default_factory=dict)
     recall: float = 1.0
     path: Path | None = None
-    applied: Path | None = None
+    applied: AnyPath | None = None
     fitted_before: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
         return asdict(self) | {name: None if path is None else str(path) for name, path in self.paths().items()}
 
-    def paths(self) -> dict[str, Path | None]:
+    def paths(self) -> dict[str, AnyPath | None]:
         """Return the files written, by what they are called."""
         return {"path": self.path, "applied": self.applied}
 

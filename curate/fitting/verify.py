@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from curate.fitting.labels import given_labels
+from curate.manifest.store_path import AnyPath, path_here, path_to_read, sha256_of
 from curate.tables.heap import read_heap
 from curate.tables.table import open_table
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
-from scoring.file_digest import file_sha256
 from scoring.heap.fit import fit_heap
 from scoring.heap.stored import digest_of_fit, read_fit
 
@@ -46,13 +46,13 @@ class FitVerification:
 class Origin:
     """What a card says that a model was fitted to: files, their digests, and the seed."""
 
-    table: Path
+    table: AnyPath
     digest: str
     seed: int
     label: str | None
     labelled: Path | None
     labels_digest: str | None
-    applied: str
+    applied: str  # beside the model, or a URL
     applied_sha256: str
 
     @classmethod
@@ -71,14 +71,14 @@ class Origin:
         if type(seed) is not int or not 0 <= seed < 2**31:
             raise ValueError(f"a seed of {seed!r}")
         labelled = None if named["labelled"] is None else Path(named["labelled"])
-        place = Path(applied.get("file") or "").name
+        place = path_to_read(applied.get("file") or "")
         return cls(
-            *(Path(table["path"]), table["digest"], seed, named["label"], labelled, named["digest"]),
-            *(place, applied.get("sha256") or ""),
+            *(path_to_read(table["path"]), table["digest"], seed, named["label"], labelled, named["digest"]),
+            *(place.name if isinstance(place, Path) else str(place), applied.get("sha256") or ""),
         )
 
 
-def verify_fit(model: str | Path, table: str | Path | None = None) -> FitVerification:
+def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVerification:
     """Fit a model again to its table, by its own settings, and compare.
 
     Args:
@@ -100,11 +100,12 @@ def verify_fit(model: str | Path, table: str | Path | None = None) -> FitVerific
     opened = open_table(table if table is not None else _found(origin.table, path))
     names = (origin.label,) if origin.label and origin.labelled is None else ()
     heap = read_heap(opened, names=names)
-    labelled = _found(origin.labelled, path) if origin.labelled is not None else None
+    labelled = path_here(_found(origin.labelled, path), "labels") if origin.labelled is not None else None
     given = given_labels(heap, opened, origin.label, labelled)
     fit, _ = fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=origin.seed)
-    beside = path.parent / origin.applied if origin.applied else None
-    same = file_sha256(beside) == origin.applied_sha256 if beside is not None and beside.is_file() else None
+    named = path_to_read(origin.applied)
+    applied = path.parent / named if isinstance(named, Path) else named
+    same = sha256_of(applied) == origin.applied_sha256 if origin.applied and applied.is_file() else None
     return FitVerification(
         len(heap),
         heap.rows.digest == origin.digest,
@@ -114,7 +115,7 @@ def verify_fit(model: str | Path, table: str | Path | None = None) -> FitVerific
     )
 
 
-def _found(place: Path, model: Path) -> Path:
+def _found(place: AnyPath, model: Path) -> AnyPath:
     """Where a file is: where it was, or else beside the model."""
     if place.exists():
         return place

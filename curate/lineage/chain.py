@@ -26,7 +26,7 @@ class Link:
         source: the table that it was made from, where that is now; None where it is gone.
     """
 
-    path: Path
+    path: AnyPath
     noted: Mapping[str, Any]
     source: AnyPath | None
 
@@ -43,13 +43,13 @@ class Link:
         named = [str(rule.get("rule")) for rule in self.noted["policy"] if isinstance(rule, Mapping)]
         return next((name for name in named if name in POLICIES), FILTER)
 
-    def output(self, name: str) -> Path | None:
+    def output(self, name: str) -> AnyPath | None:
         """Where it wrote a file; None where it wrote none of that name."""
         entry = self.noted["outputs"].get(name)
         return self.path.with_name(entry["file"]) if entry else None
 
 
-def receipt_of(path: Path) -> Path:
+def receipt_of(path: AnyPath) -> AnyPath:
     """Return the receipt of what a path names: a receipt, or a subset or decisions with one beside it.
 
     Raises:
@@ -65,7 +65,7 @@ def receipt_of(path: Path) -> Path:
     return beside
 
 
-def links(receipt: Path, searched: Searched, table: AnyPath | None = None) -> Iterator[Link]:
+def links(receipt: AnyPath, searched: Searched, table: AnyPath | None = None) -> Iterator[Link]:
     """Yield a receipt, then the one of its input, and so on to a table that no policy wrote.
 
     Args:
@@ -76,8 +76,8 @@ def links(receipt: Path, searched: Searched, table: AnyPath | None = None) -> It
     Raises:
         InputError: for a receipt that is not as it was written, or a chain of more than ``MOST`` or without an end.
     """
-    seen: set[Path] = set()
-    waiting: Path | None = receipt
+    seen: set[AnyPath] = set()
+    waiting: AnyPath | None = receipt
     while waiting is not None:
         if waiting.resolve() in seen or len(seen) == MOST:
             raise InputError(f"{waiting} is the receipt of itself, or of more than {MOST} steps; take a copy")
@@ -94,7 +94,7 @@ def source_of(noted: Mapping[str, Any], searched: Searched) -> AnyPath | None:
     return searched.find(path_to_read(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
 
 
-def links_after(table: Path, searched: Searched) -> list[Link]:
+def links_after(table: AnyPath, searched: Searched) -> list[Link]:
     """Return the steps that began at a table, and those after them, of which receipts lie in its folder.
 
     Args:
@@ -107,12 +107,12 @@ def links_after(table: Path, searched: Searched) -> list[Link]:
     Raises:
         InputError: for a receipt that is not as it was written, or more than ``MOST``.
     """
-    receipts = sorted(table.parent.glob("*" + RECEIPT))
+    receipts = _receipts_in(table.parent)
     if len(receipts) > MOST:
         raise InputError(f"{table.parent} holds {len(receipts):,} receipts, more than {MOST}; name a subset instead")
     waiting = [Link(path, noted, source_of(noted, searched)) for path in receipts for noted in _noted(path)]
     made, found = {table.resolve()}, []
-    while ready := [one for one in waiting if isinstance(one.source, Path) and one.source.resolve() in made]:
+    while ready := [one for one in waiting if one.source is not None and one.source.resolve() in made]:
         found += ready
         waiting = [one for one in waiting if one not in ready]
         written = (one.output("table" if one.is_calibration else "subset") for one in ready)
@@ -120,7 +120,14 @@ def links_after(table: Path, searched: Searched) -> list[Link]:
     return found
 
 
-def _noted(path: Path) -> Iterator[dict[str, Any]]:
+def _receipts_in(folder: AnyPath) -> list[AnyPath]:
+    """Return the receipts that lie in a folder, by name."""
+    if isinstance(folder, Path):
+        return [*sorted(folder.glob("*" + RECEIPT))]
+    return [folder / file.name for file in folder.files() if file.name.endswith(RECEIPT)]
+
+
+def _noted(path: AnyPath) -> Iterator[dict[str, Any]]:
     """The receipt of a step; nothing of a pipeline or a round, whose steps have their own."""
     _, receipt = read_json(path, "a receipt that curate wrote")
     if isinstance(receipt, dict) and receipt.get("kind") in (KIND, APPLIED_KIND):

@@ -13,6 +13,7 @@ from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
 from curate.lineage.diff_rows import Shared, Values, Why, compare_values, shared_rows, why_missing
 from curate.lineage.diff_settings import Setting, compare_settings
+from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies.moved import Searched
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
@@ -100,8 +101,8 @@ class Diff:
 
 
 def diff(
-    table: str | Path,
-    other: str | Path,
+    table: str | AnyPath,
+    other: str | AnyPath,
     *,
     root: str | Path | Sequence[str | Path] | None = None,
     out: str | Path | None = None,
@@ -122,7 +123,7 @@ def diff(
     roots = [root] if isinstance(root, str | Path) else list(root or ())
     if out is not None and Path(out).suffix != ".parquet":
         raise InputError(f"expected a name that ends in .parquet for the rows that differ, got {out}")
-    (one, steps_one), (two, steps_two) = (_side(Path(path), roots) for path in (table, other))
+    (one, steps_one), (two, steps_two) = (_side(path_to_read(path), roots) for path in (table, other))
     shared = shared_rows(one, two)
     columns = _columns(one, two)
     alike = [name for name in one.schema.names if name in two.schema.names and name not in columns and name != KEY]
@@ -144,7 +145,7 @@ def diff(
     return found
 
 
-def _side(path: Path, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
+def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
     """The subset that a path names, and the steps that led to it."""
     if path.suffix != ".json" and not (path.is_file() and receipt_beside(path).is_file()):
         return open_table(path, require=[KEY]), []

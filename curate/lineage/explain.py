@@ -81,7 +81,7 @@ class Story:
 
 
 def explain(
-    table: str | Path, keys: str | Sequence[str], *, root: str | Path | Sequence[str | Path] | None = None
+    table: str | AnyPath, keys: str | Sequence[str], *, root: str | Path | Sequence[str | Path] | None = None
 ) -> list[Story]:
     """Tell what happened to rows across all steps, as the receipts and decisions note it.
 
@@ -99,7 +99,7 @@ def explain(
     """
     wanted = [keys] if isinstance(keys, str) else list(keys)
     _check(wanted)
-    first, steps = _steps(Path(table), [root] if isinstance(root, str | Path) else list(root or ()))
+    first, steps = _steps(path_to_read(table), [root] if isinstance(root, str | Path) else list(root or ()))
     scored = open_table(first, require=[KEY])
     rows = _rows_of(scored, wanted, [each.name for each in scored.schema])
     for key in wanted:
@@ -124,10 +124,9 @@ def _check(keys: Sequence[str]) -> None:
             raise InputError(f"expected a key in UTF-8, got {key.encode('utf-8', 'backslashreplace')!r}") from None
 
 
-def _steps(table: Path, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link]]:
+def _steps(table: AnyPath, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link]]:
     """The table that was scored, and the steps from there on."""
     searched = Searched(table.parent, tuple(map(Path, roots)))
-    named = path_to_read(str(table))
     if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
         steps = list(links(receipt_of(table), searched))[::-1]
         first = steps[0].source
@@ -136,16 +135,15 @@ def _steps(table: Path, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link
                 f"the input {steps[0].noted['input']['path']} of {steps[0].path} is no longer there; see --root"
             )
         return first, steps
-    if not isinstance(named, Path):
-        return named, []
-    return named, links_after(named, searched)
+    return table, links_after(table, searched)
 
 
 def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
     """What a step did with each row."""
     about = step.policy, str(step.path)
     written = _output(step, "table" if step.is_calibration else "subset")
-    new = [name for name in written.schema.names if name not in _columns_before(step)] if step.source else []
+    before = _columns_before(step)
+    new = [name for name in written.schema.names if name not in before] if step.source else []
     added = _rows_of(written, keys, new)
     if step.is_calibration:
         return {key: Event(*about, ADDED if key in added else ABSENT, added=added.get(key, {})) for key in keys}

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.manifest.file_set import file_set
+from curate.manifest.store_path import AnyPath, path_or_store
 from curate.policies.receipts import PIPELINE_KIND, read_pipeline_receipt, read_step
 from curate.policies.seal import read_json
-from scoring.atomic import AtomicFile, refuse_existing, require_folder
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -21,19 +23,19 @@ MOST_BYTES = 1 << 20  # of a key or a signature
 KEYGEN = "make one with: ssh-keygen -t ed25519 -f KEY"
 
 
-def signature_beside(receipt: Path) -> Path:
+def signature_beside(receipt: AnyPath) -> AnyPath:
     """Return where the signature of a receipt lies."""
     return receipt.with_name(receipt.name + SUFFIX)
 
 
-def sign(receipt: str | Path, key: str | Path, *, password: str | None = None, overwrite: bool = False) -> Path:
+def sign(receipt: str | AnyPath, key: str | Path, *, password: str | None = None, overwrite: bool = False) -> AnyPath:
     """Sign a receipt with a private key; the signature lies beside it, and the receipt is not touched.
 
     What is signed is the receipt's bytes. As these hold the digests of all that was read and written, a signature
     stands for the subset too, once ``curate verify`` says that it is the one of the receipt.
 
     Args:
-        receipt: of a policy or of a pipeline.
+        receipt: of a policy, here or in a store, or of a pipeline.
         key: private Ed25519 key in OpenSSH or PEM form, as ``ssh-keygen -t ed25519`` makes it. It is read, never kept.
         password: of the key, if it has one.
         overwrite: replace a signature that is there.
@@ -45,14 +47,23 @@ def sign(receipt: str | Path, key: str | Path, *, password: str | None = None, o
         InputError: for a receipt that was changed, a key that is none of Ed25519, or a missing or wrong password.
         MissingExtraError: without the ``sign`` extra.
     """
-    receipt, key = Path(receipt), Path(key)
+    receipt = path_or_store(receipt)
     out = signature_beside(receipt)
     data = _receipt_bytes(receipt)
-    refuse_existing(out, overwrite=overwrite)
-    require_folder(out)
-    private = _private(key, password)
+    private = _private(Path(key), password)
+    with file_set([out], overwrite=overwrite) as files:
+        file = AtomicFile(files.draft(out), overwrite=overwrite)
+        try:
+            file.write(_text(_signature(receipt, data, private)))
+            files.commit([file])
+        finally:
+            file.discard()
+    return out
+
+
+def _signature(receipt: AnyPath, data: bytes, private: "Ed25519PrivateKey") -> dict[str, Any]:
     signature = private.sign(DOMAIN + data)
-    noted = {
+    return {
         "kind": KIND,
         "algorithm": "Ed25519",
         "receipt": receipt.name,
@@ -60,12 +71,9 @@ def sign(receipt: str | Path, key: str | Path, *, password: str | None = None, o
         "public_key": _raw(private.public_key()).hex(),
         "signature": base64.b64encode(signature).decode(),
     }
-    with AtomicFile(out, overwrite=overwrite) as file:
-        file.write(_text(noted))
-    return out
 
 
-def check_signature(receipt: Path, public_key: Path) -> str:
+def check_signature(receipt: AnyPath, public_key: Path) -> str:
     """Return the fingerprint of a public key that signed a receipt, as ``ssh-keygen -l`` prints it.
 
     Args:
@@ -101,19 +109,19 @@ def fingerprint(raw: bytes) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
-def _receipt_bytes(receipt: Path) -> bytes:
+def _receipt_bytes(receipt: AnyPath) -> bytes:
     """The bytes of a receipt that is what was written."""
     if not receipt.is_file():
         raise InputError(f"expected a receipt (NAME.receipt.json), got {receipt}; check the name")
     data, value = read_json(receipt, "a receipt that curate wrote")
-    if isinstance(value, dict) and value.get("kind") == PIPELINE_KIND:
+    if isinstance(value, dict) and value.get("kind") == PIPELINE_KIND and isinstance(receipt, Path):
         read_pipeline_receipt(receipt)
     else:
         read_step(receipt)
     return data
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: AnyPath) -> bytes:
     return read_json(path, "a receipt that curate wrote")[0]
 
 
@@ -121,7 +129,7 @@ def _text(noted: dict[str, Any]) -> bytes:
     return (json.dumps(noted, indent=2) + "\n").encode()
 
 
-def _read_signature(path: Path) -> dict[str, str]:
+def _read_signature(path: AnyPath) -> dict[str, str]:
     """Read a signature; every byte of it must be as it was written."""
     data = _file(path, "a signature")
     try:
@@ -146,11 +154,11 @@ def _read_signature(path: Path) -> dict[str, str]:
     return dict(noted)
 
 
-def _file(path: Path, what: str) -> bytes:
+def _file(path: AnyPath, what: str) -> bytes:
     if not path.is_file():
         raise InputError(f"expected {what} at {path}, which is no file; check the name")
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if isinstance(path, Path) else path.open() as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check who owns it") from None

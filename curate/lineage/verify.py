@@ -10,7 +10,7 @@ from curate.columns import KEY
 from curate.lineage.chain import Link, links, receipt_of
 from curate.lineage.pixels import PixelCheck, amount, check_pixels
 from curate.lineage.sign import check_signature
-from curate.manifest.store_path import path_to_read
+from curate.manifest.store_path import AnyPath, path_to_read
 from curate.policies import verify as one
 from curate.policies.differences import Verification
 from curate.policies.findings import OTHER_CHANCES, Finding
@@ -64,8 +64,8 @@ class Proof(Verification):
 
 
 def verify(
-    receipt: str | Path,
-    table: str | Path | None = None,
+    receipt: str | AnyPath,
+    table: str | AnyPath | None = None,
     *,
     root: str | Path | Sequence[str | Path] | None = None,
     chain: bool = False,
@@ -99,7 +99,7 @@ def verify(
     if source is not None and pixels is None:
         raise InputError("--source is read for --pixels alone; add --pixels all, or leave it out")
     n = amount(pixels) if pixels is not None else None
-    path = receipt_of(Path(receipt))
+    path = receipt_of(path_to_read(receipt))
     signer = check_signature(path, Path(signed_by)) if signed_by is not None else ""
     first = one.verify(path, table, roots=roots)
     proof = Proof(**vars(first), receipt=str(path), signed_by=signer)

@@ -25,6 +25,7 @@ from scoring.file_digest import file_sha256
 
 WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers create on condition
 READABLE = (*WRITABLE, "hf")  # where scored tables are read
+_USUAL = {"s3a": "s3", "gcs": "gs"}
 UNFINISHED = "_unfinished"  # an object in a folder of parts while they are being put there
 _PIECE = 8 << 20
 SMALL = 1 << 20  # bytes of a note
@@ -83,8 +84,9 @@ class StorePath:
         return StorePath(f"{self.url}/{name}")
 
     def resolve(self) -> "StorePath":
-        """Return the place itself: a store has no links."""
-        return self
+        """Return the place under the usual name of its scheme, so that equal places are equal; a store has no links."""
+        scheme, _, rest = self.url.partition("://")
+        return StorePath(f"{_USUAL.get(scheme.lower(), scheme.lower())}://{rest}")
 
     def stat(self) -> "Stored":
         """Return the size and the time of change of the object.
@@ -219,7 +221,8 @@ class StorePath:
             Its size in bytes and its version there.
 
         Raises:
-            InputError: if the store refuses, or something is there and ``overwrite`` is not set.
+            TakenError: if something is there and ``overwrite`` is not set.
+            InputError: if the store refuses.
         """
         system, path = _system(self.url)
         try:
@@ -227,7 +230,7 @@ class StorePath:
                 system.put_file(str(local), path, mode="overwrite" if overwrite else "create")
         except TakenError:
             if sha256_of(self) != file_sha256(local):  # else a try of ours whose answer was lost
-                raise InputError(
+                raise TakenError(
                     f"{self} appeared while it was being written; repeat the command to see whether it is the same, "
                     "or choose another --out"
                 ) from None
@@ -310,6 +313,19 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
     if not parts[0] or (len(parts) < 2 and scheme != "memory"):
         raise InputError(f"expected a name below a bucket, such as {scheme}://bucket/scores.parquet, got {text!r}")
     return place
+
+
+def path_here(text: "str | Path | StorePath", what: str) -> Path:
+    """Return a path of this machine; ``what`` says of what, in messages.
+
+    Raises:
+        InputError: for a URL.
+    """
+    if isinstance(text, StorePath) or scheme_of(str(text)) is not None:
+        raise InputError(
+            f"expected a path of this machine for {what}, got {shown(str(text))}; write it here and copy it there"
+        )
+    return Path(text)
 
 
 def sha256_of(path: AnyPath) -> str:

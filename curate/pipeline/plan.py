@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol
 
+from curate.manifest.store_path import path_here
 from curate.pipeline.arguments import TABLE, Arguments, arguments_of
 from curate.pipeline.file import Pipeline, Step
 from curate.pipeline.steps import FORMAT, Kind, kind_of
@@ -114,6 +115,10 @@ def _out(pipeline: Pipeline, step: Step, kind: Kind) -> str:
             raise InputError(f"{pipeline.place(step.name, FORMAT)}: {error}") from None
     if not isinstance(chosen, str) or not chosen:
         raise InputError(f"{pipeline.place(step.name, kind.out)}: {kind.out}: expected a path, got {chosen!r}")
+    try:
+        path_here(chosen, "what a step writes")
+    except InputError as error:
+        raise InputError(f"{pipeline.place(step.name, kind.out)}: {kind.out}: {error}") from None
     return chosen
 
 

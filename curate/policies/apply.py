@@ -1,9 +1,10 @@
 """The one run of every policy: decide, then write subset, decisions and receipt, all at once or not at all."""
 
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
+from curate.manifest.store_path import AnyPath
 from curate.policies.contract import Policy
 from curate.policies.decided import kept_by_class, second_look
 from curate.policies.outputs import outputs_for, write_outputs
@@ -15,14 +16,14 @@ R = TypeVar("R", bound=Result)
 
 
 def apply(
-    policy: Policy[R], table: Table, out: str | Path | None, *, dry_run: bool = False, overwrite: bool = False
+    policy: Policy[R], table: Table, out: str | AnyPath | None, *, dry_run: bool = False, overwrite: bool = False
 ) -> R:
     """Decide what becomes of every row of a table, and write it down.
 
     Args:
         policy: what is asked.
         table: has a unique ``key``; it is never changed.
-        out: subset to write, a name ending in ``.parquet``; may be None in a dry run.
+        out: subset to write, a name ending in ``.parquet``, here or in a store; may be None in a dry run.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
 
@@ -33,15 +34,15 @@ def apply(
         InputError: for a table, parameter or output that cannot be used; nothing is written then.
     """
     files = policy.files
-    outputs = None if dry_run else outputs_for(table, out, files, overwrite=overwrite)
-    states = [(each, state_of(each)) for each in (table, *files.tables)]
-    decided = policy.decide(table, write=outputs is not None)
-    examples, failed_by = second_look(decided)
-    known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
-    result = replace(decided.result, **known, input_digest=decided.digest)
-    classes = kept_by_class(decided)
-    if outputs is None:
-        return replace(result, classes=classes)
-    write_outputs(decided, outputs, result.facts(), states, overwrite=overwrite)
+    with nullcontext() if dry_run else outputs_for(table, out, files, overwrite=overwrite) as outputs:
+        states = [(each, state_of(each)) for each in (table, *files.tables)]
+        decided = policy.decide(table, write=outputs is not None)
+        examples, failed_by = second_look(decided)
+        known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
+        result = replace(decided.result, **known, input_digest=decided.digest)
+        classes = kept_by_class(decided)
+        if outputs is None:
+            return replace(result, classes=classes)
+        write_outputs(decided, outputs, result.facts(), states)
     paths: dict[str, Any] = outputs.paths
     return replace(result, classes=classes, **paths)

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from curate.columns import ERROR, KEY, LABEL, STATUS
+from curate.manifest.store_path import AnyPath
 from curate.policies.findings import Difference, Finding
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.policies.result import Result
@@ -84,7 +84,7 @@ class Decided(Generic[R]):
     examples: Mapping[str, np.ndarray] = field(default_factory=dict)
     more: Mapping[str, pa.Table] = field(default_factory=dict)
     more_meanings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    texts: Callable[[Mapping[str, Path]], Mapping[str, bytes]] | None = None
+    texts: Callable[[Mapping[str, AnyPath]], Mapping[str, bytes]] | None = None
     arranged: Arranged | None = None
     compare: Compare | None = None
 

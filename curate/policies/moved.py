@@ -21,7 +21,7 @@ class Searched:
         roots: folders to search; where there are any, nothing outside of them and of ``folder`` is read.
     """
 
-    folder: Path
+    folder: AnyPath
     roots: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Searched:
                 return file.parent
         return None
 
-    def refuse_outside(self, path: Path) -> None:
+    def refuse_outside(self, path: AnyPath) -> None:
         """Refuse a file that a link leads out of the roots and of the folder of the receipt.
 
         Raises:
@@ -82,9 +82,10 @@ class Searched:
         if not self.roots:
             return True
         if isinstance(place, StorePath):
-            return False
+            return place.parent == self.folder
+        folders = (*self.roots, *([self.folder] if isinstance(self.folder, Path) else []))
         real = place.resolve()
-        return any(real.is_relative_to(root.resolve()) for root in (*self.roots, self.folder))
+        return any(real.is_relative_to(root.resolve()) for root in folders)
 
     def _files(self) -> Iterator[Path]:
         """Regular files below the roots; links, which may lead out of them, are passed over."""

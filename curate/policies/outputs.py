@@ -1,6 +1,7 @@
 """What every policy leaves behind: subset, decisions, receipt and more, all at once or not at all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import KEY, describe, describe_all
-from curate.manifest.store_path import path_to_read
+from curate.manifest.file_set import file_set
+from curate.manifest.store_path import AnyPath, path_or_store, path_to_read
 from curate.policies.decided import Decided, numbered, plain_words
 from curate.policies.outcomes import KEEP, OUTCOMES, UNDECIDED
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.policies.result import Result
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
-from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -51,15 +53,16 @@ class Outputs:
     """The names that belong together: ``NAME.parquet`` and what stands beside it.
 
     Args:
-        subset: ends in ``.parquet``.
+        subset: ends in ``.parquet``; of this machine, or of a store.
         files: what the policy writes besides.
+        overwrite: replace what is there.
 
     Raises:
         InputError: for a name with another ending.
     """
 
-    def __init__(self, subset: str | Path, files: Files) -> None:
-        self.subset, self.files = Path(subset), files
+    def __init__(self, subset: str | AnyPath, files: Files, *, overwrite: bool = False) -> None:
+        self.subset, self.files, self.overwrite = path_or_store(subset), files, overwrite
         if self.subset.suffix != SUFFIX or self.subset.name == SUFFIX:
             raise InputError(f"the subset is a Parquet file: expected a name like kept{SUFFIX}, got {self.subset}")
         stem = self.subset.name.removesuffix(SUFFIX)
@@ -69,50 +72,57 @@ class Outputs:
         self.tables = {"subset": self.subset, **beside}
         self.texts = {name: self.subset.with_name(f"{stem}.{ending}") for name, ending in files.texts.items()}
         self.receipt = self.subset.with_name(f"{stem}.receipt.json")
+        self.together = file_set(list(self.paths.values()), overwrite=overwrite)
 
-    def _undecided(self) -> Path:
+    def _undecided(self) -> AnyPath:
         return self.subset.with_name(f"{self.subset.name.removesuffix(SUFFIX)}.{OUTCOMES[UNDECIDED]}{SUFFIX}")
 
     @property
-    def paths(self) -> dict[str, Path]:
-        """All files by name."""
+    def paths(self) -> dict[str, AnyPath]:
+        """All files by name; the receipt last."""
         return {**self.tables, **self.texts, "receipt": self.receipt}
 
-    def refuse(self, table: Table, files: Files, *, overwrite: bool) -> None:
-        """Refuse to write over what is read, over a file that is there unless ``overwrite``, or into no folder."""
+    def table(self, name: str, schema: pa.Schema, metadata: dict[str, Any]) -> TableWriter:
+        """Return the writer of one of the tables."""
+        return TableWriter(self.together.draft(self.tables[name]), schema, metadata, overwrite=self.overwrite)
+
+    def text(self, path: AnyPath) -> AtomicFile:
+        """Return one of the other files, still without its name."""
+        return AtomicFile(self.together.draft(path), overwrite=self.overwrite)
+
+    def refuse(self, table: Table) -> None:
+        """Refuse to write over what is read, or beside a table that would be taken for one of this set."""
+        files = self.files
         for each in (table, *files.tables):
             taken = {file.resolve() for file in each.files}
             for path in self.paths.values():
-                if path.resolve() in taken or (each.path.is_dir() and path.resolve().parent == each.path.resolve()):
+                if path.resolve() in taken or (path.resolve().parent == each.path.resolve() and each.path.is_dir()):
                     raise InputError(f"{path} is part of {each.path}, which is never changed; choose another name")
         written = {path.resolve() for path in self.paths.values()}
         for flag, name in files.read.items():
-            if Path(name).resolve() in written:
+            if path_or_store(name).resolve() in written:
                 raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
         stale = self._undecided()
-        if files.undecided is False and stale.exists():
+        if files.undecided is False and stale.is_file():
             raise InputError(
                 f"{stale} is of an earlier filter by intervals, and this one would write none beside its receipt; "
                 "move it away, or choose another name with -o"
             )
-        if not overwrite:
-            undo_unfinished(list(self.paths.values()))
-        for path in self.paths.values():
-            refuse_existing(path, overwrite=overwrite)
-        require_folder(self.subset)
 
 
-def outputs_for(table: Table, out: str | Path | None, files: Files, *, overwrite: bool) -> Outputs:
-    """Return the outputs of a policy, checked before any work is done.
+@contextmanager
+def outputs_for(table: Table, out: str | AnyPath | None, files: Files, *, overwrite: bool) -> Iterator[Outputs]:
+    """Yield the outputs of a policy, checked before any work is done, and in a store held against other processes.
 
     Raises:
         InputError: without a name, for a name that cannot be, an input's, or one that exists and may not be replaced.
     """
     if out is None:
         raise InputError("expected a name for the subset (-o kept.parquet), got none; or use --dry-run")
-    outputs = Outputs(out, files)
-    outputs.refuse(table, files, overwrite=overwrite)
-    return outputs
+    outputs = Outputs(out, files, overwrite=overwrite)
+    outputs.refuse(table)
+    with outputs.together:
+        yield outputs
 
 
 def write_outputs(
@@ -120,8 +130,6 @@ def write_outputs(
     outputs: Outputs,
     facts: Mapping[str, Any],
     states: Sequence[tuple[Table, list[FileState]]],
-    *,
-    overwrite: bool,
 ) -> None:
     """Stream all columns, write every table, check the sums, then give the files their names together.
 
@@ -130,7 +138,6 @@ def write_outputs(
         outputs: under which names.
         facts: what the receipt says beside the counts.
         states: of the files of every table that was read, before it was read.
-        overwrite: replace what is there.
 
     Raises:
         InputError: if an input changed since it was read, or the place refuses; nothing has a name then.
@@ -140,7 +147,7 @@ def write_outputs(
     others: dict[str, AtomicFile] = {}
 
     def writer(name: str, schema: pa.Schema, metadata: dict[str, Any]) -> TableWriter:
-        writers[name] = TableWriter(outputs.tables[name], schema, metadata, overwrite=overwrite)
+        writers[name] = outputs.table(name, schema, metadata)
         return writers[name]
 
     try:
@@ -153,9 +160,9 @@ def write_outputs(
                 rows
             )
         for name, content in (decided.texts(outputs.texts) if decided.texts else {}).items():
-            others[name] = AtomicFile(outputs.texts[name], overwrite=overwrite)
+            others[name] = outputs.text(outputs.texts[name])
             others[name].write(content)
-        receipt = others["receipt"] = AtomicFile(outputs.receipt, overwrite=overwrite)
+        receipt = others["receipt"] = outputs.text(outputs.receipt)
         tally = _stream(decided, subset, decisions, undecided)
         read = _bytes_read(outputs.files)
         for each, before in states:
@@ -170,7 +177,7 @@ def write_outputs(
             others[name].seal()
             made[name] = others[name], None
         receipt.write(receipt_json(decided, facts, made, read))
-        commit_together([*(one.file for one in writers.values()), *others.values()])
+        outputs.together.commit([*(one.file for one in writers.values()), *others.values()])
     finally:
         for written in writers.values():
             written.discard()

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.manifest.store_path import StorePath
+from curate.manifest.store_path import AnyPath, StorePath, path_to_read
 from curate.policies.seal import FORMAT, check_seal, read_json, sealed
 from curate.tables.table import Table
 from curate.version import __version__
@@ -115,7 +115,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def read_receipt(path: str | Path) -> dict[str, Any]:
+def read_receipt(path: str | AnyPath) -> dict[str, Any]:
     """Read a receipt and check its shape.
 
     Raises:
@@ -132,13 +132,13 @@ def is_applied(receipt: Mapping[str, Any]) -> bool:
     return bool(receipt["kind"] == APPLIED_KIND)
 
 
-def read_step(path: str | Path) -> dict[str, Any]:
+def read_step(path: str | AnyPath) -> dict[str, Any]:
     """Read the receipt of a policy, or of a calibration that was applied, and check its shape.
 
     Raises:
         InputError: if the file is missing, too large, not JSON or not a receipt.
     """
-    path = Path(path)
+    path = path_to_read(path)
     if not path.is_file():
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")
     beside = receipt_beside(path)
@@ -160,15 +160,15 @@ def read_step(path: str | Path) -> dict[str, Any]:
     return receipt
 
 
-def step_beside(table: object) -> Path | None:
+def step_beside(table: AnyPath | None) -> AnyPath | None:
     """Return the receipt of what wrote a table, a policy or a calibration; None where there is none."""
-    if not isinstance(table, Path) or table.suffix != ".parquet" or not table.is_file():
+    if table is None or table.suffix != ".parquet" or not table.is_file():
         return None
     beside = receipt_beside(table)
     return beside if beside.is_file() else None
 
 
-def _check_applied(path: Path, receipt: dict[str, Any]) -> None:
+def _check_applied(path: AnyPath, receipt: dict[str, Any]) -> None:
     try:
         source, output = receipt["input"], receipt["outputs"]["table"]
         texts = [source["path"], source["digest"], output["file"], output["sha256"]]
@@ -180,7 +180,7 @@ def _check_applied(path: Path, receipt: dict[str, Any]) -> None:
         raise InputError(f"{path} is incomplete: expected input, counts and table; take the receipt from a copy")
 
 
-def _check_shape(path: Path, receipt: dict[str, Any]) -> None:
+def _check_shape(path: AnyPath, receipt: dict[str, Any]) -> None:
     source, outputs = receipt.get("input"), receipt.get("outputs")
     whole = (
         isinstance(source, dict)
@@ -226,9 +226,9 @@ def _are_counts(value: Any, *names: str) -> bool:
     return isinstance(value, dict) and set(names) <= set(value) and all(type(n) is int for n in value.values())
 
 
-def receipt_beside(path: str | Path) -> Path:
+def receipt_beside(path: str | AnyPath) -> AnyPath:
     """Return where the receipt lies of a policy that wrote a subset or its decisions."""
-    path = Path(path)
+    path = path_to_read(path)
     return path.with_name(path.name.removesuffix(".parquet").removesuffix(".decisions") + ".receipt.json")
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, is_dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from curate.counted import Grid, Printed
+from curate.manifest.store_path import AnyPath
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Result(Printed):
     examples: list[dict[str, str]] = field(default_factory=list)
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)
     input_digest: str = ""
-    subset: Path | None = None
-    decisions: Path | None = None
-    receipt: Path | None = None
+    subset: AnyPath | None = None
+    decisions: AnyPath | None = None
+    receipt: AnyPath | None = None
 
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "receipt")
 
-    def paths(self) -> dict[str, Path | None]:
+    def paths(self) -> dict[str, AnyPath | None]:
         """Return the files written, by name; None for those that were not."""
         return {name: getattr(self, name) for name in self.FILES}
 

@@ -3,9 +3,9 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from curate.manifest.store_path import AnyPath, StorePath
 from scoring.errors import InputError
 
 FORMAT = 2  # 1, of earlier versions, had neither a seal nor the digests of the files that were read
@@ -27,21 +27,21 @@ def _text(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
-def read_json(path: Path, what: str) -> tuple[bytes, Any]:
+def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
     """Return the bytes of a receipt and the value that they stand for.
 
     Args:
-        path: of the receipt, a file.
+        path: of the receipt, a file or an object of a store.
         what: that it is the receipt of, for messages: ``a receipt that curate wrote``.
 
     Raises:
         InputError: if it is too large, cannot be read or is not JSON.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            size = path.stat().st_size
+        size = path.stat().st_size
+        if size > MAX_BYTES:
             raise InputError(f"{path} is too large for a receipt ({size:,} bytes, at most {MAX_BYTES:,})")
-        data = path.read_bytes()
+        data = path.read(MAX_BYTES) or b"" if isinstance(path, StorePath) else path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check who owns it") from None
     try:
@@ -50,7 +50,7 @@ def read_json(path: Path, what: str) -> tuple[bytes, Any]:
         raise InputError(f"{path} is not JSON; expected {what}") from None
 
 
-def check_seal(path: Path, data: bytes, receipt: Mapping[str, Any]) -> None:
+def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
     """Refuse a receipt that is not, byte for byte, what was written.
 
     One of format 1, which has neither ``format`` nor ``digest``, has no seal to break.

@@ -38,12 +38,12 @@ N_FORGED = 3  # rows of a forged graph that are named
 
 
 def verify(
-    receipt: str | Path, table: str | AnyPath | None = None, *, roots: Sequence[str | Path] = ()
+    receipt: str | AnyPath, table: str | AnyPath | None = None, *, roots: Sequence[str | Path] = ()
 ) -> Verification:
     """Apply the receipt's policy to its input again and compare with the files beside the receipt.
 
     Args:
-        receipt: ``NAME.receipt.json``; subset and decisions are looked for in its folder.
+        receipt: ``NAME.receipt.json``; subset and decisions are looked for in its folder, here or in a store.
         table: the input, if it has moved since.
         roots: folders in which what has moved is looked for by its digest; nothing outside of them and of the folder
             of the receipt is read then.
@@ -54,7 +54,7 @@ def verify(
     Raises:
         InputError: if receipt, input or an output is missing or cannot be read.
     """
-    receipt = Path(receipt)
+    receipt = path_to_read(receipt)
     noted = read_receipt(receipt)
     searched = Searched(receipt.parent, tuple(map(Path, roots)))
     where = table if table is not None else _input(receipt, noted, searched)
@@ -78,7 +78,7 @@ def verify(
     return result
 
 
-def _policy(receipt: Path, noted: dict[str, Any], searched: Searched) -> Policy[Result]:
+def _policy(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> Policy[Result]:
     """The policy of a receipt, its files where they are now."""
     rules = [_located(rule, noted, searched) for rule in noted["policy"]]
     try:
@@ -115,7 +115,7 @@ def _paths(rules: list[Any]) -> list[Any]:
     return [file["path"] for rule in rules for file in _files(rule).values()]
 
 
-def _input(receipt: Path, noted: dict[str, Any], searched: Searched) -> AnyPath:
+def _input(receipt: AnyPath, noted: dict[str, Any], searched: Searched) -> AnyPath:
     """Where the input is: where it was, beside the receipt, or below a root by its digest."""
     about = noted["input"]
     path = path_to_read(str(about["path"]))
@@ -129,7 +129,7 @@ def _input(receipt: Path, noted: dict[str, Any], searched: Searched) -> AnyPath:
     return found
 
 
-def _compare_origin(receipt: Path, noted: Mapping[str, Any], source: Table, result: Verification) -> None:
+def _compare_origin(receipt: AnyPath, noted: Mapping[str, Any], source: Table, result: Verification) -> None:
     """Say which version wrote the receipt, and whether the input is of the same weights, and where it was."""
     then = str(noted.get("curate", "an unknown version"))
     if is_unsealed(noted):
@@ -179,7 +179,7 @@ def _check_graph(file: Table, source: Table, result: Verification) -> None:
         result.problem(Finding(FORGED, words))
 
 
-def _outputs(folder: Path, noted: Mapping[str, Any], searched: Searched, result: Verification) -> dict[str, Table]:
+def _outputs(folder: AnyPath, noted: Mapping[str, Any], searched: Searched, result: Verification) -> dict[str, Table]:
     """Compare what was written with its digests, and open what rows are compared with."""
     tables = {}
     for name, entry in noted["outputs"].items():
@@ -210,7 +210,7 @@ def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification
 
 def _compare_read(path: str, digest: str, searched: Searched, result: Verification) -> None:
     """Compare the bytes of a file that was read beside the input; of one that is gone its policy says so."""
-    place = searched.find(Path(path), [digest])
+    place = searched.find(path_to_read(path), [digest])
     if place is None or any(note.what == str(place) for note in result.notes):
         return
     if sha256_of(place) != digest:

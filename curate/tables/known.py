@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +9,8 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
+from curate.manifest.store_here import copied_here
+from curate.manifest.store_path import AnyPath, path_to_read
 from curate.manifest.text import read_text, unguarded
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv, read_jsonl
 from curate.tables.digests import RowDigest, key_bytes, plain, tie_breaks
@@ -51,11 +52,11 @@ class Known:
         return found
 
 
-def read_known(path: str | Path, label: str | None = None, *, labels: bool = True) -> Known:
+def read_known(path: str | AnyPath, label: str | None = None, *, labels: bool = True) -> Known:
     """Read a CSV, TSV, JSON lines or Parquet file with a column ``key``.
 
     Args:
-        path: of the file, or a folder of ``part-*.parquet``.
+        path: of the file, or a folder of ``part-*.parquet``; here or in a store.
         label: column of labels; None for ``label`` where there is one.
         labels: whether labels are wanted at all.
 
@@ -67,7 +68,7 @@ def read_known(path: str | Path, label: str | None = None, *, labels: bool = Tru
     return _known(str(path), keys, columns.get(column) if labels else None)
 
 
-def read_columns(path: str | Path, wanted: Sequence[str]) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
+def read_columns(path: str | AnyPath, wanted: Sequence[str]) -> tuple[list[bytes], dict[str, list[str | None] | None]]:
     """Return the keys of a file, and its columns by name: as texts those that are wanted, None for the others.
 
     Args:
@@ -77,7 +78,7 @@ def read_columns(path: str | Path, wanted: Sequence[str]) -> tuple[list[bytes], 
     Raises:
         InputError: if the file or its keys are missing or cannot be read.
     """
-    path = Path(path)
+    path = path_to_read(path)
     if path.suffix.lower() in TEXT_SUFFIXES and not path.is_dir():
         table = _read_text(path)
         names = table.schema.names
@@ -102,18 +103,19 @@ def known(path: str, keys: Sequence[str], labels: Sequence[str | None] | None = 
     return _known(path, [key.encode("utf-8", "surrogateescape") for key in keys], list(labels) if labels else None)
 
 
-def _read_text(path: Path) -> pa.Table:
+def _read_text(path: AnyPath) -> pa.Table:
     if not path.is_file():
         raise InputError(f"{path} does not exist; give a CSV or Parquet file with a column {KEY!r}")
     if path.stat().st_size > MAX_TABLE_BYTES:
         raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {MAX_TABLE_BYTES:,}; make it Parquet")
-    text = read_text(path, what="text with keys")  # a spreadsheet may have written UTF-16, or semicolons
+    with copied_here(path) as local:
+        text = read_text(local, what="text with keys")  # a spreadsheet may have written UTF-16, or semicolons
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return read_jsonl(text.encode(), str(path))
     return read_csv(text.encode(), str(path), delimiter=_delimiter(text, path), names_only={KEY})
 
 
-def _delimiter(text: str, path: Path) -> str:
+def _delimiter(text: str, path: AnyPath) -> str:
     """Return what separates the cells of a sheet: where the usual one does not give a column of keys, what does."""
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
     header = text.split("\n", 1)[0].rstrip("\r")
@@ -125,7 +127,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
-def _texts(path: Path, column: pa.ChunkedArray) -> list[str | None]:
+def _texts(path: AnyPath, column: pa.ChunkedArray) -> list[str | None]:
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
         raise InputError(f"expected labels as names or numbers in {path}, got {column.type}; name another column")
     values = plain(_whole(column)).cast(pa.large_string()).to_pylist()

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
+from curate.manifest.store_path import AnyPath
 from curate.policies.dedup.finders.neighboured import NearGraph
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.quality.recall import RecallReport
@@ -35,10 +35,10 @@ class DedupResult(Result):
     conflicts: list[dict[str, Any]] = field(default_factory=list)
     recall: list[str] = field(default_factory=list)
     planted: RecallReport | None = None
-    groups: Path | None = None
-    leaks: Path | None = None
-    audit: Path | None = None
-    audit_page: Path | None = None
+    groups: AnyPath | None = None
+    leaks: AnyPath | None = None
+    audit: AnyPath | None = None
+    audit_page: AnyPath | None = None
 
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "groups", "receipt", "leaks", "audit", "audit_page")
 

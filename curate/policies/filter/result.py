@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from curate.columns import describe
+from curate.manifest.store_path import AnyPath
 from curate.policies.audit.results import Promise
 from curate.policies.filter.cuts import compared
 from curate.policies.filter.ends import LOWER
@@ -27,7 +27,7 @@ class FilterResult(Result):
         undecided_rows: path of the rows that stay undecided, where a rule went by intervals.
     """
 
-    undecided_rows: Path | None = None
+    undecided_rows: AnyPath | None = None
 
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, UNDECIDED_ROWS)
 

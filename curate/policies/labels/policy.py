@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.manifest import SourceOptions
+from curate.manifest.store_here import copied_here
+from curate.manifest.store_path import AnyPath
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import compare_arranged
@@ -21,7 +23,7 @@ from curate.policies.labels.request import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.request import LabelsRequest
 from curate.policies.labels.result import PAGE, REVIEW, LabelsResult, label_facts, worst_rows
 from curate.policies.labels.review import COLUMNS, draw_rows, review_text
-from curate.policies.labels.verdicts import KEYS, Verdicts, read_verdicts
+from curate.policies.labels.verdicts import KEYS, read_verdicts
 from curate.policies.labels.words import MEANINGS, LabelWords, outcomes, schema_of
 from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files, Outputs
@@ -178,14 +180,16 @@ def labels(
     return apply(policy, opened, out, dry_run=nothing, overwrite=overwrite)
 
 
-def _refuse_answers(path: Path) -> None:
+def _refuse_answers(path: AnyPath) -> None:
     """Refuse to replace a review in which a person has answered."""
+    if not path.is_file():
+        return
     try:
-        verdicts: Verdicts | None = read_verdicts(path) if path.is_file() else None
+        with copied_here(path) as local:
+            verdicts = read_verdicts(local)
     except InputError:
         return  # no review, or one without an answer
-    if verdicts is not None:
-        n = sum(verdicts.counts.values()) - verdicts.counts["blank"]
-        raise InputError(
-            f"{path} holds {n:,} answers of a person, which --review would replace; move it, or leave --review out"
-        )
+    n = sum(verdicts.counts.values()) - verdicts.counts["blank"]
+    raise InputError(
+        f"{path} holds {n:,} answers of a person, which --review would replace; move it, or leave --review out"
+    )

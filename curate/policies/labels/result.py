@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 from math import isnan
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.manifest.store_path import AnyPath
 from curate.policies.labels.columns import LabelColumns
 from curate.policies.labels.examine import WITNESSES
 from curate.policies.result import Result
@@ -49,8 +49,8 @@ class LabelsResult(Result):
     suggestions: int = 0
     annotators: list[dict[str, Any]] = field(default_factory=list)
     alike: float | None = None
-    review: Path | None = None
-    review_page: Path | None = None
+    review: AnyPath | None = None
+    review_page: AnyPath | None = None
 
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, REVIEW, PAGE)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from curate.columns import KEY
 from curate.engines.search import searching
+from curate.manifest.store_path import path_to_read
 from curate.policies.apply import apply
 from curate.policies.arranged import Ranked
 from curate.policies.compare_arranged import compare_arranged
@@ -93,7 +94,7 @@ class Select:
         picked = pick(table, self.request, write_graph=write)
         rule = self.request.to_json()
         for name, known in picked.files.items():
-            rule[name] = {"path": str(Path(known.path).resolve()), "digest": known.digest}
+            rule[name] = {"path": str(path_to_read(known.path).resolve()), "digest": known.digest}
         hashes = np.empty(len(picked.rows), np.uint64)
         hashes[picked.rows.place] = picked.rows.hashes
         return Decided(

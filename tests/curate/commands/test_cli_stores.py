@@ -1,10 +1,16 @@
 """Tables of an object store, as commands read them; and URLs where a command takes none."""
 
+import inspect
 import json
+from typing import get_args, get_type_hints
 
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
+from typer.models import ArgumentInfo
+
+from curate.cli import app
+from curate.commands.options import given_table
 
 COMMANDS = {  # what each writes is compared with what it writes for the same table here
     "filter": (["--keep-top", "50%", "-o", "k.parquet"], "k.parquet"),
@@ -59,45 +65,90 @@ def test_a_folder_of_parts_of_a_store_that_is_not_whole_is_refused(whole, s3):
         assert reason in " ".join(found.stderr.split())
 
 
-URL = "s3://bucket/run/b.parquet"
-TAKES_NONE = [
-    ["filter", "TABLE", "--keep-top", "50%", "-o", URL],
-    ["dedup", "TABLE", "-o", URL],
-    ["dedup", "TABLE", "--against", URL, "-o", "k.parquet"],
-    ["issues", "TABLE", "-o", URL],
-    ["select", "TABLE", "-b", "5", "-o", URL],
-    ["balance", "TABLE", "--per", "format", "-o", URL],
-    ["split", "TABLE", "--train", "80%", "--test", "20%", "-o", URL],
-    ["labels", "TABLE", "--label", "format", "-o", URL],
-    ["labels", "TABLE", "--label", "format", "--sheet", URL],
-    ["fit", "TABLE", "--apply", URL],
-    ["fit", "TABLE", "-o", URL],
-    ["sheet", "TABLE", "-o", URL],
-    ["plot", "TABLE", "histogram", "-o", URL],
-    ["report", "TABLE", "-o", URL],
-    ["evaluate", "TABLE", "--label", "format", "-o", URL],
-    ["compare", "TABLE", "TABLE", "-o", URL],
-    ["export", "TABLE", "--to", "csv", "-o", URL],
-    ["verify", URL],
-    ["audit", URL],
-    ["run", URL],
-    ["train", "visimsiam", "photos", "-o", URL],
-    ["cache", "photos", "-o", URL],
-    ["round", "init", URL, "TABLE", "--classes", "a,b", "--batch", "2"],
-    ["round", "init", "rounds", URL, "--classes", "a,b", "--batch", "2"],
-    ["score", "photos", "-o", "s.parquet", "--log", URL],
+URL = "s3://no-such-bucket-here/run/b.parquet"
+TAKES_NONE = "expected a path of this machine"
+
+
+def commands(app, words=()):
+    """The words and the function of every command."""
+    for one in app.registered_commands:
+        yield (*words, one.name or one.callback.__name__), inspect.unwrap(one.callback)
+    for group in app.registered_groups:
+        yield from commands(group.typer_instance, (*words, group.name))
+
+
+def parameters(function):
+    """Name, type and what Typer knows of each parameter of a command, and whether it must be given."""
+    hints = get_type_hints(function, include_extras=True)
+    for name, one in inspect.signature(function).parameters.items():
+        if name != "ctx":
+            kind, about = get_args(hints[name])
+            yield name, kind, about, one.default is inspect.Parameter.empty
+
+
+def flag_of(name, about):
+    return next((text for text in about.param_decls or () if text.startswith("--")), f"--{name.replace('_', '-')}")
+
+
+def words_with(function, wanted):
+    """A line of all that a command must be given, with the URL for one of its parameters."""
+    line = []
+    for name, _, about, needed in parameters(function):
+        value = URL if name == wanted else "TABLE"
+        if isinstance(about, ArgumentInfo):
+            line += [value] if needed or name == wanted else []
+        elif needed or name == wanted:
+            line += [flag_of(name, about), value]
+    return line
+
+
+ALL = {" ".join(words): function for words, function in commands(app)}
+OF_PATHS = [
+    (name, each, about.parser is given_table)
+    for name, function in ALL.items()
+    for each, kind, about, _ in parameters(function)
+    if "Path" in str(kind) or each == "out"
 ]
 
 
-@pytest.mark.parametrize("line", TAKES_NONE, ids=" ".join)
-def test_a_url_where_a_command_takes_a_path_is_one_line_and_no_folder(line, whole, tmp_path, monkeypatch):
+def test_the_walk_meets_all_that_a_command_reads_and_writes():
+    found = {(name, each): in_store for name, each, in_store in OF_PATHS}
+    assert len(found) > 90
+    wrote = ("filter", "dedup", "select", "balance", "split", "issues", "labels")
+    assert all(found[name, "out"] for name in wrote)
+    assert all(found[name, "apply"] for name in ("fit", "calibrate"))
+    assert not any(found[one] for one in (("fit", "out"), ("export", "out"), ("round next", "folder")))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_url_is_taken_or_refused_in_one_line_and_never_a_folder_of_this_machine(
+    name, whole, s3, tmp_path, monkeypatch
+):
+    """Of each option that takes a path: as it is typed, whatever else the command needs."""
     monkeypatch.chdir(tmp_path)
+    for _, each, in_store in (one for one in OF_PATHS if one[0] == name):
+        line = [str(whole) if word == "TABLE" else word for word in words_with(ALL[name], each)]
+        found = run(*name.split(), *line)
+        text = " ".join(found.stderr.split())
+        assert found.exit_code in (1, 2), (line, found.exception)
+        assert isinstance(found.exception, SystemExit), (line, found.exception)
+        assert in_store or name == "score" or TAKES_NONE in text, (line, text)
+        assert "s3:/no" not in text, (line, text)
+        assert not list(tmp_path.iterdir()), line
+    assert not s3.names()
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (["filter", "TABLE", "--max-bad-rate", "2%", "--audit", URL], "--audit"),
+        (["balance", "TABLE", "--to", "s3://bucket/shares.csv"], "--to"),
+    ],
+)
+def test_a_url_in_an_option_of_texts_is_refused_too(line, place, whole):
     found = run(*(str(whole) if word == "TABLE" else word for word in line))
-    text = " ".join(found.stderr.split())
-    assert found.exit_code == 1, text
-    assert "expected a path of this machine" in text
-    assert URL in text
-    assert not list(tmp_path.iterdir())
+    assert found.exit_code == 1
+    assert f"{TAKES_NONE} for {place}" in " ".join(found.stderr.split())
 
 
 def test_a_table_behind_a_url_that_is_no_store_is_one_line():

@@ -81,6 +81,12 @@ def test_a_dry_run_says_each_step_as_one_would_type_it(here):
         ('folder = "out"', "folder = 3", 2, "expected the path of a folder"),
         ("report-only = true", "overwrite = true", 8, "cannot be set for a step"),
         ("keep_top", 'out = "out/scores.parquet"\nkeep_top', 11, "as scores does"),
+        (
+            "keep_top",
+            'out = "s3://bucket/best.parquet"\nkeep_top',
+            14,
+            "expected a path of this machine for what a step",
+        ),
         ("[best]", "[[best]]", 1, "stands outside of any step"),
     ],
 )

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 from curate.columns import KEY, STATUS
 from curate.display.audit_page import PAIR_SIDE, pair_page
 from curate.display.tiles import Pictures
+from curate.manifest.store_here import copied_here
+from curate.manifest.store_path import AnyPath
 from curate.manifest.text import unguarded
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.table import FINDERS, Options, build
@@ -190,7 +191,7 @@ def pages(table: Table, request: DedupRequest, pairs: Sequence[Drawn], name: str
     return {ANSWERS: answers, PAGE: page.encode()}
 
 
-def refuse_answers(path: Path) -> None:
+def refuse_answers(path: AnyPath) -> None:
     """Refuse to replace an audit in which a person has answered.
 
     Raises:
@@ -199,7 +200,8 @@ def refuse_answers(path: Path) -> None:
     if not path.is_file():
         return
     try:
-        answers = read_answers(path)
+        with copied_here(path) as local:
+            answers = read_answers(local)
     except InputError:
         return  # no audit
     n = sum(one.answer is not None for one in answers.judged)

@@ -89,6 +89,7 @@ class StoreLock:
         if not self._of("lock", number).create(owner):
             raise InputError(f"{self._folder} is being written by {self._holder(number)}; wait for it")
         if self._of("lock", number).create(owner + b" "):
+            self._folder.remove([self._of("lock", number).name])
             raise InputError(
                 f"cannot write {self._folder}: the store has no conditional writes (If-None-Match), without which two "
                 "writers cannot be kept apart; write to a folder of this machine and copy it"

@@ -1,0 +1,65 @@
+"""Files that belong together, here or in a store: made under no name, then named together, the last one last."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from curate.manifest.store_path import AnyPath, StorePath
+from curate.manifest.store_set import StoreSet
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
+
+
+class LocalSet:
+    """Files of this machine that get their names together: a context manager; `StoreSet` does the same in a store.
+
+    Entering refuses what cannot be, before any work; what a dead process left of these files is taken back.
+
+    Args:
+        paths: of the files, in one folder; the last stands for all of them. There may be none.
+        overwrite: replace what is there.
+
+    Raises:
+        InputError: for a name that is taken, or a folder that is not there or cannot be written.
+    """
+
+    def __init__(self, paths: Sequence[Path], *, overwrite: bool) -> None:
+        self._paths, self._overwrite = list(paths), overwrite
+
+    def __enter__(self) -> Self:
+        if self._paths and not self._overwrite:
+            undo_unfinished(self._paths)
+        for path in self._paths:
+            refuse_existing(path, overwrite=self._overwrite)
+        if self._paths:
+            require_folder(self._paths[-1])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def draft(self, path: AnyPath) -> Path:
+        """Return the path of this machine for which a file is to be made: the same one."""
+        if not isinstance(path, Path):
+            raise ValueError(f"{path} is none of these files")
+        return path
+
+    def commit(self, files: Sequence[AtomicFile]) -> None:
+        """Give the files their names, in their order; see ``commit_together``."""
+        commit_together(files)
+
+
+FileSet = LocalSet | StoreSet
+
+
+def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
+    """Return what gives files their names together, where they are to be.
+
+    Args:
+        paths: all of this machine, or all of one folder of a store; the last stands for all of them.
+        overwrite: replace what is there.
+    """
+    stored = [path for path in paths if isinstance(path, StorePath)]
+    local = [path for path in paths if isinstance(path, Path)]
+    if stored and local:
+        raise ValueError(f"{local[0]} and {stored[0]} are not in one place")
+    return StoreSet(stored, overwrite=overwrite) if stored else LocalSet(local, overwrite=overwrite)

@@ -1,0 +1,56 @@
+"""The folder of this machine through which an output of a store passes, for whoever writes there alone."""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from curate.manifest.store_path import AnyPath, StorePath
+from scoring.atomic import place_errors
+from scoring.errors import InputError
+
+PIECE = 8 << 20
+
+
+def folder_here(place: StorePath) -> Path:
+    """Return the folder of this machine for a place in a store: the same one for whoever writes there from here."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"curate-{user}" / sha256(place.url.encode()).hexdigest()[:16]
+
+
+def make_own(folder: Path) -> None:
+    """Make a folder that nobody else may enter, or see to it that the one that is there is such a one.
+
+    Raises:
+        InputError: if it is not, or the place refuses.
+    """
+    with place_errors(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    if not stat.S_ISDIR(found.st_mode) or not own or found.st_mode & 0o077:
+        raise InputError(
+            f"expected {folder} to be a folder of yours alone, got another; set TMPDIR to a folder of yours"
+        )
+
+
+@contextmanager
+def copied_here(path: AnyPath) -> Iterator[Path]:
+    """Yield a file of this machine with the bytes of an object, for as long as it is needed; a path as it is.
+
+    Raises:
+        FileNotFoundError: if there is no such object.
+        InputError: if the store refuses, or a disk does.
+    """
+    if isinstance(path, Path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        with path.open() as source, place_errors(copy), copy.open("wb") as target:
+            while piece := source.read(PIECE):
+                target.write(piece)
+        yield copy
