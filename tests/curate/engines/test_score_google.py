@@ -8,13 +8,13 @@ import tempfile
 import time
 
 import pytest
-from curate.engines.store_lock import StoreLock
 from runs import SMALL, run_again
 
 from curate.engines import output, store_lock
 from curate.engines.score import score
 from curate.engines.store_work import WorkStore
 from curate.manifest.failures import CredentialsError
+from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import StorePath
 from curate.tables.table import open_table
 from scoring.errors import InputError
