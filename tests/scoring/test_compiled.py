@@ -126,7 +126,7 @@ def test_a_network_whose_features_come_out_otherwise_is_refused():
         def forward(self, pictures):
             return pictures.mean((2, 3)) + (1 if torch.compiler.is_compiling() else 0)
 
-    with pytest.raises(InputError, match="torch.compile gives other features of Moody"):
+    with pytest.raises(InputError, match=r"torch\.compile gives other features of Moody"):
         CompiledTrunk(Moody(), 32, "fp32", 4)
 
 
