@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from scoring.errors import InputError
-from scoring.folded import has_bfloat16
-from scoring.groups import in_groups, require_alike
+from scoring.folded import folded_alike, has_bfloat16
+from scoring.groups import in_groups, noise, require_alike
 from scoring.model import ScoringModel
 from scoring.quick import STEP, QuickTrunks, with_quick
 
@@ -73,8 +73,11 @@ class CompiledTrunk(nn.Module):
     def __init__(self, trunk: nn.Module, side: int, precision: str, group: int) -> None:
         super().__init__()
         self.group, self.low = group, precision == "bf16"
-        self.compiled: Any = torch.compile(OnlyCompiled(trunk), fullgraph=True, dynamic=False)
         try:
+            # torch would fold normalisation into weights that are rounded to bfloat16 already
+            with torch.inference_mode(False), torch.no_grad():
+                folded = folded_alike(trunk, noise(trunk, side)) or trunk
+            self.compiled: Any = torch.compile(OnlyCompiled(folded), fullgraph=True, dynamic=False)
             require_alike("torch.compile", trunk, self, side, precision)
         except InputError:
             raise
@@ -114,7 +117,7 @@ def compiling(device: torch.device, *, low: bool) -> "Iterator[None]":
     import torch._inductor.config as inductor
 
     with ExitStack() as settings:
-        settings.enter_context(inductor.patch(freezing=True))  # weights laid out for the device, normalisation folded
+        settings.enter_context(inductor.patch(freezing=True))  # weights laid out for the device
         settings.enter_context(dynamo.patch(recompile_limit=MOST_COMPILED))
         settings.enter_context(torch.inference_mode(False))  # weights are not made constants in it
         settings.enter_context(torch.no_grad())

@@ -33,9 +33,14 @@ def require_alike(way: str, trunk: nn.Module, run: nn.Module, side: int, precisi
         side: S.
         precision: ``fp32``, for a relative error of .001 at most, or ``bf16``, for .1.
     """
-    picture = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
-    device = next((value.device for value in trunk.parameters()), picture.device)
+    picture = noise(trunk, side)
     with torch.inference_mode():
-        error = relative_error(run(picture.to(device)), trunk(picture.to(device)))
+        error = relative_error(run(picture), trunk(picture))
     if not error <= (NEAR if precision == "bf16" else ALIKE):
         raise InputError(f"{way} gives other features of {type(trunk).__name__} (by {error:.2g}); leave out --backend")
+
+
+def noise(trunk: nn.Module, side: int) -> Tensor:
+    """Return a picture of noise, (1, 3, S, S), on the device of a trunk."""
+    picture = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
+    return picture.to(next((value.device for value in trunk.parameters()), picture.device))
