@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from scoring.backbones import create_backbone, published_preprocessing
 from scoring.checkpoint import load_model
+from scoring.compiled_trunk import with_compiled
 from scoring.folded import for_inference, has_bfloat16
 from scoring.model import ModelSpec, ScoringModel
 from scoring.openvino_trunk import import_openvino, with_openvino
@@ -86,20 +87,9 @@ def eager(given: Subject, *, low: bool = False, channels_last: bool = True) -> F
     return run
 
 
-def compiled(given: Subject, *, low: bool) -> Features:
-    import torch._inductor.config as inductor
-
-    inductor.freezing = True
-    trunks = [
-        torch.compile(copy.deepcopy(one.trunk).to(memory_format=torch.channels_last)) for one in given.model.trunks()
-    ]
-    model = with_quick(given.model, QuickTrunks(given.model, trunks))
-
-    def run(pixels: Tensor) -> Tensor:
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=low):
-            return model.features(pixels).float()
-
-    return run
+def compiled(given: Subject, precision: str) -> Features:
+    model = copy.deepcopy(given.model).to(memory_format=torch.channels_last)
+    return with_compiled(model, CPU, precision).features
 
 
 def curates(given: Subject, precision: str) -> Features:
@@ -203,12 +193,12 @@ WAYS: dict[str, Callable[[Subject], Features]] = {
     "eager fp32": lambda given: eager(given, channels_last=False),
     "eager fp32, channels last": eager,
     "eager bf16, channels last": lambda given: eager(given, low=True),
-    "torch.compile fp32": lambda given: compiled(given, low=False),
-    "torch.compile bf16": lambda given: compiled(given, low=True),
     "curate fp32": lambda given: curates(given, "fp32"),
     "curate bf16": lambda given: curates(given, "bf16"),
     "curate openvino fp32": lambda given: openvinos(given, "fp32"),
     "curate openvino bf16": lambda given: openvinos(given, "bf16"),
+    "curate compile fp32": lambda given: compiled(given, "fp32"),
+    "curate compile bf16": lambda given: compiled(given, "bf16"),
     "openvino int8": openvino_int8,
     "onnxruntime fp32": lambda given: onnxruntimes(given, low=False),
     "onnxruntime int8": lambda given: onnxruntimes(given, low=True),
@@ -223,7 +213,7 @@ def built(given: Subject, wanted: list[str]) -> dict[str, Features]:
     for name in wanted:
         started = time.process_time()
         try:
-            with torch.inference_mode(not name.startswith("torch.compile")):
+            with torch.inference_mode():
                 way = WAYS[name](given)
                 way(pixels)
         except LackingError as reason:
@@ -240,7 +230,7 @@ def speeds(given: Subject, ways: dict[str, Features], rounds: int) -> None:
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
-            with torch.inference_mode(not name.startswith("torch.compile")):
+            with torch.inference_mode():
                 started = time.process_time()
                 way(pixels)
                 rates[name].append(BATCH / (time.process_time() - started))

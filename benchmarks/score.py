@@ -1,7 +1,14 @@
-"""How near `curate score` comes to its ceilings: decoding alone, the model alone, and the whole command, in one run.
+"""How near `curate score` comes to its ceilings: decoding, the model, arithmetic, and the whole command, in one run.
 
     python benchmarks/score.py [--images 2000] [--models world trio] [--backend openvino] [--source FOLDER]
     python benchmarks/score.py --device cuda --images 20000 --models world random:resnet50 random:vit_base_patch16_224
+
+    python benchmarks/score.py --device cuda --images 20000 --backend compile   # and the same by what torch compiled
+
+*decoding*: from files to pixels in memory, hashes and picture quality too. *model*: pixels in memory to scores in
+memory. *resident*: the model alone, on pixels that are on its device already. *arithmetic*: what the device would do if
+all of the network's multiplications went as fast as one large product of matrices does in that precision, measured
+here. *whole*: `curate score`.
 
 Without --source it writes JPEGs of about 500 x 375, made from the photographs in examples/. On a GPU decoding and
 model run beside one another, and the ceiling is the slower of the two. On a CPU they share the cores: what can be
@@ -23,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from torch.utils.flop_counter import FlopCounterMode
 
 from curate.engines.run import ScoreProgress
 from curate.engines.score import score
@@ -36,6 +44,7 @@ from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 
 RANDOM = "random:"
+RESIDENT = 8  # batches on the device
 Rates = tuple[float, float]  # images a second: by the clock, and of processor time
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
 
@@ -73,6 +82,35 @@ def decode_all(manifest: Manifest, runner: Runner, workers: int, batch_size: int
         return [image.pixels for image in decoded.take(manifest.n_rows) if image.pixels is not None]
 
 
+def resident(runner: Runner, batches: list[np.ndarray]) -> Callable[[], None]:
+    """Return what runs the model on as many batches, a few of which are on the device already."""
+    few = [torch.from_numpy(batch).to(runner.device).permute(0, 3, 1, 2) for batch in batches[:RESIDENT]]
+
+    @torch.inference_mode()
+    def run() -> None:
+        for at in range(len(batches)):
+            with torch.autocast(runner.device.type, torch.bfloat16, enabled=runner.precision == "bf16"):
+                outputs = runner.model(few[at % len(few)])
+        outputs.embedding.cpu()  # waits for all that was sent before
+
+    return run
+
+
+def arithmetic(model: ScoringModel, device: torch.device, precision: str) -> float:
+    """Return the images a second at which multiplying alone would go as fast as one large product of matrices."""
+    side = model.spec.preprocessing.size
+    with torch.inference_mode(), FlopCounterMode(display=False) as counted:
+        model(torch.zeros(1, 3, side, side, dtype=torch.uint8))
+    n = 8192 if device.type == "cuda" else 2048
+    factor = torch.ones(n, n, device=device, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+    best = float("inf")
+    for _ in range(5):  # the first warms up
+        started = time.perf_counter()
+        (factor @ factor)[0, 0].item()  # waits for the product
+        best = min(best, time.perf_counter() - started)
+    return 2 * n**3 / best / counted.get_total_flops()
+
+
 def random_model(name: str, folder: Path) -> Path:
     """Write a checkpoint of a network of timm's with random weights, which cost what trained ones do."""
     torch.manual_seed(0)
@@ -84,37 +122,48 @@ def random_model(name: str, folder: Path) -> Path:
 
 
 def measure(model: str | Path, source: str, scratch: Path, asked: argparse.Namespace) -> dict[str, list[Rates]]:
-    """Return the rates of decoding alone, the model alone and the whole command, in turn in each repeat."""
+    """Return the rates of decoding, the model and the whole command, in turn in each repeat."""
     settings = ScoreSettings(device=asked.device, precision=asked.precision, backend=asked.backend)
     device, network = select_device(asked.device), load_model(model)[0]
     precision = select_precision(asked.precision, device, network.spec.cpu_precision)
     batch_size = BATCH_SIZE[device.type]
+    most = arithmetic(network, device, precision)
     runner = Runner(network, device, precision, backend=asked.backend)
     manifest = open_manifest(source)
     n = manifest.n_rows
     pixels = np.stack(decode_all(manifest, runner, asked.workers, batch_size))
-    batches = [pixels[at : at + batch_size] for at in range(0, len(pixels), batch_size)]
+    batches = [pixels[at : at + batch_size] for at in range(0, len(pixels) - batch_size + 1, batch_size)] or [pixels]
+    of_batches = sum(map(len, batches))  # whole ones, so that each picture costs the same
+    resident_alone = resident(runner, batches)
+    resident_alone()
     runner.submit(batches[0]).result()  # warm up
     print(f"{model}: {n:,} images, {device} in {precision} by {asked.backend}, {asked.workers} decoding threads")
-    found: dict[str, list[Rates]] = {"decoding": [], "model": [], "whole": []}
+    print(f"  arithmetic would allow {most:,.0f} images a second by the clock")
+    found: dict[str, list[Rates]] = {"decoding": [], "model": [], "resident": [], "whole": []}
 
     def model_alone() -> None:
         for waiting in [runner.submit(batch) for batch in batches]:
             waiting.result()
 
-    for repeat in range(asked.repeats):  # in turn, so that a drifting machine drifts for all three
+    for repeat in range(asked.repeats):  # in turn, so that a drifting machine drifts for all
         found["decoding"].append(rate(n, lambda: decode_all(manifest, runner, asked.workers, batch_size)))
-        found["model"].append(rate(n, model_alone))
-        begun: list[tuple[float, float]] = []  # at each report; the first comes when the model is open
-
-        def saw(_: ScoreProgress, begun: list[tuple[float, float]] = begun) -> None:
-            begun.append((time.perf_counter(), time.process_time()))
-
+        found["model"].append(rate(of_batches, model_alone))
+        found["resident"].append(rate(of_batches, resident_alone))
         out = scratch / f"{Path(model).stem}-{repeat}.parquet"
-        score(source, out, model=model, settings=settings, workers=asked.workers, report=saw)
-        clock, busy = begun[0]
-        found["whole"].append((n / (time.perf_counter() - clock), n / (time.process_time() - busy)))
+        found["whole"].append(whole(model, source, out, settings, asked.workers))
     return found
+
+
+def whole(model: str | Path, source: str, out: Path, settings: ScoreSettings, workers: int) -> Rates:
+    """Return the rates of the whole command, from when the model is open."""
+    begun: list[tuple[float, float]] = []  # at each report; the first comes when the model is open
+
+    def saw(_: ScoreProgress) -> None:
+        begun.append((time.perf_counter(), time.process_time()))
+
+    n = score(source, out, model=model, settings=settings, workers=workers, report=saw).rows
+    clock, busy = begun[0]
+    return n / (time.perf_counter() - clock), n / (time.process_time() - busy)
 
 
 def main() -> None:
@@ -149,8 +198,11 @@ def report(found: dict[str, list[float]]) -> None:
     """Print the median rates, and the whole as shares of what decoding and model would allow."""
     for name, values in found.items():
         print(f"  {name:<9} {statistics.median(values):8,.0f}  (from {min(values):,.0f} to {max(values):,.0f})")
-    slower = [w / min(d, m) for d, m, w in zip(*found.values(), strict=True)]
-    shared = [w * (1 / d + 1 / m) for d, m, w in zip(*found.values(), strict=True)]
+    rounds = list(zip(found["decoding"], found["model"], found["whole"], strict=True))
+    slower = [w / min(d, m) for d, m, w in rounds]
+    shared = [w * (1 / d + 1 / m) for d, m, w in rounds]
+    limit = "decoding" if statistics.median(d / m for d, m, _ in rounds) < 1 else "the model"
+    print(f"  the slower of decoding and model: {limit}")
     print(f"  whole / slower of the two       {statistics.median(slower):.2f}")
     print(f"  whole / both on the same cores  {statistics.median(shared):.2f}")
 

@@ -17,10 +17,20 @@ TORCH = "torch"
 WHERE: dict[str, str] = {  # to add a backend, add a line: (model, device, precision) -> the same model, run by it
     TORCH: "scoring.folded:for_inference",
     "openvino": "scoring.openvino_trunk:with_openvino",
+    "compile": "scoring.compiled_trunk:with_compiled",
 }
 BACKENDS: "Mapping[str, Prepare]" = Lazy(WHERE)
 
 
-def backend_versions(name: str) -> dict[str, str]:
-    """Return the package that decides the last digits besides torch, and its version; it has to be installed."""
-    return {} if name == TORCH else {name: importlib.metadata.version(name)}
+def backend_versions(name: str, device: str) -> dict[str, str]:
+    """Return what decides the last digits besides torch, and its version; it has to be installed.
+
+    Args:
+        name: of the backend.
+        device: the type of the device, ``cpu`` or ``cuda``.
+    """
+    if name == "compile" and device == "cpu":
+        from scoring.compiled_trunk import cpp_compiler
+
+        return {"compiler": cpp_compiler()}
+    return {name: importlib.metadata.version(name)} if name == "openvino" else {}

@@ -58,8 +58,8 @@ def _fast(trunk: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
     with torch.inference_mode(False), torch.no_grad():  # inference tensors count no changes in place
         picture = torch.randn(1, 3, size, size, generator=generator).contiguous(memory_format=torch.channels_last)
         expected = trunk(picture)
-        folded = fold_batchnorm(trunk, picture)
-        if folded is None or relative_error(folded(picture), expected) > ALIKE:
+        folded = folded_alike(trunk, picture)
+        if folded is None:
             return trunk
         try:
             fast = PackedTrunk(folded, picture, dtype)
@@ -72,6 +72,12 @@ def _fast(trunk: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
             ValueError,
         ):  # a processor, a torch or a layer that this is not for
             return trunk
+
+
+def folded_alike(trunk: nn.Module, picture: Tensor) -> nn.Module | None:
+    """Return what ``fold_batchnorm`` does, or None too where the features of a picture come out otherwise."""
+    folded = fold_batchnorm(trunk, picture)
+    return folded if folded is not None and relative_error(folded(picture), trunk(picture)) <= ALIKE else None
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:

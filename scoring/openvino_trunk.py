@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from scoring.errors import InputError, MissingExtraError
-from scoring.folded import ALIKE, NEAR, has_bfloat16, relative_error
+from scoring.folded import has_bfloat16
+from scoring.groups import in_groups, require_alike
 from scoring.model import ScoringModel
 from scoring.quick import QuickTrunks, with_quick
 
@@ -52,7 +53,7 @@ def with_openvino(model: ScoringModel, device: torch.device, precision: str) -> 
         raise InputError("--backend openvino --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
     size = model.spec.preprocessing.size
     trunks = [OpenvinoTrunk(one.trunk, size // one.pool, precision) for one in model.trunks()]
-    return with_quick(model, QuickTrunks(model, trunks))
+    return with_quick(model, QuickTrunks(model, trunks, padded=GROUP))
 
 
 class OpenvinoTrunk(nn.Module):
@@ -88,22 +89,12 @@ class OpenvinoTrunk(nn.Module):
         except Exception as error:  # of any kind: what a tracer meets in a stranger's network
             text = " ".join(str(error).split())[:200]
             raise InputError(f"openvino cannot run {type(trunk).__name__} ({text}); leave out --backend") from None
-        self._check(trunk, side, NEAR if precision == "bf16" else ALIKE)
-
-    def _check(self, trunk: nn.Module, side: int, most: float) -> None:
-        picture = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
-        with torch.inference_mode():
-            error = relative_error(self(picture), trunk(picture))
-        if not error <= most:
-            name = type(trunk).__name__
-            raise InputError(f"openvino gives other features of {name} (by {error:.2g}); leave out --backend")
+        require_alike("openvino", trunk, self, side, precision)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return pooled features."""
         found = []
-        for group in pictures.permute(0, 2, 3, 1).contiguous().split(GROUP):
-            n = len(group)
-            full = group if n == GROUP else torch.cat([group, group.new_zeros(GROUP - n, *group.shape[1:])])
+        for full, n in in_groups(pictures.permute(0, 2, 3, 1).contiguous(), GROUP):
             self.request.infer({0: full.numpy()}, share_inputs=True)
             found.append(torch.from_numpy(self.request.get_output_tensor(0).data[:n].copy()))
         return torch.cat(found)

@@ -44,10 +44,11 @@ class TrunkInputs(nn.Module):
     def __init__(self, model: ScoringModel) -> None:
         super().__init__()
         self.pools, self.affine = [], []
+        device = model.mean.device
         for one in model.trunks():
             side = model.spec.preprocessing.size // one.pool
             self.pools.append(one.pool)
-            self.affine.append((_spread(one.scale, side), _spread(one.shift, side)))
+            self.affine.append((_spread(one.scale.to(device), side), _spread(one.shift.to(device), side)))
 
     def forward(self, pixels: Tensor) -> list[Tensor]:
         """Return a tensor a trunk, channels last."""
@@ -70,17 +71,20 @@ class QuickTrunks(nn.Module):
     Args:
         model: what they belong to.
         trunks: one for each of the model's, (N, 3, S/k, S/k) -> pooled features.
+        step: pictures that go through at once.
+        padded: what the trunks fill fewer up to, so that fewer need no less memory.
     """
 
-    def __init__(self, model: ScoringModel, trunks: Sequence[nn.Module]) -> None:
+    def __init__(self, model: ScoringModel, trunks: Sequence[nn.Module], *, step: int = STEP, padded: int = 1) -> None:
         super().__init__()
+        self.step, self.padded = step, padded
         self.inputs = TrunkInputs(model)
         self.trunks = nn.ModuleList(trunks)
         self.all = _without_trunks(model.backbone)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the features."""
-        pooled = torch.cat([self._pooled(part) for part in pixels.split(STEP)])
+        pooled = torch.cat([self._pooled(part) for part in pixels.split(self.step)])
         return self.all.standardize(pooled) if isinstance(self.all, Trunks) else pooled
 
     def _pooled(self, pixels: Tensor) -> Tensor:

@@ -136,6 +136,7 @@ class Runner:
             raise InputError(f"{drops} runs the network with dropout, which {backend} leaves out; leave out --backend")
         ready = model.to(device).to(memory_format=torch.channels_last).eval()
         self.model = run_by(ready, device, precision)
+        self.group: int = getattr(self.model.quick, "padded", 1)  # images that go through at once, filled up to it
         self.backend = backend
         self.device = device
         self.precision = precision
@@ -163,6 +164,11 @@ class Runner:
                 if min(self.step, len(images)) == 1:
                     raise InputError(
                         f"memory on {self.device} is not enough for a single image; free some, or use --device cpu"
+                    ) from None
+                if min(self.step, len(images)) <= self.group:
+                    raise InputError(
+                        f"memory on {self.device} is not enough for {self.group} images at once, as --backend "
+                        f"{self.backend} takes them; free some, or leave out --backend"
                     ) from None
             # outside the except clause, where the error would keep the tensors of the failed attempt alive
             self.step = max(1, min(self.step, len(images)) // 2)

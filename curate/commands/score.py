@@ -44,7 +44,7 @@ def run(
         typer.Option(
             "--backend",
             metavar="NAME",
-            help="What runs the network: torch; or openvino, faster on a CPU, which is an extra.",
+            help="What runs the network: torch; openvino, faster on a CPU, an extra; or compile, torch's own compiler.",
             autocompletion=OFFERED["--backend"],
         ),
     ] = "torch",

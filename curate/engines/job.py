@@ -18,7 +18,7 @@ from curate.engines.shard import Decoded, Span, score_schema, start_shard
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.tables.writer import TableWriter
 from curate.version import __version__
-from scoring.backends import backend_versions
+from scoring.backends import BACKENDS, TORCH, backend_versions
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
@@ -29,6 +29,7 @@ from scoring.images.quality import KIND as QUALITY_KIND
 from scoring.images.signature import KIND as SIGNATURE_KIND
 from scoring.intervals import KIND as VIEWS_KIND
 from scoring.intervals import coverage
+from scoring.lookup import lookup
 from scoring.model import require_needs
 from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
@@ -88,8 +89,8 @@ class Opened:
             "model": self.card["digest"],
             "device": self.device.type,
             "precision": self.runner.precision,
-            "backend": self.runner.backend,
-            **backend_versions(self.runner.backend),
+            "backend": settings.backend,
+            **backend_versions(settings.backend, self.device.type),
             "batch-size": self.batch_size,
             "shard-size": settings.shard_rows,
             "embedding dtype": settings.dtype,
@@ -132,7 +133,9 @@ def open_all(
     require_needs(network, asked)
     of_model = {name: scorer for name, scorer in asked.items() if name not in of_table}
     where = torch.device("cpu") if elsewhere else device
-    runner = Runner(network, where, precision, scorers=of_model, backend=settings.backend, views=settings.views)
+    lookup(BACKENDS, settings.backend, kind="backend")
+    backend = settings.backend if where.type == device.type else TORCH  # nothing runs here on a device of others
+    runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
     fit = read_fit(model, card)
     lacking = [name for name in fit.junk.usual if name not in runner.columns] if fit else []
     if lacking:

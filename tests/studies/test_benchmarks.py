@@ -35,7 +35,7 @@ def test_the_benchmark_of_scoring_tells_decoding_model_and_the_whole(options):
     assert done.returncode == 0, done.stderr
     for what in ("by the clock", "of processor time"):
         _, _, told = done.stdout.partition(f"images for each second {what}")
-        assert [line.split()[0] for line in told.splitlines()[1:4]] == ["decoding", "model", "whole"]
+        assert [line.split()[0] for line in told.splitlines()[1:5]] == ["decoding", "model", "resident", "whole"]
 
 
 def test_the_benchmark_of_backends_tells_speeds_and_what_becomes_of_scores():

@@ -1,0 +1,131 @@
+"""A trunk compiled by torch for the device where it runs: on a CPU by its C++ compiler, on a GPU by Triton.
+
+Pictures go through in groups of one size, the last filled up with zeros, so that a picture's features are the same
+whatever else is in its batch, and nothing is compiled a second time. Kernels are not chosen by how long each took
+(``max-autotune``): a run that goes on after a kill would choose others, with other last digits. CUDA graphs are not
+used: they save the start of some hundred kernels, which is little beside a group of 256 pictures.
+"""
+
+import shlex
+import subprocess
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from scoring.errors import InputError
+from scoring.folded import folded_alike, has_bfloat16
+from scoring.groups import in_groups, noise, require_alike
+from scoring.model import ScoringModel
+from scoring.quick import STEP, QuickTrunks, with_quick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GROUPS = {"cpu": 16, "cuda": 256}  # pictures that go through at once, by the type of the device
+MOST_COMPILED = 256  # in a process; torch counts all trunks as one function, and stops at 8 of them by itself
+
+
+def with_compiled(model: ScoringModel, device: torch.device, precision: str) -> ScoringModel:
+    """Return a model with the same heads whose trunks torch has compiled.
+
+    Args:
+        model: in evaluation mode, channels last, on the device, in float32.
+        device: where it runs.
+        precision: ``fp32`` or ``bf16``.
+
+    Raises:
+        InputError: if a CPU does not multiply in the precision, or a trunk cannot be compiled here (there may be no
+            C++ compiler), or gives other features when it is.
+    """
+    if device.type == "cpu" and precision == "bf16" and not has_bfloat16():
+        raise InputError("--backend compile --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
+    size, group = model.spec.preprocessing.size, GROUPS[device.type]
+    trunks = [CompiledTrunk(one.trunk, size // one.pool, precision, group) for one in model.trunks()]
+    return with_quick(model, QuickTrunks(model, trunks, step=max(STEP, group), padded=group))
+
+
+@cache
+def cpp_compiler() -> str:
+    """Return the C++ compiler that torch takes, and its version: on a CPU it decides the last digits of scores."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    line = [*shlex.split(get_cpp_compiler()), "--version"]
+    said = subprocess.run(line, capture_output=True, text=True, check=True).stdout  # noqa: S603 - it compiled, too
+    return said.splitlines()[0]
+
+
+class CompiledTrunk(nn.Module):
+    """A trunk as torch compiled it: pictures (N, 3, S, S), float32 -> pooled features (N, D), float32.
+
+    Args:
+        trunk: in evaluation mode, channels last, on its device; it is held, not copied.
+        side: S.
+        precision: ``fp32`` or ``bf16``.
+        group: pictures that go through at once.
+
+    Raises:
+        InputError: if it cannot be compiled here, or gives other features when it is.
+    """
+
+    def __init__(self, trunk: nn.Module, side: int, precision: str, group: int) -> None:
+        super().__init__()
+        self.group, self.low = group, precision == "bf16"
+        try:
+            # torch would fold normalisation into weights that are rounded to bfloat16 already
+            with torch.inference_mode(False), torch.no_grad():
+                folded = folded_alike(trunk, noise(trunk, side)) or trunk
+            self.compiled: Any = torch.compile(OnlyCompiled(folded), fullgraph=True, dynamic=False)
+            require_alike("torch.compile", trunk, self, side, precision)
+        except InputError:
+            raise
+        except Exception as error:  # of any kind: what a compiler meets in a stranger's network
+            raise InputError(
+                f"torch.compile cannot run {type(trunk).__name__} ({_reason(error)}); leave out --backend"
+            ) from None
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return pooled features."""
+        found = []
+        with compiling(pictures.device, low=self.low):
+            for full, n in in_groups(pictures, self.group):
+                # a copy that is no inference tensor and always laid out alike: else it would compile once more
+                found.append(self.compiled(full.clone(memory_format=torch.channels_last))[:n])
+            return torch.cat(found)
+
+
+class OnlyCompiled(nn.Module):
+    """A trunk that refuses to run but in compiled code, so that nothing slower takes its place unseen."""
+
+    def __init__(self, trunk: nn.Module) -> None:
+        super().__init__()
+        self.trunk = trunk
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return pooled features, float32."""
+        if not torch.compiler.is_compiling():
+            raise RuntimeError("it is switched off: is TORCH_COMPILE_DISABLE set?")
+        return self.trunk(pictures).float()
+
+
+@contextmanager
+def compiling(device: torch.device, *, low: bool) -> "Iterator[None]":
+    """Set what decides the code that a trunk becomes: constant weights, and bfloat16 for what gains by it."""
+    import torch._dynamo.config as dynamo
+    import torch._inductor.config as inductor
+
+    with ExitStack() as settings:
+        settings.enter_context(inductor.patch(freezing=True))  # weights laid out for the device
+        settings.enter_context(dynamo.patch(recompile_limit=MOST_COMPILED))
+        settings.enter_context(torch.inference_mode(False))  # weights are not made constants in it
+        settings.enter_context(torch.no_grad())
+        settings.enter_context(torch.autocast(device.type, torch.bfloat16, enabled=low))
+        yield
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of an error that says most: a compiler's own, else the first."""
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return next((line for line in lines if "error: " in line), lines[0])[:200]
