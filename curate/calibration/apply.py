@@ -1,6 +1,6 @@
 """A calibration on a table: its columns of chances, written in a stream, with a receipt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,27 +44,31 @@ class Applied:
     receipt: Path
 
 
-def check_places(out: Path, table: Table, *, overwrite: bool) -> Path:
-    """Return where the receipt goes, after refusing names that cannot be.
+def check_places(out: Path, table: Table, *, beside: Sequence[Path] = (), overwrite: bool) -> Path:
+    """Return where the receipt goes, after refusing names that cannot be, of the table or of what is written with it.
 
     Raises:
         InputError: for a table's own name, a file that exists, or a folder that cannot be written.
     """
     receipt = receipt_beside(out)
     if out.suffix == ".parquet" and not overwrite:
-        undo_unfinished([out, receipt])
-    check_applied(out, table, overwrite=overwrite)
-    refuse_existing(receipt, overwrite=overwrite)
+        undo_unfinished([out, *beside, receipt])
+    check_applied(out, table)
+    for path in (*beside, out, receipt):
+        refuse_existing(path, overwrite=overwrite)
     return receipt
 
 
-def apply_calibration(out: Path, table: Table, calibration: Calibration, *, overwrite: bool) -> Applied:
+def apply_calibration(
+    out: Path, table: Table, calibration: Calibration, *, beside: Sequence[AtomicFile] = (), overwrite: bool
+) -> Applied:
     """Write a table with its columns of chances in place of those of their names, or after all others.
 
     Args:
         out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
         table: scored by the calibration's model.
         calibration: to apply.
+        beside: files that are written, and get their names with these.
         overwrite: replace what is there.
 
     Raises:
@@ -72,7 +76,7 @@ def apply_calibration(out: Path, table: Table, calibration: Calibration, *, over
     """
     calibration.refuse_another(table)
     table = table.stored
-    receipt_path = check_places(out, table, overwrite=overwrite)
+    receipt_path = check_places(out, table, beside=[file.path for file in beside], overwrite=overwrite)
     before = state_of(table)
     names = [P_ERROR + name for name in calibration.maps]
     kept = [name for name in table.schema.names if name not in names]
@@ -96,7 +100,7 @@ def apply_calibration(out: Path, table: Table, calibration: Calibration, *, over
         writer.seal()
         done = Applied(out, writer.n_rows, without, outside, receipt_path)
         receipt.write(_receipt(done, table, calibration, digest.hexdigest(), writer.file.sha256))
-        commit_together([writer.file, receipt])
+        commit_together([writer.file, *beside, receipt])
     finally:
         writer.discard()
         if receipt is not None:

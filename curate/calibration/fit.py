@@ -18,7 +18,7 @@ from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
 from curate.tables.table import Table, open_table
 from curate.version import __version__
-from scoring.atomic import refuse_existing, require_folder
+from scoring.atomic import commit_together, refuse_existing, require_folder
 from scoring.errors import InputError
 
 FOLDS = 5
@@ -162,9 +162,11 @@ def _places(
         if places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json"):
             raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
         require_folder(places[0])
-        refuse_existing(places[0], overwrite=overwrite)
+    beside = [] if places[0] is None else [places[0]]
     if places[1] is not None:
-        check_places(places[1], table, overwrite=overwrite)
+        check_places(places[1], table, beside=beside, overwrite=overwrite)
+    for place in beside:
+        refuse_existing(place, overwrite=overwrite)
     return places
 
 
@@ -176,11 +178,17 @@ def _written(
     judged: Judged | None = None,
     overwrite: bool,
 ) -> CalibrationResult:
+    """Write calibration and table, as they are asked for; both get their names together, the table's receipt last."""
     calibration.refuse_another(table)
     applied: Applied | None = None
-    if places[1] is not None:
-        applied = apply_calibration(places[1], table, calibration, overwrite=overwrite)
-    if places[0] is not None:
-        write_calibration(places[0], calibration, overwrite=overwrite)
+    beside = [] if places[0] is None else [write_calibration(places[0], calibration, overwrite=overwrite)]
+    try:
+        if places[1] is not None:
+            applied = apply_calibration(places[1], table, calibration, beside=beside, overwrite=overwrite)
+        elif beside:
+            commit_together(beside)
+    finally:
+        for file in beside:
+            file.discard()
     note = "" if judged is not None else calibration.of_another_heap(table)
     return CalibrationResult(calibration, judged is None, places[0], applied, note)

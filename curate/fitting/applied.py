@@ -9,24 +9,23 @@ import pyarrow as pa
 from curate.columns import describe_all
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
-from scoring.atomic import refuse_existing, require_folder
+from scoring.atomic import AtomicFile, require_folder
 from scoring.errors import InputError
 
 
-def check_applied(out: Path, table: Table, *, overwrite: bool) -> None:
-    """Refuse a name that a table cannot have, or that is the table's own."""
+def check_applied(out: Path, table: Table) -> None:
+    """Refuse a name that a table cannot have, that is the table's own, or in no folder."""
     if out.suffix != ".parquet":
         raise InputError(f"the table is a Parquet file: expected --apply NAME.parquet, got {out}")
     if out.resolve() in {file.resolve() for file in (table.path, *table.files)}:
         raise InputError(f"{out} is the table itself, which is never changed; choose another name with --apply")
     require_folder(out)
-    refuse_existing(out, overwrite=overwrite)
 
 
 def write_applied(
     out: Path, table: Table, columns: Mapping[str, pa.Array], about: Mapping[str, Any], *, overwrite: bool
-) -> str:
-    """Write a table with columns in place of those of their names, or after all others; return the file's sha256.
+) -> AtomicFile:
+    """Write a table with columns in place of those of their names, or after all others; it waits for its name.
 
     Args:
         out: a name ending in ``.parquet``.
@@ -44,10 +43,15 @@ def write_applied(
     metadata = {"kind": "scores", **table.metadata, "fit": dict(about)}
     metadata["columns"] = {name: described[name] for name in schema.names}
     start = 0
-    with TableWriter(out, schema, metadata, overwrite=overwrite) as writer:
+    writer = TableWriter(out, schema, metadata, overwrite=overwrite)
+    try:
         for batch in table.batches():
             here = [values.slice(start, len(batch)) for values in columns.values()]
             arrays = [*(batch.column(name) for name in kept), *here]
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
             start += len(batch)
-    return writer.file.sha256
+        writer.seal()
+    except BaseException:
+        writer.discard()
+        raise
+    return writer.file

@@ -21,7 +21,7 @@ from curate.tables.heap import Heap, read_heap
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
-from scoring.atomic import refuse_existing, require_folder
+from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
 from scoring.heap.clusters import labels_of
@@ -70,7 +70,8 @@ def fit(
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
-        out: the model to write, NAME.safetensors: the one that scored the table, with what was fitted.
+        out: the model to write, NAME.safetensors: the one that scored the table, with what was fitted. With ``apply``
+            both appear together, or none.
         apply: the table to write, NAME.parquet, with the columns.
         fitted: a model that was fitted before, to apply in place of fitting.
         model: the model that scored the table; by default looked for among those that ship.
@@ -103,12 +104,7 @@ def fit(
         else:
             done = _fitted(opened, label, labelled, seed, report)
     about = _about(done, opened, seed)
-    if places[1] is not None:
-        columns = done.heap.in_table({**done.said.columns, **_of_classes(done, seed)})
-        sha256 = write_applied(places[1], opened, columns, about, overwrite=overwrite)
-        about["applied"] = {"file": places[1].name, "sha256": sha256}
-    if places[0] is not None and base is not None:
-        write_fitted(places[0], base, done.fit, about, overwrite=overwrite)
+    _write(done, places, opened, base, about, overwrite=overwrite)
     kind, shares = _shares(done)
     return FitResult(
         rows=len(done.heap),
@@ -150,10 +146,40 @@ def _places(
         if places[0].suffix != ".safetensors":
             raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")
         require_folder(places[0])
-        refuse_existing(places[0], overwrite=overwrite)
     if places[1] is not None:
-        check_applied(places[1], table, overwrite=overwrite)
+        check_applied(places[1], table)
+    named = [place for place in reversed(places) if place is not None]
+    if not overwrite:
+        undo_unfinished(named)
+    for place in named:
+        refuse_existing(place, overwrite=overwrite)
     return places
+
+
+def _write(
+    done: Fitted,
+    places: tuple[Path | None, Path | None],
+    table: Table,
+    base: str | Path | None,
+    about: dict[str, Any],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write model and table; where both are asked for, they get their names together, the model last."""
+    model, applied = places
+    beside: list[AtomicFile] = []
+    try:
+        if applied is not None:
+            columns = done.heap.in_table({**done.said.columns, **_of_classes(done, about["seed"])})
+            beside = [write_applied(applied, table, columns, about, overwrite=overwrite)]
+            about["applied"] = {"file": applied.name, "sha256": beside[0].sha256}
+        if model is not None and base is not None:
+            write_fitted(model, base, done.fit, about, beside=beside, overwrite=overwrite)
+        elif beside:
+            commit_together(beside)
+    finally:
+        for file in beside:
+            file.discard()
 
 
 def _fitted(

@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from crash_commands import DRIVEN
+from crash_commands import COMMANDS, DRIVEN
 from crash_lab import FAIL, FAIL_FROM, READ_ONLY
 from crash_trials import ERRORS, bench, kinds, place, plain
 
@@ -12,7 +12,10 @@ def failed_at(trial, fault):
     """Let a call fail; return what is wrong with what was said, what is left, and the repeat."""
     ended = trial.disturbed(fault=fault)
     call = f"{place(trial, fault['n'])} {errno.errorcode[fault['errno']]}"
-    return [f"{trial.name}, {call}: {one}" for one in plain(ended) + trial.half_written() + trial.repeat()]
+    return [
+        f"{trial.name}, {call}: {one}"
+        for one in plain(ended, COMMANDS[trial.name].ends) + trial.half_written() + trial.repeat()
+    ]
 
 
 @pytest.mark.parametrize(
