@@ -109,7 +109,6 @@ COMMANDS: dict[str, Command] = {
         f"selftest scores.parquet --model {MODEL} --images 20 --column kappa_visimsiam --change darkness --device cpu "
         "--plot selftest.svg -o selftest.json",
         torch=True,
-        ends=1,
     ),
     "diff": Command("diff scores.parquet kept.parquet -o rows.parquet", ("filter",), ends=1),
     "sign": Command("sign kept.receipt.json --private-key signer.pem", ("filter",)),

@@ -1,12 +1,16 @@
 """What a command must have left when it was disturbed, and when it was then repeated."""
 
 import errno
+import os
+import random
 import re
 from dataclasses import dataclass
+from typing import TypeVar
 
 from crash_commands import COMMANDS
 from crash_lab import Call, Ended, Lab, Snapshot
 
+T = TypeVar("T")
 TAKEN = "exists already"
 # What differs between two undisturbed runs, by file: who held a lock, times of change, a date, how long it took.
 UNSTEADY = {
@@ -125,6 +129,13 @@ def kinds(calls: list[Call]) -> list[int]:
         alike = tuple(re.sub(r"\d+\.[0-9a-f]{8}|[0-9a-f]{8}(?=\.)|\d+", "#", place) for place in places)
         seen.setdefault((call.kind, *alike), []).append(number)
     return sorted({n for numbers in seen.values() for n in (numbers[0], numbers[-1])})
+
+
+def some(trials: list[T]) -> list[T]:
+    """Return what is tried of all that could be, in order: at most ``CRASH_MOST`` (an environment variable), or all."""
+    most = int(os.environ.get("CRASH_MOST", len(trials)))
+    drawn = random.Random(0).sample(range(len(trials)), min(most, len(trials)))
+    return [trials[at] for at in sorted(drawn)]
 
 
 def place(trial: Bench, n: int) -> str:
