@@ -52,6 +52,7 @@ def test_a_cache_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeat
     assert pq.read_table(out / "epoch-000001.parquet", columns=["key"])["key"].to_pylist() == keys
 
 
+@pytest.mark.slow
 def test_training_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(heap, tiny_checkpoint, tmp_path):
     out = tmp_path / "mine.safetensors"
     line = ["train", "visimsiam", heap, "-o", out, "--backbone", tiny_checkpoint, "--freeze", "--size", 32]
