@@ -233,6 +233,9 @@ def commit_together(files: Sequence[AtomicFile]) -> None:
     finally:
         for file in files:
             file.discard()
+    with place_errors(last.path):
+        for folder in {file.path.parent for file in files} if others else ():
+            sync_folder(folder)  # or a cut of power would bring temporaries back
 
 
 def sweep_outputs(paths: Sequence[Path]) -> None:

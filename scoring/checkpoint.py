@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from scoring.atomic import AtomicFile
+from scoring.atomic import AtomicFile, commit_together
 from scoring.backbones import require_options
 from scoring.errors import InputError
 from scoring.heads import head_from_json, head_to_json
@@ -65,6 +65,7 @@ def save_checkpoint(
     *,
     dtype: torch.dtype = torch.float32,
     exact: Sequence[str] = (),
+    foretell: Callable[[str], None] = lambda digest: None,
     overwrite: bool = True,
 ) -> str:
     """Write a model and its card; the file appears whole or not at all.
@@ -75,6 +76,7 @@ def save_checkpoint(
         card: ``method``, ``training`` (data, recipe), ``metrics``, ``data_licence``, and what a reader should know.
         dtype: float16 halves the file; the weights are read back as float32.
         exact: starts of the names of weights that keep float32 where ``dtype`` would lose a bit of them.
+        foretell: told the digest when the checkpoint is whole, before it has its name.
         overwrite: replace a file that is there by then.
 
     Returns:
@@ -97,15 +99,40 @@ def save_checkpoint(
         "preprocessing": spec.preprocessing.to_json(),
         **({"embedding": spec.embedding} if spec.embedding else {}),
     }
-    return write_checkpoint(path, tensors, header, overwrite=overwrite)
+    return write_checkpoint(path, tensors, header, foretell=foretell, overwrite=overwrite)
 
 
-def write_checkpoint(path: Path, tensors: dict[str, Tensor], card: Mapping[str, Any], *, overwrite: bool) -> str:
-    """Write tensors and a card, which gets their digest; return that."""
+def write_checkpoint(
+    path: Path,
+    tensors: dict[str, Tensor],
+    card: Mapping[str, Any],
+    *,
+    beside: Sequence[AtomicFile] = (),
+    commit: Callable[[Sequence[AtomicFile]], None] = commit_together,
+    foretell: Callable[[str], None] = lambda digest: None,
+    overwrite: bool,
+) -> str:
+    """Write tensors and a card, which gets their digest; return that.
+
+    Args:
+        path: where.
+        tensors: by name.
+        card: as of ``save_checkpoint``.
+        beside: files that are written, and get their names with the checkpoint: all of them or none.
+        commit: gives all of them their names, the checkpoint's last.
+        foretell: told the digest when the checkpoint is whole, before it has its name.
+        overwrite: replace what is there.
+    """
     header = {name: value for name, value in card.items() if name != "digest"}
     header["digest"] = _digest(tensors, header)
-    with AtomicFile(path, overwrite=overwrite) as file:
+    file = AtomicFile(path, overwrite=overwrite)
+    try:
         file.write(save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
+        file.seal()
+        foretell(str(header["digest"]))
+        commit([*beside, file])
+    finally:
+        file.discard()
     return str(header["digest"])
 
 

@@ -18,6 +18,7 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.lock import LOCK, HeldFolder
+from scoring.marks import DECODING, Marks
 from scoring.model import ScoringModel
 from scoring.temporaries import sweep
 from trainers.cache import ABOUT, METADATA_KEY, PLAIN, epoch_name, features_type, fingerprint, read_about, read_footer
@@ -77,7 +78,10 @@ class CacheFolder(HeldFolder):
         if before is None or before["epochs"] != about["epochs"]:
             with AtomicFile(self.folder / ABOUT, overwrite=True) as file:
                 file.write(json.dumps(about, indent=1, sort_keys=True).encode())
-        return [at for at in range(about["epochs"]) if not (self.folder / epoch_name(at)).exists()]
+        todo = [at for at in range(about["epochs"]) if not (self.folder / epoch_name(at)).exists()]
+        for mark in () if todo else self.folder.glob(f"{DECODING}*"):  # of a process that was killed at its end
+            mark.unlink()
+        return todo
 
 
 def make_cache(
@@ -113,7 +117,7 @@ def make_cache(
     """
     workers = workers or os.cpu_count() or 1
     require_losses(images, model.spec.preprocessing, workers)
-    with CacheFolder(folder) as place:
+    with CacheFolder(folder) as place, Marks(folder) as marks:
         todo = place.begin(about)
         about = read_about(folder) or about
         expected = None if PLAIN in todo else read_footer(folder, PLAIN, about)
@@ -122,7 +126,7 @@ def make_cache(
             return dict(expected["failures"]) if expected else {}
         if len(todo) < about["epochs"]:
             announce(f"going on: {about['epochs'] - len(todo)} of {about['epochs']} epochs are there")
-        pixels = Pixels(images, model.spec.preprocessing, workers, passes=len(todo))
+        pixels = Pixels(images, model.spec.preprocessing, workers, passes=len(todo), marks=marks)
         announce(pixels.description)
         for at, number in enumerate(todo):
             writer = EpochWriter(folder, number, about, images)

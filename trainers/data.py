@@ -13,6 +13,9 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.marks import Marks
+
+MARKED = 1024  # images that a mark of what is being decoded is for
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def load_training_set(
     preprocessing: Preprocessing,
     losses: Sequence[float | None] | None = None,
     workers: int | None = None,
+    marks: Marks | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> TrainingSet:
     """Decode every image as the model will see it and hold it in memory; a broken one is left out and counted.
@@ -58,6 +62,7 @@ def load_training_set(
         preprocessing: of the model to be trained; views are drawn from the square that it cuts out.
         losses: what the user computed, one an image, or None.
         workers: decoding threads; by default one a core.
+        marks: of images that are being decoded, in the folder of the run.
         report: told how many images are done.
 
     Raises:
@@ -74,7 +79,7 @@ def load_training_set(
     pixels = np.empty((n, size, size, 3), np.uint8)
     kept: list[int] = []
     failures: dict[str, int] = {}
-    for row, image in enumerate(decode_all(readers, preprocessing, workers or os.cpu_count() or 1)):
+    for row, image in enumerate(decode_all(readers, preprocessing, workers or os.cpu_count() or 1, marks)):
         if isinstance(image, str) or image.pixels is None:
             status = image if isinstance(image, str) else image.status
             failures[status] = failures.get(status, 0) + 1
@@ -152,11 +157,19 @@ def free_memory() -> int | None:
 
 
 def decode_all(
-    readers: Iterable[Callable[[], bytes]], preprocessing: Preprocessing, workers: int
+    readers: Iterable[Callable[[], bytes]], preprocessing: Preprocessing, workers: int, marks: Marks | None = None
 ) -> Iterator[DecodedImage | str]:
-    """Yield one decoded image a reader, in order; a status where the bytes could not be read."""
+    """Yield one decoded image a reader, in order; a status where the bytes could not be read.
 
-    def work(read: Callable[[], bytes]) -> DecodedImage | str:
+    Args:
+        readers: one callable an image, which returns its bytes or raises an error with a ``status``.
+        preprocessing: of the model.
+        workers: decoding threads.
+        marks: of 1,024 images each, while these are being decoded. Where one was there before, a process died at them,
+            and each of them is decoded in a process of its own: the one that did it is ``crashed``.
+    """
+
+    def work(read: Callable[[], bytes], supervised: bool) -> DecodedImage | str:
         try:
             data = read()
         except Exception as error:
@@ -164,16 +177,29 @@ def decode_all(
             if not isinstance(status, str):
                 raise
             return status
-        return decode(data, preprocessing)
+        return decode(data, preprocessing, supervised=supervised)
 
     waiting: deque[Future[DecodedImage | str]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        for read in readers:
-            waiting.append(pool.submit(work, read))
+
+    def decoded(pool: ThreadPoolExecutor) -> Iterator[DecodedImage | str]:
+        supervised = False
+        for row, read in enumerate(readers):
+            if marks is not None and row % MARKED == 0:
+                supervised = marks.begin(row // MARKED)
+            waiting.append(pool.submit(work, read, supervised))
             if len(waiting) >= 8 * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+    with ThreadPoolExecutor(workers) as pool:
+        n = 0
+        for n, image in enumerate(decoded(pool), 1):
+            if marks is not None and n % MARKED == 0:
+                marks.end(n // MARKED - 1)
+            yield image
+        if marks is not None and n % MARKED:
+            marks.end(n // MARKED)
 
 
 def batches(n: int, batch_size: int, *, epoch: int, seed: int) -> list[Tensor]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from scoring.errors import InputError
 from scoring.images import Preprocessing
+from scoring.marks import Marks
 from scoring.model import ScoringModel
 from trainers.augment import view
 from trainers.cache import DTYPES, PLAIN
@@ -74,8 +75,10 @@ class Pixels:
     Iterating yields the numbers of the images of a block, (B,), and their pixels, uint8 (B, 3, S, S).
     """
 
-    def __init__(self, images: Images, preprocessing: Preprocessing, workers: int, *, passes: int) -> None:
-        self._images, self._preprocessing, self._workers = images, preprocessing, workers
+    def __init__(
+        self, images: Images, preprocessing: Preprocessing, workers: int, *, passes: int, marks: Marks | None = None
+    ) -> None:
+        self._images, self._preprocessing, self._workers, self._marks = images, preprocessing, workers, marks
         self.failures: dict[str, int] = {}
         size, n = preprocessing.size, len(images.keys)
         need, free = n * 3 * size * size, free_memory()
@@ -99,7 +102,8 @@ class Pixels:
         failures = Counter[str]()
         rows: list[int] = []
         pixels: list[np.ndarray] = []
-        for row, image in enumerate(decode_all(self._images.readers(), self._preprocessing, self._workers)):
+        images = decode_all(self._images.readers(), self._preprocessing, self._workers, self._marks)
+        for row, image in enumerate(images):
             if isinstance(image, str) or image.pixels is None:
                 failures[image if isinstance(image, str) else image.status] += 1
                 continue

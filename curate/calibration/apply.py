@@ -1,6 +1,6 @@
 """A calibration on a table: its columns of chances, written in a stream, with a receipt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,7 +45,13 @@ class Applied:
 
 
 def apply_calibration(
-    out: AnyPath, table: Table, calibration: Calibration, files: FileSet, *, overwrite: bool
+    out: AnyPath,
+    table: Table,
+    calibration: Calibration,
+    files: FileSet,
+    *,
+    beside: Sequence[AtomicFile] = (),
+    overwrite: bool,
 ) -> Applied:
     """Write a table with its columns of chances in place of those of their names, or after all others.
 
@@ -53,7 +59,8 @@ def apply_calibration(
         out: NAME.parquet; the receipt is NAME.receipt.json. Both appear together, or none.
         table: scored by the calibration's model.
         calibration: to apply.
-        files: table and receipt, by which they get their names.
+        files: table, what is beside it, and receipt, by which they get their names.
+        beside: files that are written, and get their names with these.
         overwrite: replace what is there.
 
     Raises:
@@ -85,7 +92,7 @@ def apply_calibration(
         writer.seal()
         done = Applied(out, writer.n_rows, without, outside, receipt_path)
         receipt.write(_receipt(done, table, calibration, digest.hexdigest(), writer.file.sha256))
-        files.commit([writer.file, receipt])
+        files.commit([writer.file, *beside, receipt])
     finally:
         writer.discard()
         if receipt is not None:

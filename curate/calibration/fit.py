@@ -22,7 +22,6 @@ from curate.tables.provenance import model_of
 from curate.tables.ranges import FittedRange
 from curate.tables.table import Table, open_table
 from curate.version import __version__
-from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
 
 FOLDS = 5
@@ -82,7 +81,7 @@ def calibrate(
     opened = open_table(table, require=[KEY], embedding=embedding)
     if embedding is not None and label is None and labelled is None:
         raise InputError(f"--embedding {embedding} is read with --label alone, to find neighbours; leave it out")
-    places = _places(opened, out, apply, overwrite=overwrite)
+    places = _places(opened, out, apply)
     if not 1 <= repeats <= MOST_REPEATS:
         raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {repeats:,}; 1,000 is usual")
     if fitted is not None:
@@ -100,11 +99,11 @@ def calibrate(
         if places[1] is None:
             raise InputError(f"--fitted {fitted} is applied to a table; write one with --apply NAME.parquet")
         calibration = read_calibration(fitted)
-        with _table_of(places[1], overwrite=overwrite) as written:
+        with _files((None, places[1]), overwrite=overwrite) as written:
             report(f"applying {fitted} to {counted(opened.n_rows, 'row')} of {opened.path}")
             return _written(opened, calibration, (None, places[1]), written, overwrite=overwrite)
     truth = Truth(bad, tuple(map(str, files)), label, None if labelled is None else str(labelled), judges)
-    with _table_of(places[1], overwrite=overwrite) as written:
+    with _files(places, overwrite=overwrite) as written:
         judged = judged_rows(opened, column, truth)
         report(f"calibrating {judged.score.column} on {counted(len(judged.values), 'judged row')}")
         calibration = fit_judged(opened, judged, truth.target, repeats=repeats, seed=seed)
@@ -159,24 +158,21 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _places(
-    table: Table, out: str | Path | None, apply: str | AnyPath | None, *, overwrite: bool
-) -> tuple[Path | None, AnyPath | None]:
+def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -> tuple[Path | None, AnyPath | None]:
     """Return where calibration and table go, checked before any work is done."""
     places = None if out is None else path_here(out, "-o"), None if apply is None else path_or_store(apply)
-    if places[0] is not None:
-        if places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json"):
-            raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
-        require_folder(places[0])
-        refuse_existing(places[0], overwrite=overwrite)
+    if places[0] is not None and (places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json")):
+        raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
     if places[1] is not None:
         check_applied(places[1], table)
     return places
 
 
-def _table_of(apply: AnyPath | None, *, overwrite: bool) -> FileSet:
-    """Return the table that is to be written, and its receipt, as files that belong together."""
-    return file_set([] if apply is None else [apply, receipt_beside(apply)], overwrite=overwrite)
+def _files(places: tuple[Path | None, AnyPath | None], *, overwrite: bool) -> FileSet:
+    """Return calibration, table and its receipt, as far as they are to be written, as files that belong together."""
+    out, apply = places
+    beside = [] if out is None else [out]
+    return file_set(beside if apply is None else [apply, *beside, receipt_beside(apply)], overwrite=overwrite)
 
 
 def _written(
@@ -188,11 +184,17 @@ def _written(
     judged: Judged | None = None,
     overwrite: bool,
 ) -> CalibrationResult:
+    """Write calibration and table, as they are asked for; all get their names together, the table's receipt last."""
     calibration.refuse_another(table)
     applied: Applied | None = None
-    if places[1] is not None:
-        applied = apply_calibration(places[1], table, calibration, files, overwrite=overwrite)
-    if places[0] is not None:
-        write_calibration(places[0], calibration, overwrite=overwrite)
+    beside = [] if places[0] is None else [write_calibration(places[0], calibration, overwrite=overwrite)]
+    try:
+        if places[1] is not None:
+            applied = apply_calibration(places[1], table, calibration, files, beside=beside, overwrite=overwrite)
+        elif beside:
+            files.commit(beside)
+    finally:
+        for file in beside:
+            file.discard()
     note = "" if judged is not None else calibration.of_another_heap(table)
     return CalibrationResult(calibration, judged is None, places[0], applied, note)

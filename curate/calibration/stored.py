@@ -102,11 +102,17 @@ def heap_of(table: Table) -> str:
     return ""
 
 
-def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) -> None:
-    """Write a calibration; the file appears whole or not at all."""
+def write_calibration(path: Path, calibration: Calibration, *, overwrite: bool) -> AtomicFile:
+    """Write a calibration; it waits for its name."""
     text = json.dumps(calibration.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
-    with AtomicFile(path, overwrite=overwrite) as file:
+    file = AtomicFile(path, overwrite=overwrite)
+    try:
         file.write((text + "\n").encode("utf-8", "backslashreplace"))
+        file.seal()
+    except BaseException:
+        file.discard()
+        raise
+    return file
 
 
 def read_calibration(path: str | Path) -> Calibration:

@@ -13,10 +13,12 @@ from trainers.methods.table import METHODS
 
 if TYPE_CHECKING:
     from curate.training.dataset import Inputs
+    from scoring.marks import Marks
     from scoring.model import ScoringModel
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
     from trainers.start import Start
+    from trainers.work import TrainingFolder
 
 Line = Callable[[str], None]
 
@@ -109,18 +111,34 @@ def run(
     typed = dict(locals())
     if (data is None) == (cached is None):
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
+    from scoring.atomic import refuse_existing
+    from trainers.work import TrainingFolder, sweep_finished
+
+    line = (lambda text: None) if quiet else say
+    if out.is_file() and not overwrite:
+        sweep_finished(out)
+    check_out(out, overwrite)
+    with TrainingFolder(out) as work:
+        refuse_existing(out, overwrite=overwrite)  # another process may have been at its end
+        said = _trained(typed, work, line)
+    line(", ".join(f"{name} {value:.4g}" for name, value in said["metrics"].items()))
+    line(f"model {said['model'][:12]}: {out}")
+    if json_:
+        emit(said)
+
+
+def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> dict[str, Any]:
+    """Train what was typed, write the checkpoint, and return what there is to say of it."""
     from curate.training.amount import fitted
-    from curate.training.dataset import cached_inputs, image_inputs
     from curate.training.recipe import recipe_of
+    from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
     from trainers.build import build
     from trainers.loop import train
 
-    check_out(out, overwrite)
-    where = select_device(device)
-    line = (lambda text: None) if quiet else say
-    cache, start = _start(cached, backbone, size)
-    config = recipe_of(typed, start, cache, precision=select_precision(precision, where))
+    where = select_device(typed["device"])
+    cache, start = _start(typed["cached"], typed["backbone"], typed["size"])
+    config = recipe_of(typed, start, cache, precision=select_precision(typed["precision"], where))
     _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
     fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
     if cache is None and asks.n_small and asks.small_size > config.size:
@@ -129,34 +147,45 @@ def run(
             f"cost more: --set small_size={max(1, config.size // 2)}, or --set n_small=0"
         )
     _say_heads(config, start, fresh, line)
-    if cache is None:
-        inputs = image_inputs(config, typed, fresh.spec.preprocessing, line)
-    else:
-        inputs = cached_inputs(config, cache, line)
-    config = fitted(config, inputs.data.n, typed, line)
-    state = out.with_name(f".{out.name}.state")
-    if state.exists():
-        line(f"going on from {state}")
-    with TrainBar(quiet=quiet) as bar:
-        model, measures = train(
-            config,
-            inputs.data,
-            state=state,
-            device=where,
-            start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
-            origin={"data": inputs.digest, "start": start.about.get("digest", start.about)},
-            compiled=where.type == "cuda" if compile is None else compile,
-            report=bar.update,
-        )
-    made_of = _made_of(config, inputs, start, cache=cache is not None) | {"note": note}
-    card = {"method": method, "training": made_of, "metrics": measures, "data_licence": licence}
-    exact = exact_parts(config, model) if half else None
-    digest = _save(out, model, card, exact=exact, overwrite=overwrite, line=line)
-    state.unlink(missing_ok=True)
-    line(", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
-    line(f"model {digest[:12]}: {out}")
-    if json_:
-        emit({"path": str(out), "model": digest, "method": method, "images": inputs.data.n, "metrics": measures})
+    with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
+        inputs = _inputs(config, typed, cache, fresh, marks, line)
+        config = fitted(config, inputs.data.n, typed, line)
+        if work.state.exists():
+            line(f"going on from {work.state}")
+        with TrainBar(quiet=typed["quiet"]) as bar:
+            model, measures = train(
+                config,
+                inputs.data,
+                state=work.state,
+                device=where,
+                start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
+                origin={"data": inputs.digest, "start": start.about.get("digest", start.about)},
+                compiled=where.type == "cuda" if typed["compile"] is None else typed["compile"],
+                report=bar.update,
+            )
+    made_of = _made_of(config, inputs, start, cache=cache is not None) | {"note": typed["note"]}
+    card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
+    exact = exact_parts(config, model) if typed["half"] else None
+    digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)
+    work.finish()
+    about = {"path": str(work.out), "model": digest, "method": config.method}
+    return about | {"images": inputs.data.n, "metrics": measures}
+
+
+def _inputs(
+    config: "TrainConfig",
+    typed: dict[str, Any],
+    cache: "CachedFeatures | None",
+    fresh: "ScoringModel",
+    marks: "Marks",
+    line: Line,
+) -> "Inputs":
+    """Return what the run is trained on: images, decoded as the model is to see them, or features of a cache."""
+    from curate.training.dataset import cached_inputs, image_inputs
+
+    if cache is not None:
+        return cached_inputs(config, cache, line)
+    return image_inputs(config, typed, fresh.spec.preprocessing, line, marks)
 
 
 def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
@@ -180,7 +209,13 @@ def _made_of(config: "TrainConfig", inputs: "Inputs", start: "Start", *, cache: 
 
 
 def _save(
-    out: Path, model: "ScoringModel", card: dict[str, Any], *, exact: list[str] | None, overwrite: bool, line: Line
+    work: "TrainingFolder",
+    model: "ScoringModel",
+    card: dict[str, Any],
+    *,
+    exact: list[str] | None,
+    overwrite: bool,
+    line: Line,
 ) -> str:
     """Write the checkpoint, as float16 but for the weights that begin with ``exact`` where that is a list."""
     import torch
@@ -193,7 +228,8 @@ def _save(
     if exact and not all(torch.equal(v.half().float(), v.float()) for v in trunk):
         line("the backbone is stored as float32: as float16 it would give other embeddings")
     dtype = torch.float32 if exact is None else torch.float16
-    return save_checkpoint(out, model, card, dtype=dtype, exact=exact or [], overwrite=overwrite)
+    kept = exact or []
+    return save_checkpoint(work.out, model, card, dtype=dtype, exact=kept, foretell=work.foretell, overwrite=overwrite)
 
 
 def _start(cached: Path | None, backbone: str | None, size: int | None) -> "tuple[CachedFeatures | None, Start]":

@@ -18,10 +18,10 @@ from scoring.atomic_folder import exchange
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
+from scoring.marks import DECODING
 
 RUN = "run.json"
 JOURNAL = "journal.jsonl"
-DECODING = "decoding-"  # and the number of a shard: there while a process decodes its images, or died at it
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,6 @@ class Part:
 def part_path(folder: Path, shard: int) -> Path:
     """Return the file of a shard in the folder of its run."""
     return folder / f"part-{shard:06d}.parquet"
-
-
-def decoding_path(folder: Path, shard: int) -> Path:
-    """Return the mark of a shard whose images are being decoded, in the folder of its run."""
-    return folder / f"{DECODING}{shard:06d}"
 
 
 def here(out: Path | StorePath) -> Path:

@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from curate.columns import EMBEDDING, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
-from curate.engines.journal import decoding_path
 from curate.engines.settings import ScoreSettings
 from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ReadAhead
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
-from scoring.atomic import place_errors
 from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage, Preprocessing, decode
+from scoring.marks import Marks
 from scoring.runner import Pending, Runner
 
 WINDOW = 16  # images read ahead for each decoding thread, and never fewer than two batches
@@ -68,8 +67,7 @@ class Decoded:
         folder: Path,
     ) -> None:
         self._manifest, self._todo = manifest, todo
-        self._marks = [decoding_path(folder, span.index) for span in todo]
-        self._begun = self._ended = 0  # shards, in the order of todo
+        self._marks, self._ended = Marks(folder), 0  # shards, in the order of todo
         self._preprocessing, self._settings = preprocessing, settings
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
         self._reading = ReadAhead(manifest.connections)
@@ -89,8 +87,7 @@ class Decoded:
         self._reading.stop()
         self._feeder.join()
         self._pool.shutdown(cancel_futures=True)
-        for mark in self._marks[self._ended : self._begun]:  # nobody died
-            mark.unlink(missing_ok=True)
+        self._marks.close()
 
     def take(self, n: int) -> Iterator[DecodedImage]:
         """Yield the ``n`` images of the next shard; of those with the same bytes the first is sure to have pixels."""
@@ -103,16 +100,13 @@ class Decoded:
             once.drop_pixels(image)
             self._ahead.release()
             yield image
-        self._marks[self._ended].unlink(missing_ok=True)
+        self._marks.end(self._todo[self._ended].index)
         self._ended += 1
 
     def _feed(self) -> None:
         try:
-            for span, mark in zip(self._todo, self._marks, strict=True):
-                once, supervised = OnePerContent(), mark.exists()
-                with place_errors(mark):
-                    mark.touch()
-                self._begun += 1
+            for span in self._todo:
+                once, supervised = OnePerContent(), self._marks.begin(span.index)
                 for read in self._reading.readers(self._manifest.readers(span.start, span.stop)):
                     self._ahead.acquire()
                     if self._stopped.is_set():

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from curate.engines.journal import DECODING, RUN, Part, WorkFolder, parsed_run, part_path
+from curate.engines.journal import RUN, Part, WorkFolder, parsed_run, part_path
 from curate.engines.settings import refuse_difference
 from curate.manifest.store import StoredFile
 from curate.manifest.store_here import folder_here, make_own
@@ -27,6 +27,7 @@ from curate.manifest.store_path import UNFINISHED, StorePath
 from scoring.atomic import place_errors
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
+from scoring.marks import DECODING
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from curate.manifest.file_set import FileSet
 from curate.manifest.store_path import AnyPath
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
+from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 
@@ -29,8 +30,8 @@ def write_applied(
     files: FileSet,
     *,
     overwrite: bool,
-) -> str:
-    """Write a table with columns in place of those of their names, or after all others; return the file's sha256.
+) -> AtomicFile:
+    """Write a table with columns in place of those of their names, or after all others; it waits for its name.
 
     Args:
         out: a name ending in ``.parquet``.
@@ -57,7 +58,7 @@ def write_applied(
             writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema.remove_metadata()))
             start += len(batch)
         writer.seal()
-        files.commit([writer.file])
-    finally:
+    except BaseException:
         writer.discard()
-    return writer.file.sha256
+        raise
+    return writer.file

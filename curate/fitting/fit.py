@@ -17,13 +17,13 @@ from curate.fitting.entropy import class_entropy
 from curate.fitting.labels import Given, classes_in, given_labels, labels_in
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
-from curate.manifest.file_set import file_set
+from curate.manifest.file_set import FileSet, file_set
 from curate.manifest.store_path import AnyPath, path_here, path_or_store
 from curate.tables.heap import Heap, read_heap
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
-from scoring.atomic import refuse_existing, require_folder
+from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
 from scoring.heap.clusters import labels_of
@@ -93,25 +93,20 @@ def fit(
     """
     opened = open_table(table, require=[KEY], embedding=embedding)
     _refuse_models(embedding, {"-o": out, "--fitted": fitted, "--model": model})
-    places = _places(opened, out, apply, fitted, overwrite=overwrite)
+    places = _places(opened, out, apply, fitted)
     if fitted is not None and (label is not None or labelled is not None):
         raise InputError(f"--fitted {fitted} is applied as it is, and nothing is learned; leave out the labels")
     base = None if places[0] is None else base_of(opened, model)
     if model is not None and base is None:
         check_same(opened, model)
-    with file_set([places[1]] if places[1] else [], overwrite=overwrite) as files:
+    with file_set([place for place in reversed(places) if place is not None], overwrite=overwrite) as files:
         with searching(engine, address, places[1] or places[0], report):
             if fitted is not None:
                 done = _applied(opened, fitted, report)
             else:
                 done = _fitted(opened, label, labelled, seed, report)
         about = _about(done, opened, seed)
-        if places[1] is not None:
-            columns = done.heap.in_table({**done.said.columns, **_of_classes(done, seed)})
-            sha256 = write_applied(places[1], opened, columns, about, files, overwrite=overwrite)
-            about["applied"] = {"file": _named(places[1]), "sha256": sha256}
-    if places[0] is not None and base is not None:
-        write_fitted(places[0], base, done.fit, about, overwrite=overwrite)
+        _write(done, places, opened, base, about, files, overwrite=overwrite)
     kind, shares = _shares(done)
     return FitResult(
         rows=len(done.heap),
@@ -141,7 +136,7 @@ def _refuse_models(embedding: str | None, given: Mapping[str, str | Path | None]
 
 
 def _places(
-    table: Table, out: str | Path | None, apply: str | AnyPath | None, fitted: str | Path | None, *, overwrite: bool
+    table: Table, out: str | Path | None, apply: str | AnyPath | None, fitted: str | Path | None
 ) -> tuple[Path | None, AnyPath | None]:
     """Return where model and table go, checked before any work is done."""
     if out is None and apply is None:
@@ -149,14 +144,38 @@ def _places(
     if out is not None and fitted is not None:
         raise InputError(f"--fitted {fitted} is applied as it is, and nothing is fitted; leave out -o {out}")
     places = None if out is None else path_here(out, "-o"), None if apply is None else path_or_store(apply)
-    if places[0] is not None:
-        if places[0].suffix != ".safetensors":
-            raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")
-        require_folder(places[0])
-        refuse_existing(places[0], overwrite=overwrite)
+    if places[0] is not None and places[0].suffix != ".safetensors":
+        raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")
     if places[1] is not None:
         check_applied(places[1], table)
     return places
+
+
+def _write(
+    done: Fitted,
+    places: tuple[Path | None, AnyPath | None],
+    table: Table,
+    base: str | Path | None,
+    about: dict[str, Any],
+    files: FileSet,
+    *,
+    overwrite: bool,
+) -> None:
+    """Write model and table; where both are asked for, they get their names together, the model last."""
+    model, applied = places
+    beside: list[AtomicFile] = []
+    try:
+        if applied is not None:
+            columns = done.heap.in_table({**done.said.columns, **_of_classes(done, about["seed"])})
+            beside = [write_applied(applied, table, columns, about, files, overwrite=overwrite)]
+            about["applied"] = {"file": _named(applied), "sha256": beside[0].sha256}
+        if model is not None and base is not None:
+            write_fitted(model, base, done.fit, about, beside=beside, commit=files.commit, overwrite=overwrite)
+        elif beside:
+            files.commit(beside)
+    finally:
+        for file in beside:
+            file.discard()
 
 
 def _named(applied: AnyPath) -> str:

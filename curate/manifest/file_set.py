@@ -1,8 +1,9 @@
 """Files that belong together, here or in a store: made under no name, then named together, the last one last."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from curate.manifest.store_path import AnyPath, StorePath
 from curate.manifest.store_set import StoreSet
@@ -15,7 +16,7 @@ class LocalSet:
     Entering refuses what cannot be, before any work; what a dead process left of these files is taken back.
 
     Args:
-        paths: of the files, in one folder; the last stands for all of them. There may be none.
+        paths: of the files; the last stands for all of them. There may be none.
         overwrite: replace what is there.
 
     Raises:
@@ -30,8 +31,8 @@ class LocalSet:
             undo_unfinished(self._paths)
         for path in self._paths:
             refuse_existing(path, overwrite=self._overwrite)
-        if self._paths:
-            require_folder(self._paths[-1])
+        for path in self._paths:
+            require_folder(path)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,18 +49,62 @@ class LocalSet:
         commit_together(files)
 
 
-FileSet = LocalSet | StoreSet
+class BothSets:
+    """Files here and files in a store: each place gets its own together, that of the last file after the other.
+
+    Args:
+        local: those of this machine.
+        stored: those of a store.
+        here: the paths of the first.
+        store_last: whether the last file of all is in the store.
+    """
+
+    def __init__(self, local: LocalSet, stored: StoreSet, here: Sequence[Path], *, store_last: bool) -> None:
+        self._local, self._stored, self._here, self._store_last = local, stored, set(here), store_last
+        self._entered = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as entering:
+            entering.enter_context(self._local)
+            entering.enter_context(self._stored)
+            self._entered = entering.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._entered.__exit__(*error)
+
+    def draft(self, path: AnyPath) -> Path:
+        """Return the path of this machine for which a file is to be made."""
+        return self._local.draft(path) if isinstance(path, Path) else self._stored.draft(path)
+
+    def commit(self, files: Sequence[AtomicFile]) -> None:
+        """Give the files their names, in their order in each place."""
+        here = [file for file in files if file.path in self._here]
+        there = [file for file in files if file.path not in self._here]
+        if self._store_last:
+            self._local.commit(here)
+            self._stored.commit(there)
+        else:
+            self._stored.commit(there)
+            self._local.commit(here)
+
+
+FileSet = LocalSet | StoreSet | BothSets
 
 
 def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
     """Return what gives files their names together, where they are to be.
 
     Args:
-        paths: all of this machine, or all of one folder of a store; the last stands for all of them.
+        paths: of this machine, of one folder of a store, or of both; the last stands for all of them.
         overwrite: replace what is there.
     """
     stored = [path for path in paths if isinstance(path, StorePath)]
     local = [path for path in paths if isinstance(path, Path)]
-    if stored and local:
-        raise ValueError(f"{local[0]} and {stored[0]} are not in one place")
-    return StoreSet(stored, overwrite=overwrite) if stored else LocalSet(local, overwrite=overwrite)
+    if not stored:
+        return LocalSet(local, overwrite=overwrite)
+    there = StoreSet(stored, overwrite=overwrite)
+    if not local:
+        return there
+    here = LocalSet(local, overwrite=overwrite)
+    return BothSets(here, there, local, store_last=isinstance(paths[-1], StorePath))

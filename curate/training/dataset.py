@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from curate.manifest import Manifest
     from scoring.images import Preprocessing
+    from scoring.marks import Marks
     from trainers.cache import CachedFeatures
     from trainers.config import TrainConfig
     from trainers.data import TrainingSet
@@ -142,9 +143,15 @@ class Inputs:
 
 
 def image_inputs(
-    config: "TrainConfig", typed: dict[str, Any], preprocessing: "Preprocessing", line: Callable[[str], None]
+    config: "TrainConfig",
+    typed: dict[str, Any],
+    preprocessing: "Preprocessing",
+    line: Callable[[str], None],
+    marks: "Marks | None" = None,
 ) -> Inputs:
     """Return the images that were named, decoded and in memory, and say what was left out.
+
+    With marks, in the folder of the run, images among which a process died are decoded each in one of its own.
 
     Raises:
         InputError: if there are fewer than what was typed needs, which is told before any is decoded, or they lack
@@ -165,7 +172,9 @@ def image_inputs(
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
     readers = ahead(manifest.readers(0, manifest.n_rows), manifest.connections)
-    images = load_training_set(readers, labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses)
+    images = load_training_set(
+        readers, labels, n=manifest.n_rows, preprocessing=preprocessing, losses=losses, marks=marks
+    )
     say_failures(images.failures, line)
     return Inputs(images, manifest.description, manifest.digest)
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.atomic import AtomicFile, commit_together
 from scoring.checkpoint import FIT, checkpoint_of, find_checkpoint, read_checkpoint, write_checkpoint
 from scoring.errors import InputError
 from scoring.heap.clusters import SIZES
@@ -30,7 +31,14 @@ CENTRES, QUANTILES = f"{FIT}.centres.", f"{FIT}.quantiles."
 
 
 def write_fitted(
-    path: Path, base: str | Path, fit: HeapFit, about: Mapping[str, Any], *, overwrite: bool = False
+    path: Path,
+    base: str | Path,
+    fit: HeapFit,
+    about: Mapping[str, Any],
+    *,
+    beside: Sequence[AtomicFile] = (),
+    commit: Callable[[Sequence[AtomicFile]], None] = commit_together,
+    overwrite: bool = False,
 ) -> str:
     """Write a model with what it was fitted to; the file appears whole or not at all.
 
@@ -40,6 +48,8 @@ def write_fitted(
             loses what it was fitted to.
         fit: what it was fitted to.
         about: what a reader should know of the fit, as plain JSON.
+        beside: files that are written, and get their names with the model: all of them or none.
+        commit: gives all of them their names, the model's last.
         overwrite: replace what is there.
 
     Returns:
@@ -56,7 +66,8 @@ def write_fitted(
     }
     card = {**card, "base": card.get("base", card["digest"]), FIT: record}
     kept = {name: value for name, value in tensors.items() if not name.startswith(f"{FIT}.")}
-    return write_checkpoint(path, {**kept, **tensors_of(fit)}, card, overwrite=overwrite)
+    tensors = {**kept, **tensors_of(fit)}
+    return write_checkpoint(path, tensors, card, beside=beside, commit=commit, overwrite=overwrite)
 
 
 def tensors_of(fit: HeapFit) -> dict[str, Tensor]:

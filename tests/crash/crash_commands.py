@@ -31,12 +31,19 @@ class Command:
         after: names of commands that are run before it.
         torch: whether it runs a network, and so takes longer.
         goes_on: whether what is typed again replaces or continues what is there, and is never refused.
+        ends: its exit code, undisturbed.
     """
 
     line: str
     after: tuple[str, ...] = ()
     torch: bool = False
     goes_on: bool = False
+    ends: int = 0
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws a picture after its results have their names, so that a repeat may need ``--overwrite``."""
+        return " --sheet " in self.line or " --plot " in self.line
 
 
 def _export(to: str, out: str, more: str = "") -> Command:
@@ -98,6 +105,13 @@ COMMANDS: dict[str, Command] = {
     "plot": Command("plot scores.parquet histogram -o histogram.svg"),
     "evaluate": Command("evaluate scores.parquet --label label --column unc_fitted -o worth.json"),
     "compare": Command("compare scores.parquet kept.parquet --repeats 19 --sheet compared.png", ("filter",)),
+    "selftest": Command(
+        f"selftest scores.parquet --model {MODEL} --images 20 --column kappa_visimsiam --change darkness --device cpu "
+        "--plot selftest.svg -o selftest.json",
+        torch=True,
+    ),
+    "diff": Command("diff scores.parquet kept.parquet -o rows.parquet", ("filter",), ends=1),
+    "sign": Command("sign kept.receipt.json --private-key signer.pem", ("filter",)),
     "export folder": _export("folder", "files", "--per label"),
     "export links": _export("folder", "files", "--per label --link hard"),
     "export webdataset": _export("webdataset", "shards", "--shard 20"),

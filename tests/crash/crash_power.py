@@ -5,6 +5,7 @@ is. At any moment, of what is not yet there, any part may be: each operation on 
 of bytes none or the first half.
 """
 
+import itertools
 import os
 import random
 import shutil
@@ -17,12 +18,16 @@ from crash_lab import Call
 NAMING = ("made", "link", "rename", "exchange", "unlink", "rmdir", "mkdir")
 
 
+SERIAL = itertools.count()
+
+
 @dataclass
 class Inode:
-    """A file's bytes, as they are and as they are on the disk."""
+    """A file's bytes, as they are and as they are on the disk; ``number`` is its own."""
 
     now: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
+    number: int = field(default_factory=lambda: next(SERIAL))
 
     def lost(self, torn: bool) -> bytes:
         """Return what a power cut leaves."""
@@ -43,6 +48,7 @@ class Step:
 
 
 Names = dict[str, Inode | None]  # path in the folder -> its file; None is a folder
+State = dict[str, tuple[bytes, int] | None]  # path -> bytes of a file and its number, which two names may share
 
 
 class Disk:
@@ -102,7 +108,7 @@ class Disk:
             if inode is not None:
                 inode.durable = bytes(inode.now)
 
-    def after_a_cut(self, generator: random.Random, mixes: int) -> Iterator[dict[str, bytes | None]]:
+    def after_a_cut(self, generator: random.Random, mixes: int) -> Iterator[State]:
         """Yield what may be there when the power comes back: nothing of what waits, all names, and mixes."""
         waiting = [step for step in self.steps if not step.durable]
         chosen: list[set[int]] = [set(), set(map(id, waiting))]
@@ -113,7 +119,7 @@ class Disk:
                 if step.durable or id(step) in keep:
                     do(names, step)
             for torn in (False, True):
-                yield {path: None if file is None else file.lost(torn) for path, file in names.items()}
+                yield {p: None if file is None else (file.lost(torn), file.number) for p, file in names.items()}
 
 
 def parent_of(path: str) -> str:
@@ -152,20 +158,28 @@ def do(names: Names, step: Step) -> bool:
     return True
 
 
-def restore(folder: Path, state: dict[str, bytes | None]) -> None:
-    """Make a folder hold what is left, and touch no file that is as it was."""
+def restore(folder: Path, state: State) -> None:
+    """Make a folder hold what is left, two names of a file as such, and touch no file that is as it was."""
+    gone = (b"", -1)
+    numbers: dict[int, Path] = {}
     for at, folders, files in os.walk(folder, topdown=False):
         for name in files:
             path = Path(at, name)
-            if state.get(str(path.relative_to(folder)), b"") != path.read_bytes() or not path.stat().st_size:
+            data, _ = state.get(str(path.relative_to(folder)), gone) or gone
+            if data != path.read_bytes() or not path.stat().st_size:
                 path.unlink()
         for name in folders:
             path = Path(at, name)
-            if state.get(str(path.relative_to(folder)), b"") is not None:
+            if state.get(str(path.relative_to(folder)), gone) is not None:
                 shutil.rmtree(path)
-    for name, data in sorted(state.items()):
+    for name, left in sorted(state.items()):
         path = folder / name
-        if data is None:
+        if left is None:
             path.mkdir(exist_ok=True)
+            continue
+        data, number = left
+        if not path.exists() and number in numbers:
+            os.link(numbers[number], path)
         elif not path.exists():
             path.write_bytes(data)
+        numbers[number] = path

@@ -21,6 +21,7 @@ from pathlib import Path
 SHIM = os.environ.get("LD_PRELOAD", "")
 EVERYTHING = ("curate", "scoring", "trainers")
 JANITORS = {"jemalloc_bg_thd", "polars-ooc-clea"}  # idle threads of libraries: a child has no need of them
+ABSENT = ("ray", "openvino")  # which `curate selftest` would try: half a minute each, and processes of their own
 OTHERS = ("polars", "matplotlib.backends.backend_agg", "torch", "timm", "PIL.PngImagePlugin", "pyarrow.parquet")
 
 
@@ -44,6 +45,7 @@ def child(asked: dict) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) if asked.get("log") else -1
     sys.argv = ["curate", *asked["argv"]]
+    sys.modules |= dict.fromkeys(ABSENT)  # as if it were not installed
     for number in asked.get("ignored", []):
         signal.signal(number, signal.SIG_IGN)
     from curate.cli import main

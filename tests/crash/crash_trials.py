@@ -1,12 +1,16 @@
 """What a command must have left when it was disturbed, and when it was then repeated."""
 
 import errno
+import os
+import random
 import re
 from dataclasses import dataclass
+from typing import TypeVar
 
 from crash_commands import COMMANDS
 from crash_lab import Call, Ended, Lab, Snapshot
 
+T = TypeVar("T")
 TAKEN = "exists already"
 # What differs between two undisturbed runs, by file: who held a lock, times of change, a date, how long it took.
 UNSTEADY = {
@@ -84,22 +88,21 @@ class Bench:
     def repeat(self) -> list[str]:
         """Run the command again, undisturbed; return what differs from a run that never was disturbed.
 
-        Where all results were whole already, it may say so, or that there is nothing to do. Where one of several is
-        (a table, and then its picture), it may ask for ``--overwrite``, which is then typed.
+        Where all results were whole already, it may say so, or that there is nothing to do. Where a table is, and not
+        yet its picture, it may ask for ``--overwrite``, which is then typed.
         """
         earlier = steady(self.lab.snapshot())
         ended = self.lab.run(self.line)
         was_whole = all(earlier.get(n) == self.whole[n] for n in self.whole if not is_work(n))
-        if ended.code == 1 and TAKEN in ended.said and not was_whole:
+        if ended.code == 1 and TAKEN in ended.said and not was_whole and COMMANDS[self.name].draws:
             self.overwritten += 1
             ended = self.lab.run(f"{self.line} --overwrite")
         now = steady(self.lab.snapshot())
         wrong = []
-        if ended.code and not (ended.code == 1 and was_whole):
+        if ended.code != COMMANDS[self.name].ends and not (ended.code == 1 and was_whole):
             wrong.append(f"the repeat ends with {ended.code}: {ended.said.strip().splitlines()[-1:]}")
         wrong += [f"{n} is missing" for n in self.whole if n not in now]
-        left = [n for n in now if n not in self.whole]
-        wrong += [f"{n} is left" for n in left if not (was_whole and n.endswith(".state"))]  # of a model that is done
+        wrong += [f"{n} is left" for n in now if n not in self.whole]
         return wrong + [f"{n} differs" for n in now if n in self.whole and now[n] != self.whole[n]]
 
 
@@ -110,7 +113,7 @@ def bench(lab: Lab, name: str, *, data: bool = False) -> Bench:
     lab.begin(name)
     before = steady(lab.snapshot())
     ended = lab.run(COMMANDS[name].line, log=True, data=data)
-    assert ended.code == 0, f"{name}: {ended.said}"
+    assert ended.code == COMMANDS[name].ends, f"{name}: {ended.said}"
     lab.benches[name] = Bench(lab, name, before, steady(lab.snapshot()), ended.calls, ended.seconds)
     return lab.benches[name]
 
@@ -128,6 +131,13 @@ def kinds(calls: list[Call]) -> list[int]:
     return sorted({n for numbers in seen.values() for n in (numbers[0], numbers[-1])})
 
 
+def some(trials: list[T]) -> list[T]:
+    """Return what is tried of all that could be, in order: at most ``CRASH_MOST`` (an environment variable), or all."""
+    most = int(os.environ.get("CRASH_MOST", len(trials)))
+    drawn = random.Random(0).sample(range(len(trials)), min(most, len(trials)))
+    return [trials[at] for at in sorted(drawn)]
+
+
 def place(trial: Bench, n: int) -> str:
     """Return in words what the n-th call of a command does."""
     call, start = trial.calls[n - 1], f"{trial.lab.folder}/"
@@ -136,14 +146,14 @@ def place(trial: Bench, n: int) -> str:
     )
 
 
-def plain(ended: Ended) -> list[str]:
-    """Return what is wrong with how a command ended on an error: no line of it, a traceback, another code.
+def plain(ended: Ended, usual: int = 0) -> list[str]:
+    """Return what is wrong with how a command ended on an error: no line of it, a traceback, another code than usual.
 
     After the line, `curate run` says at which step it stopped.
     """
     wrong = [] if ended.code in (0, 1) else [f"exit {ended.code}"]
     if "Traceback" in ended.said:
         wrong.append("a traceback: " + ended.said.strip().splitlines()[-1])
-    elif ended.code == 1 and not any(line.startswith("error: ") for line in ended.said.splitlines()[-2:]):
+    elif ended.code == 1 != usual and not any(line.startswith("error: ") for line in ended.said.splitlines()[-2:]):
         wrong.append(f"no line of an error at the end: {ended.said[-300:]!r}")
     return wrong

@@ -118,7 +118,7 @@ def test_a_run_that_diverges_keeps_its_state_and_the_command_with_a_lower_rate_g
     import trainers.loop
     from trainers.methods.losspred import LossPred
 
-    out, state = tmp_path / "m.safetensors", tmp_path / ".m.safetensors.state"
+    out, state = tmp_path / "m.safetensors", tmp_path / ".m.safetensors.work" / "state.safetensors"
     args = ["train", "losspred", "list.csv", "-o", out, "--backbone", "one.safetensors", *HEAD]
     real, forward, seen = trainers.loop.train, LossPred.forward, []
 

@@ -1,7 +1,9 @@
 """``curate train`` as typed: real, tiny runs on images of 32 pixels."""
 
+import errno
 import functools
 import json
+import os
 import time
 
 import numpy as np
@@ -13,6 +15,7 @@ from PIL import Image
 
 import trainers.loop
 from scoring.checkpoint import load_model, read_header, save_checkpoint
+from trainers.work import TrainingFolder
 
 TRUNK = ["--backbone", "resnet10t", "--size", "32", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
 OWN = ["small_size=16", "n_small=1", "latent_dim=16", "hidden_dim=16"]
@@ -122,8 +125,8 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
     result = run(*args)
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1].startswith("interrupted")
-    state = tmp_path / ".mine.safetensors.state"
-    assert [path.name for path in tmp_path.iterdir()] == [state.name]
+    state = tmp_path / ".mine.safetensors.work" / "state.safetensors"
+    assert [path.name for path in tmp_path.iterdir()] == [state.parent.name]
 
     monkeypatch.setattr(trainers.loop, "train", real)
     refused = run(*args, "--lr", 0.5)
@@ -144,6 +147,66 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(trained, p
     assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
     whole, resumed = tensors(trained[0]), tensors(out)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_state_whose_model_has_its_name_is_swept_and_never_gone_on_from(trained, photos, tmp_path, monkeypatch):
+    """A disk that fails when the state is to go: the model is there, and the state of a run that is done."""
+    out, work = tmp_path / "mine.safetensors", tmp_path / ".mine.safetensors.work"
+    args = ["train", "visimsiam", photos, "-o", out, *TINY, "--licence", "CC0", "--note", "a test"]
+
+    def refuse(self):
+        raise OSError(errno.EIO, "Input/output error", str(self.state))
+
+    def fail_at_the_end():
+        with monkeypatch.context() as patch:
+            patch.setattr(TrainingFolder, "finish", refuse)
+            result = run(*args, "--overwrite")
+        assert result.exit_code == 1, result.output
+        assert "Input/output error" in result.stderr.splitlines()[-1]
+        assert {path.name for path in work.iterdir()} >= {"state.safetensors", "finished"}
+        assert out.read_bytes() == trained[0].read_bytes()
+
+    fail_at_the_end()
+    result = run(*args)
+    assert result.exit_code == 1
+    assert "exists already" in result.stderr.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
+    fail_at_the_end()
+    result = run(*args, "--overwrite", "--seed", 1)
+    assert result.exit_code == 0, result.output
+    assert "going on" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.safetensors"]
+    assert out.read_bytes() != trained[0].read_bytes()
+
+
+def test_a_state_that_is_to_replace_a_model_outlives_a_repeat_without_overwrite(trained, photos, tmp_path):
+    out, work = tmp_path / "mine.safetensors", tmp_path / ".mine.safetensors.work"
+    out.write_bytes(trained[0].read_bytes())
+    work.mkdir()
+    for digest in (None, "of another model"):  # cut off in the middle, and when all but the name was there
+        (work / "state.safetensors").write_bytes(b"hours of work")
+        if digest is not None:
+            (work / "finished").write_text(digest)
+        result = run("train", "visimsiam", photos, "-o", out, *TINY)
+        assert "exists already" in result.stderr.splitlines()[-1]
+        assert (work / "state.safetensors").read_bytes() == b"hours of work"
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_second_process_that_trains_the_same_model_is_refused(trained, photos, tmp_path, made):
+    out = tmp_path / "mine.safetensors"
+    if made:
+        out.write_bytes(trained[0].read_bytes())
+    with TrainingFolder(out) as work:
+        work.state.write_bytes(b"its state")
+        result = run("train", "visimsiam", photos, "-o", out, *TINY, *(["--overwrite"] if made else []))
+        assert result.exit_code == 1
+        assert f"is being written by process {os.getpid()} on " in result.stderr.splitlines()[-1]
+        assert work.state.read_bytes() == b"its state"
+    work.state.unlink()
+    with work:
+        assert (work.folder / "lock").exists()
+    assert not work.folder.exists()
 
 
 def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos, tmp_path):
@@ -237,7 +300,7 @@ def test_a_mistake_ends_in_one_line_with_exit_1_and_no_checkpoint(photos, tmp_pa
     assert words in errors[0]
     assert result.stderr.splitlines()[-1] == errors[0]
     assert not list(tmp_path.glob("*.safetensors"))
-    assert not list(tmp_path.glob(".*.state"))
+    assert not list(tmp_path.glob(".*.work"))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from curate.engines.journal import decoding_path
 from curate.engines.score import score
 from scoring.errors import InputError
+from scoring.marks import decoding_path
 
 FAILING = Path(__file__).parents[2] / "scoring" / "failing_decoder.py"
 

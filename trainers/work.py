@@ -1,0 +1,98 @@
+"""The folder of a training run, beside the model that it is to write: who holds it, and how far it has come."""
+
+import errno
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Self
+
+from scoring.atomic import AtomicFile
+from scoring.checkpoint import read_header
+from scoring.errors import InputError
+from scoring.lock import LOCK, HeldFolder
+
+STATE = "state.safetensors"
+FINISHED = "finished"  # the digest of the model that the state has become
+
+
+class TrainingFolder(HeldFolder):
+    """``.NAME.work`` beside the model NAME; at most one live process holds it: a context manager.
+
+    It stays where a run leaves a state in it, to go on from, and goes with the last of it. A state whose model has its
+    name is of nothing that could go on: whoever holds the folder next removes it.
+
+    Args:
+        out: the model; its folder must exist.
+
+    Attributes:
+        state: where the run keeps its state.
+
+    Raises:
+        InputError: on entering, if another live process holds the folder, or the place refuses.
+    """
+
+    def __init__(self, out: Path) -> None:
+        super().__init__(out.with_name(f".{out.name}.work"))
+        self.out, self.state = out, self.folder / STATE
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            if self._is_finished():
+                self.state.unlink(missing_ok=True)
+            if not self.state.exists():
+                (self.folder / FINISHED).unlink(missing_ok=True)
+        except BaseException:
+            super().__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            with suppress(OSError) if any(error) else nullcontext():  # the error is told, and the next run sweeps
+                self._leave()
+        finally:
+            super().__exit__(*error)
+
+    def foretell(self, digest: str) -> None:
+        """Note which model the state has become, before that gets its name."""
+        with AtomicFile(self.folder / FINISHED, overwrite=True) as file:
+            file.write(digest.encode())
+
+    def finish(self) -> None:
+        """Remove the state: the model has its name."""
+        self.state.unlink(missing_ok=True)
+
+    def _is_finished(self) -> bool:
+        note = self.folder / FINISHED
+        if not note.is_file():
+            return False
+        try:
+            there = str(read_header(self.out)["digest"])
+        except InputError:  # no model yet, or something else
+            return False
+        return note.read_bytes() == there.encode()
+
+    def _leave(self) -> None:
+        """Remove the folder, the lock last, unless there is a state to go on from."""
+        if self.state.exists():
+            return
+        for path in self.folder.iterdir():
+            if path.name != LOCK:
+                path.unlink()
+        (self.folder / LOCK).unlink()
+        try:
+            self.folder.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # somebody has begun anew in it
+                raise
+
+
+def sweep_finished(out: Path) -> None:
+    """Remove what a dead process left of a run whose model has its name.
+
+    Raises:
+        InputError: if a live process is at work on that model.
+    """
+    if (folder := TrainingFolder(out)).folder.is_dir():
+        with folder:
+            pass
