@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.search.graph import sampled_counts
+from scoring.search.graph import choose_lists
 from scoring.search.inverted import InvertedLists, list_centroids
 from scoring.search.links import Links, Recall
 from scoring.search.nearest import NearestSearch
-from scoring.search.probes import choose_probes
 from scoring.search.rows import Vectors
 
 EXACT_ROWS = 50_000  # up to here every query is compared with every row
@@ -103,5 +102,5 @@ class Searched:
         lists = InvertedLists.by_centroids(self.vectors, centroids)
         lists = InvertedLists(np.where(self.among, lists.home, -1).astype(np.int32), lists.n_lists, lists.centroids)
         search = NearestSearch(self.vectors, lists)
-        probes, recall = choose_probes(sampled_counts(search, k, self.seed), WANTED)
+        probes, recall = choose_lists(search, k, WANTED, self.seed)
         return search, probes, recall

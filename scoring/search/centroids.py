@@ -1,6 +1,7 @@
 """The nearest of some centroids to rows: of all of them or, where they are many, of those in the nearest few groups."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from scoring.search.rows import padded
 from scoring.tasks import HERE, Shared, Tasks
 
 PRODUCTS = 4_194_304  # cosines at a time: 8 MB of bfloat16, which stays in the cache
-LOOKED_AT = 12  # groups, the nearest ones
+LOOKED_AT = 12  # groups, the nearest ones; more where that finds too little
 ROWS = 16_384  # at a time, where there are groups
 
 Near = tuple[Tensor, Tensor]  # index (N, P), int64, and cosine (N, P), bfloat16, the nearest first
@@ -22,7 +23,7 @@ class Centroids:
     """k centroids, with groups of near ones where they are many.
 
     To find the nearest of k takes k products a row; by way of sqrt(k) groups it takes some 13 sqrt(k). What is nearest
-    lies in another group now and then: of that what is measured of a search by sampled rows tells its share.
+    lies in another group now and then: whoever searches measures on sampled rows what that loses, and looks at more.
 
     Attributes:
         vectors: shape (k, D), float32.
@@ -30,6 +31,7 @@ class Centroids:
         members: the centroids, group by group, shape (k, D), float32; likewise.
         numbers: which centroid each member is, shape (k,), int64; likewise.
         starts: where each group begins among the members, and the end of the last.
+        looked_at: groups that a row looks at.
     """
 
     vectors: Shared[Tensor]
@@ -37,6 +39,7 @@ class Centroids:
     members: Shared[Tensor] | None = None
     numbers: Shared[Tensor] | None = None
     starts: tuple[int, ...] = ()
+    looked_at: int = LOOKED_AT
 
     def __len__(self) -> int:
         return len(self.vectors.value)
@@ -46,7 +49,15 @@ class Centroids:
         """Products of two numbers that a row takes, about."""
         k, width = self.vectors.value.shape
         n_groups = len(self.starts) - 1
-        return float(width * (k if n_groups < 1 else n_groups + LOOKED_AT * k // n_groups))
+        return float(width * (k if n_groups < 1 else n_groups + self.looked_at * k // n_groups))
+
+    def wider(self) -> Iterator["Centroids"]:
+        """Yield these, and the same with rows that look at twice as many groups, and so on until they look at all."""
+        yield self
+        n_groups, looked_at = len(self.starts) - 1, self.looked_at
+        while looked_at < n_groups:
+            looked_at = min(2 * looked_at, n_groups)
+            yield replace(self, looked_at=looked_at)
 
     def shared_by(self, tasks: Tasks) -> "Centroids":
         """Return the same as tasks see them."""
@@ -54,7 +65,7 @@ class Centroids:
             return self
         groups = (part and tasks.shared(part.value) for part in (self.heads, self.members, self.numbers))
         heads, members, numbers = groups
-        return Centroids(tasks.shared(self.vectors.value), heads, members, numbers, self.starts)
+        return Centroids(tasks.shared(self.vectors.value), heads, members, numbers, self.starts, self.looked_at)
 
     def nearest(self, units: Tensor, probes: int = 1) -> Near:
         """Return index and cosine of the centroids nearest to unit rows, the nearest first, shape (N, probes) each.
@@ -108,7 +119,7 @@ class Centroids:
         """Return the nearest in the groups that unit rows look at; -inf where these have fewer."""
         if self.heads is None or self.members is None or self.numbers is None:
             raise ValueError("there are no groups")
-        n, looked_at = len(units), min(LOOKED_AT, len(self.starts) - 1)
+        n, looked_at = len(units), min(self.looked_at, len(self.starts) - 1)
         near = torch.mm(units, self.heads.value.to(torch.bfloat16).T).topk(looked_at, dim=1).indices  # (N, G)
         value = torch.full((n * looked_at, probes), -torch.inf, dtype=torch.bfloat16, device=units.device)
         index = torch.zeros((n * looked_at, probes), dtype=torch.int32, device=units.device)

@@ -10,13 +10,18 @@ from scoring.room import space
 from scoring.search.inverted import InvertedLists, Spans, list_centroids
 from scoring.search.layout import Layout, Strangers
 from scoring.search.links import Links, Recall, rounded, sorted_links
-from scoring.search.probes import MOST_PROBES, ProbeCounts, choose_probes
+from scoring.search.probes import MOST_PROBES, ProbeCounts, choose
 from scoring.search.rows import Vectors, check_vectors, unit_table
 
 LEAST_PROBES = 2  # a pair that lies across a border is found from both sides
 AT_ONCE = 65_536  # queries at once
-SAMPLED_AT_ONCE = 256
+FIRST_SAMPLED, SAMPLED_AT_ONCE = 16, 256  # rows at once
+CROWD = 10_000  # pairs of a sampled row, beyond which its others are not sampled again
 ENOUGH = 1_000_000  # pairs, after which no more sampled rows are compared
+
+Sampled = tuple[
+    NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]
+]  # rows; of each pair which, and the other's list
 
 
 class CosineIndex:
@@ -82,8 +87,14 @@ class CosineIndex:
         self._layout = Layout(vectors, InvertedLists.by_centroids(vectors, centroids, device=device), self._device)
         usable = self._layout.squares > 0
         rows = np.flatnonzero(usable) if order is None else order[usable[order]]
-        counts = self._counts(np.random.default_rng([seed, 1]).permutation(rows)[:sample])
-        self.probes, self.recall = choose_probes(counts, recall, least=LEAST_PROBES, of_each=True)
+        sampled = self._sampled(np.random.default_rng([seed, 1]).permutation(rows)[:sample])
+        self._layout.lists, self.probes, self.recall = choose(
+            self._layout.lists,
+            lambda lists: self._counts(lists, sampled),
+            recall,
+            least=LEAST_PROBES,
+            of_each=True,
+        )
 
     def search(self, queries: Vectors, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
         """Return the pairs of a query and a row whose cosine is at least the threshold.
@@ -160,25 +171,39 @@ class CosineIndex:
             self._looked[some] = lists.probed(self._layout.units_of(some), self.probes)
         return self._looked[rows].astype(np.int64)
 
-    def _counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Compare rows with all rows; return their pairs by probe, shape (S, P + 1), S <= len(rows).
+    def _sampled(self, rows: NDArray[np.int64]) -> list[Sampled]:
+        """Compare rows with all rows; return which pairs they have, block by block.
 
-        A row is no pair of its own. Where there are very many pairs the sample is cut short.
+        A row is no pair of its own. Of a crowd, which is what a row of very many pairs has, those count that came first
+        in the sample: later ones are left out with all their pairs, which would leave no time for other rows. Where
+        there are very many pairs all the same, the sample is cut short.
         """
-        lists = self._layout.lists
-        most = min(MOST_PROBES, lists.n_lists)
-        counts, n_pairs = [np.zeros((0, most + 1), np.int64)], 0
-        for start in range(0, len(rows), SAMPLED_AT_ONCE):
-            chosen = rows[start : start + SAMPLED_AT_ONCE]
-            probed = lists.probed(self._layout.units_of(chosen), most)
-            spans = lists.everything(np.arange(len(chosen)))
-            pairs = ProbeCounts(probed, lists.n_lists)
-            for query, place, _ in self._layout.scan(chosen, spans, self.threshold):
+        lists, found, n_pairs = self._layout.lists, [], 0
+        open_rows = np.ones(self.n_rows, bool)
+        start, size = 0, FIRST_SAMPLED
+        while start < len(rows) and n_pairs < ENOUGH:
+            chosen = rows[start : start + size]
+            start, chosen = start + len(chosen), chosen[open_rows[chosen]]
+            spans, pairs = lists.everything(np.arange(len(chosen))), [(chosen[:0], chosen[:0])]
+            for query, place, _ in self._layout.scan(chosen, spans, self.threshold, open_rows):
                 row = lists.order[place]
                 other = row != chosen[query]
-                pairs.add(query[other], lists.home[row[other]])
+                pairs.append((query[other], row[other]))
+            query, row = (np.concatenate(each) for each in zip(*pairs, strict=True))
+            of_row = np.bincount(query, minlength=len(chosen))
+            crowds = of_row > CROWD
+            open_rows[row[crowds[query]]] = False
+            found.append((chosen, query, lists.home[row]))
+            n_pairs += int(np.minimum(of_row, CROWD).sum())
+            size = FIRST_SAMPLED if crowds.any() else min(2 * size, SAMPLED_AT_ONCE)
+        return found
+
+    def _counts(self, lists: InvertedLists, sampled: list[Sampled]) -> NDArray[np.int64]:
+        """Return the pairs of sampled rows by probe, shape (S, P + 1), where they look for lists in a way."""
+        most = min(MOST_PROBES, lists.n_lists)
+        counts = [np.zeros((0, most + 1), np.int64)]
+        for chosen, query, home in sampled:
+            pairs = ProbeCounts(lists.probed(self._layout.units_of(chosen), most), lists.n_lists)
+            pairs.add(query, home)
             counts.append(pairs.counts)
-            n_pairs += int(pairs.counts.sum())
-            if n_pairs >= ENOUGH:
-                break
         return np.concatenate(counts)

@@ -13,8 +13,8 @@ from scoring.search.inverted import ITERATIONS, InvertedLists, list_centroids
 from scoring.search.kmeans import assign, spherical_kmeans
 from scoring.search.links import Recall
 from scoring.search.nearest import NearestSearch
-from scoring.search.probes import MOST_PROBES, ProbeCounts, choose_probes
-from scoring.search.rows import Vectors, check_vectors, inverse_lengths, units_float32
+from scoring.search.probes import MOST_PROBES, ProbeCounts, choose
+from scoring.search.rows import Vectors, check_vectors, inverse_lengths, unit_rows, units_float32
 from scoring.tasks import Shared, cuts, tasks_for
 
 MOST_NEIGHBOURS = 64
@@ -76,7 +76,7 @@ def knn_graph(
     if not len(lists.rows):
         return Graph(index, cosine, Recall.of_everything())
     search = NearestSearch(vectors, lists)
-    probes, measured = choose_probes(sampled_counts(search, k, seed), recall)
+    probes, measured = choose_lists(search, k, recall, seed)
     for rows, near, value in _neighbours_of_all(search, k, probes):
         index[rows], cosine[rows] = near, value
     return Graph(index, cosine, measured)
@@ -158,17 +158,24 @@ def _near_together(centroids: NDArray[np.float32], seed: int) -> NDArray[np.floa
     return centroids[np.argsort(assign(centroids, coarse)[0][:, 0], kind="stable")]
 
 
-def sampled_counts(search: NearestSearch, k: int, seed: int) -> NDArray[np.int64]:
-    """Compare some rows with all rows; return their neighbours by the list in which they lie, (S, P + 1).
+def choose_lists(search: NearestSearch, k: int, wanted: float, seed: int) -> tuple[int, Recall]:
+    """Have a search find a share of the neighbours of sampled rows; return the lists to look at, and the share.
 
     Args:
-        search: of the table.
+        search: of the table; how its rows look for lists is set.
         k: neighbours of each.
-        seed: of the rows.
+        wanted: share, in (0, 1).
+        seed: of the rows, which are compared with all.
     """
     rows = np.random.default_rng([seed, 2]).permutation(search.lists.rows)[:SAMPLE]
     index = search.neighbours(rows, k, None)[0]
     query, place = np.nonzero(index >= 0)
-    pairs = ProbeCounts(search.probed(rows, min(MOST_PROBES, search.lists.n_lists)), search.lists.n_lists)
-    pairs.add(query, search.lists.home[index[query, place]])
-    return pairs.counts
+    home, units = search.lists.home[index[query, place]], unit_rows(search.vectors[rows], numbers=rows).units
+
+    def counts(lists: InvertedLists) -> NDArray[np.int64]:
+        pairs = ProbeCounts(lists.probed(units, min(MOST_PROBES, lists.n_lists)), lists.n_lists)
+        pairs.add(query, home)
+        return pairs.counts
+
+    search.lists, probes, recall = choose(search.lists, counts, wanted)
+    return probes, recall

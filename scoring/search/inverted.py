@@ -1,6 +1,7 @@
 """Inverted lists: every row in the list of the centroid nearest to it, the rows of a list side by side."""
 
 import math
+from copy import copy
 
 import numpy as np
 import torch
@@ -54,6 +55,12 @@ class InvertedLists:
         middle = in_groups(torch.from_numpy(centroids).to(device or "cpu"), 0)
         home = assign(vectors, middle, device=device)[0][:, 0]
         return cls(home, len(middle), middle)
+
+    def looking(self, centroids: Centroids) -> "InvertedLists":
+        """Return the same lists, in which queries look for the nearest by these centroids."""
+        found = copy(self)
+        found.centroids = centroids
+        return found
 
     @property
     def n_lists(self) -> int:

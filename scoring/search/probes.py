@@ -1,8 +1,12 @@
 """How many inverted lists a query has to look at, from sampled rows that are compared with all rows."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.search.inverted import InvertedLists
 from scoring.search.links import Recall
 
 MOST_PROBES = 64  # lists that a query looks at
@@ -30,6 +34,28 @@ class ProbeCounts:
         """Count pairs, by their query and by the list in which their row is, shape (M,) each."""
         flat = query * self.counts.shape[1] + self._rank[query, lists]
         self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
+
+
+def choose(
+    lists: InvertedLists, pairs: Callable[[InvertedLists], NDArray[np.int64]], wanted: float, **asked: Any
+) -> tuple[InvertedLists, int, Recall]:
+    """Return what ``choose_probes`` says, and lists whose rows look at as many groups of lists as that takes.
+
+    Args:
+        lists: of the table.
+        pairs: counts of sampled rows who look at lists in a way, as ``ProbeCounts`` has them.
+        wanted: share of the pairs.
+        asked: of ``choose_probes``.
+    """
+    if lists.centroids is None:
+        return lists, *choose_probes(pairs(lists), wanted, **asked)
+    for centroids in lists.centroids.wider():
+        lists = lists.looking(centroids)
+        counts = pairs(lists)
+        probes, recall = choose_probes(counts, wanted, **asked)
+        if probes < counts.shape[1] - 1:
+            break
+    return lists, probes, recall
 
 
 def choose_probes(

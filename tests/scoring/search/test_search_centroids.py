@@ -1,5 +1,7 @@
 """The nearest centroids by way of groups, against all of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -40,18 +42,19 @@ def test_few_centroids_have_no_groups_and_many_have_each_in_one(grouped):
 
 
 @pytest.mark.parametrize("probes", [1, 2, 7, 64])
-def test_who_looks_at_all_groups_finds_what_comparing_with_all_finds(grouped, monkeypatch, probes):
+def test_who_looks_at_all_groups_finds_what_comparing_with_all_finds(grouped, probes):
     units, flat, groups = grouped
-    monkeypatch.setattr(near, "LOOKED_AT", 8)
+    groups = list(groups.wider())[-1]
+    assert groups.looked_at >= 8
     value = flat.nearest(units, probes)[1].float()
     index, found = groups.nearest(units, probes)
     assert torch.allclose(found.float(), value, atol=0.01)  # two products of bfloat16
     assert all(len(set(row)) == probes for row in index.tolist())
 
 
-def test_few_groups_hold_most_of_the_nearest_and_what_they_lack_is_filled_up_from_all(grouped, monkeypatch):
+def test_few_groups_hold_most_of_the_nearest_and_what_they_lack_is_filled_up_from_all(grouped):
     units, flat, groups = grouped
-    monkeypatch.setattr(near, "LOOKED_AT", 3)
+    groups = replace(groups, looked_at=3)
     first = flat.nearest(units)[0] == groups.nearest(units)[0]
     assert 0.9 < first.float().mean() < 1
     few, many = groups.nearest(units, 4)[0], groups.nearest(units, 60)[0]  # no three groups have so many
@@ -70,7 +73,7 @@ def test_few_groups_hold_most_of_the_nearest_and_what_they_lack_is_filled_up_fro
 
 def test_the_first_is_the_same_however_many_are_asked_for_and_in_whatever_company(grouped, monkeypatch):
     units, _, groups = grouped
-    monkeypatch.setattr(near, "LOOKED_AT", 3)
+    groups = replace(groups, looked_at=3)
     one = groups.nearest(units)[0][:, 0]
     assert torch.equal(groups.nearest(units, 5)[0][:, 0], one)
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(units)))
@@ -85,7 +88,7 @@ def test_searches_by_groups_say_truly_what_they_find(monkeypatch):
     graph = knn_graph(rows, 10, exact_rows=10_000).index
     monkeypatch.setattr("scoring.search.kmeans.FLAT", 4)
     monkeypatch.setattr("scoring.search.inverted.LIST_ROWS", 60)
-    monkeypatch.setattr(near, "LOOKED_AT", 2)
+    monkeypatch.setattr(Centroids, "looked_at", 2)
     index = CosineIndex(rows, 0.9, exact_rows=100, recall=0.9)
     found = index.search_rows(np.arange(6000))
     codes, truth = ((each.query * 6000 + each.row)[each.query != each.row] for each in (found, exact))
