@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.search.centroids import ROWS, Centroids, Near, groups_of
+from scoring.search.centroids import LOOKED_AT, ROWS, Centroids, Near, groups_of
 from scoring.search.rows import BLOCK, Vectors, check_vectors, unit_rows
 from scoring.tasks import HERE, Held, Shared, Tasks, cuts, tasks_for
 
@@ -84,7 +84,7 @@ def in_groups(centroids: Tensor, seed: int) -> Centroids:
     order, starts = groups_of(assign(plain, heads)[0][:, 0], n_groups)
     numbers = torch.from_numpy(order).to(centroids.device)
     on_device = torch.from_numpy(heads).to(centroids.device)
-    return Centroids(Held(centroids), Held(on_device), Held(centroids[numbers]), Held(numbers), starts)
+    return Centroids(Held(centroids), Held(on_device), Held(centroids[numbers]), Held(numbers), starts, LOOKED_AT)
 
 
 def assign(

@@ -88,7 +88,7 @@ def test_searches_by_groups_say_truly_what_they_find(monkeypatch):
     graph = knn_graph(rows, 10, exact_rows=10_000).index
     monkeypatch.setattr("scoring.search.kmeans.FLAT", 4)
     monkeypatch.setattr("scoring.search.inverted.LIST_ROWS", 60)
-    monkeypatch.setattr(Centroids, "looked_at", 2)
+    monkeypatch.setattr("scoring.search.kmeans.LOOKED_AT", 2)
     index = CosineIndex(rows, 0.9, exact_rows=100, recall=0.9)
     found = index.search_rows(np.arange(6000))
     codes, truth = ((each.query * 6000 + each.row)[each.query != each.row] for each in (found, exact))
