@@ -32,10 +32,11 @@ import torch
 from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 
+from curate.engines.decoded import Decoded
 from curate.engines.run import ScoreProgress
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
-from curate.engines.shard import Decoded, spans
+from curate.engines.shard import spans
 from curate.manifest import Manifest, open_manifest
 from scoring.backbones import create_backbone, published_preprocessing, size_options
 from scoring.backends import BACKENDS, TORCH

@@ -48,6 +48,7 @@ OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
     "--format": names_of("curate.exchange.table:TOOLS"),
     "--to": names_of("curate.exchange.table:FORMATS"),
     "KIND": names_of("curate.plots.table:KINDS"),
+    "--decode": names_of("curate.engines.settings:DECODERS"),
     "--backend": names_of("scoring.backends:BACKENDS"),
     "--engine": names_of("curate.engines.table:ENGINES"),
 }

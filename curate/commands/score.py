@@ -90,6 +90,14 @@ def run(
         bool, typer.Option("--follow-symlinks", help="Follow links to folders; loops are cut.")
     ] = False,
     hidden: Annotated[bool, typer.Option("--hidden", help="Include hidden files and folders.")] = False,
+    decode: Annotated[
+        str,
+        typer.Option(
+            metavar="cpu|gpu",
+            help="Where plain JPEGs are decoded; gpu needs --no-quality, and was never run on one.",
+            autocompletion=OFFERED["--decode"],
+        ),
+    ] = "cpu",
     max_pixels: Annotated[
         int, typer.Option(help="Leave a larger image undecoded, with the status too_large.")
     ] = 100_000_000,
@@ -156,6 +164,7 @@ def run(
                 batch_size=batch_size,
                 shard_rows=shard_size,
                 dtype=dtype if embedding else None,
+                decode=decode,
                 max_pixels=max_pixels,
                 decode_timeout=decode_timeout,
                 allow_truncated=allow_truncated,

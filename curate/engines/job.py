@@ -12,9 +12,10 @@ import PIL
 import pyarrow as pa
 import torch
 
+from curate.engines.decoded import Decoded
 from curate.engines.journal import Part, part_path
 from curate.engines.settings import ScoreSettings, difference
-from curate.engines.shard import Decoded, Span, score_schema, start_shard
+from curate.engines.shard import Span, score_schema, start_shard
 from curate.manifest import Manifest, SourceOptions, open_manifest
 from curate.tables.writer import TableWriter
 from curate.version import __version__
@@ -25,6 +26,7 @@ from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
 from scoring.heap.model import HeapFit
 from scoring.heap.stored import read_fit
 from scoring.images import DecodedImage
+from scoring.images.device_jpegs import DeviceJpegs, decoder_versions
 from scoring.images.quality import KIND as QUALITY_KIND
 from scoring.images.signature import KIND as SIGNATURE_KIND
 from scoring.intervals import KIND as VIEWS_KIND
@@ -66,7 +68,17 @@ class Opened:
         """Return the decoded images of some shards; ``folder`` is where parts go."""
         threads, size = workers or os.cpu_count() or 1, self.batch_size
         preprocessing = self.runner.model.spec.preprocessing
-        return Decoded(self.manifest, spans, preprocessing, settings, workers=threads, batch_size=size, folder=folder)
+        on_gpu = DeviceJpegs(self.device, preprocessing) if settings.decode == "gpu" else None
+        return Decoded(
+            self.manifest,
+            spans,
+            preprocessing,
+            settings,
+            workers=threads,
+            batch_size=size,
+            folder=folder,
+            decoder=on_gpu,
+        )
 
     def about_views(self) -> list[str]:
         """Return what views of every image cost, what their intervals hold, and which scores have none."""
@@ -100,6 +112,7 @@ class Opened:
             "signature": SIGNATURE_KIND,
             **asked,
             **({"fit": True} if self.fits else {}),
+            **(decoder_versions(self.device) if settings.decode == "gpu" else {}),
             **({"quality": QUALITY_KIND} if settings.quality else {}),
             **({"number of views": settings.views, "view": VIEWS_KIND} if settings.views else {}),
             "curate": __version__,
@@ -124,6 +137,11 @@ def open_all(
         InputError: if the device, the model or the source cannot be used.
     """
     device = torch.device(settings.device) if elsewhere else select_device(settings.device)
+    if settings.decode == "gpu" and device.type != "cuda":
+        raise InputError(
+            f"--decode gpu decodes on the GPU that the model runs on, and this one runs on {device}: torch "
+            f"{torch.__version__} sees {torch.cuda.device_count()} GPUs; leave out --decode, or give --device cuda"
+        )
     network, card = load_model(model)
     precision = select_precision(settings.precision, device, network.spec.cpu_precision)
     asked = scorers_named(settings.scorers)

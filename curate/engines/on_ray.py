@@ -45,6 +45,8 @@ def on_ray(cluster: Cluster, settings: ScoreSettings) -> Iterator[Engine]:
     Raises:
         InputError: if there is no Ray, no cluster, or none with room for an actor.
     """
+    if settings.decode == "gpu":
+        raise InputError("--decode gpu is for --engine local: actors may have different GPUs; leave out --decode")
     settled = replace(settings, device=_device(cluster, settings.device))
     with connected(cluster.address) as ray:
         share_of(nodes_of(ray), cluster, threads=1)

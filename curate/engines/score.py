@@ -102,6 +102,7 @@ class ScoreKeywords(TypedDict, total=False):
     batch_size: int | None
     shard_rows: int
     dtype: str | None
+    decode: str
     max_pixels: int
     decode_timeout: float
     allow_truncated: bool

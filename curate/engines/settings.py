@@ -9,6 +9,7 @@ from scoring.intervals import check_views
 
 DTYPES = ("float16", "float32")
 SHARD_ROWS = 4096
+DECODERS = ("cpu", "gpu")
 MAX_PIXELS = 100_000_000
 DECODE_TIMEOUT = 20.0
 
@@ -24,6 +25,7 @@ class ScoreSettings:
         batch_size: images a batch, or None for 64 on a CPU and 256 on a GPU.
         shard_rows: rows that are committed together.
         dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
+        decode: ``cpu``, or ``gpu`` for plain JPEGs on the GPU that the model runs on, without picture quality.
         max_pixels: a larger image is not decoded.
         decode_timeout: seconds of processor time for one image, where a decoder runs in a process of its own.
         allow_truncated: score what there is of a truncated image, with a warning in its row.
@@ -39,6 +41,7 @@ class ScoreSettings:
     batch_size: int | None = None
     shard_rows: int = SHARD_ROWS
     dtype: str | None = "float16"
+    decode: str = "cpu"
     max_pixels: int = MAX_PIXELS
     decode_timeout: float = DECODE_TIMEOUT
     allow_truncated: bool = False
@@ -54,6 +57,13 @@ class ScoreSettings:
             if value is not None and value < 1:
                 option = {"shard_rows": "shard-size"}.get(name, name.replace("_", "-"))
                 raise InputError(f"--{option} must be at least 1, got {value}")
+        if self.decode not in DECODERS:
+            raise InputError(f"--decode must be one of {', '.join(DECODERS)}, got {self.decode!r}")
+        if self.decode == "gpu" and self.quality:
+            raise InputError(
+                "--decode gpu measures no picture quality, for the full picture stays on the GPU; add --no-quality, or "
+                "leave out --decode"
+            )
         if not 0.1 <= self.decode_timeout <= 86_400:
             raise InputError(f"--decode-timeout must be between 0.1 and 86400 seconds, got {self.decode_timeout:g}")
         if self.dtype is not None and self.dtype not in DTYPES:

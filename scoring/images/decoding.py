@@ -76,8 +76,8 @@ def decode(
             measures = _measures(raster, picture, small, preprocessing, header) if with_quality else None
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
-        return _outcome(data, name, header, digest, failure=failure)
-    return _outcome(data, name, header, digest, pixels=pixels, small=small, quality=measures, warning=warning)
+        return outcome_of(data, name, header, digest, failure=failure)
+    return outcome_of(data, name, header, digest, pixels=pixels, small=small, quality=measures, warning=warning)
 
 
 def decode_rgb(
@@ -137,7 +137,7 @@ def _measures(raster: Raster, resized: Pixels, small: Pixels, preprocessing: Pre
     return measure(raster, small, reduced=resized if is_reduced else None, jpeg=header.jpeg_quality)
 
 
-def _outcome(
+def outcome_of(
     data: bytes,
     name: str | None,
     header: Header | None,
@@ -149,6 +149,19 @@ def _outcome(
     quality: Quality | None = None,
     warning: str | None = None,
 ) -> DecodedImage:
+    """Return the record of an image, with what follows from its picture of 32 x 32.
+
+    Args:
+        data: the encoded image.
+        name: its format, by ``sniff``.
+        header: what was read of it before the pixels.
+        sha256: of the bytes.
+        failure: why there are no pixels.
+        pixels: for the model, shape (size, size, 3).
+        small: the whole picture, oriented, shape (32, 32, 3).
+        quality: measures, where they were asked for.
+        warning: of an image that is ``ok``.
+    """
     width, height = (failure.width, failure.height) if failure else (None, None)
     if header is not None:
         width, height = displayed_size(header.width, header.height, header.orientation)

@@ -164,3 +164,26 @@ def decode_strictly(data: bytes, short_side: int | None, max_pixels: int) -> Ras
     if pixels.shape != shape:
         raise ValueError(f"expected {shape}, decoded {pixels.shape}")
     return Raster(pixels, width, height)
+
+
+def check_strictly(data: bytes) -> tuple[str, str]:
+    """Find whatever ``decode_strictly`` objects to in the coding of a JPEG, without its pixels.
+
+    It is decoded as grey at an eighth of its size: every code is read, but of a block of 8 x 8 only the mean is made.
+
+    Args:
+        data: a JPEG.
+
+    Returns:
+        its colours (``YCbCr``, ``Gray`` ...) and their subsampling (``420`` ...), by libjpeg-turbo's names.
+
+    Raises:
+        ValueError: libjpeg-turbo reports anything, or the colours are not its business.
+        MemoryError: from a header that asks for too much.
+    """
+    height, width, colours, subsampling = simplejpeg.decode_jpeg_header(data)
+    if colours not in _SCALED_COLOURS:
+        raise ValueError(f"colours are {colours}")
+    least = {"min_height": -(-height // 8), "min_width": -(-width // 8)}
+    simplejpeg.decode_jpeg(data, "GRAY", fastdct=True, fastupsample=True, **least)
+    return colours, subsampling

@@ -79,10 +79,10 @@ def test_a_shard_at_which_a_process_died_is_scored_with_the_same_bytes(heap, tin
     plain, marked = tmp_path / "a.parquet", tmp_path / "b.parquet"
     score(heap, plain, model=tiny_checkpoint, **settings)
     apart = []
-    from curate.engines import shard
+    from curate.engines import decoded
 
-    real = shard.decode
-    monkeypatch.setattr(shard, "decode", lambda *a, **k: apart.append(k["supervised"]) or real(*a, **k))
+    real = decoded.decode
+    monkeypatch.setattr(decoded, "decode", lambda *a, **k: apart.append(k["supervised"]) or real(*a, **k))
     monkeypatch.setattr(Path, "exists", died_at(1, Path.exists))
     score(heap, marked, model=tiny_checkpoint, **settings)
     assert sum(apart) == 5

@@ -1,0 +1,188 @@
+"""JPEGs decoded and reduced on a device: what the CPU checks first, and the same picture for the model from there.
+
+nvJPEG, which decodes on a GPU, is made for speed: nothing says that it notices a picture that ends early or whose codes
+make no sense. So libjpeg-turbo reads all codes first, and what it objects to never gets here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+import simplejpeg
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from scoring.errors import InputError
+from scoring.images.geometry import MAX_ASPECT, Pixels, dct_scale, resized_size
+from scoring.images.jpeg import check_strictly, read_jpeg_header
+from scoring.images.outcome import DecodeError
+from scoring.images.phash import SIDE
+from scoring.images.preprocessing import Preprocessing
+from scoring.images.quiet import quiet
+from scoring.images.raster import Bounds, Header, OpenedHere
+from scoring.images.sniff import sniff
+
+MOST_PIXELS = 32_000_000  # of one picture on a device, where it takes 12 more bytes a pixel while it is reduced
+CLOSE = 3.0  # grey levels, mean of absolute differences, by which decoders may differ on the pictures of the trial
+_COLOURS = ("YCbCr", "Gray")
+_SUBSAMPLINGS = ("444", "422", "420", "440", "411", "Gray")
+
+
+@dataclass(frozen=True)
+class SoundJpeg:
+    """A plainly built JPEG in which libjpeg-turbo finds nothing wrong, not yet decoded.
+
+    Attributes:
+        data: its bytes.
+        header: what stands before the picture.
+    """
+
+    data: bytes
+    header: Header
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What the device makes of a picture, oriented.
+
+    Attributes:
+        pixels: for the model, uint8 RGB, shape (size, size, 3).
+        small: the whole picture, for the hash and the signature, uint8 RGB, shape (32, 32, 3).
+    """
+
+    pixels: Pixels
+    small: Pixels
+
+
+def sound_jpeg(data: bytes, resize: int, *, max_pixels: int, is_checked: bool = False) -> SoundJpeg | None:
+    """Return a JPEG that a device may decode, or None for whatever has to go through ``decode``.
+
+    That is any other format, and a JPEG that is not plainly built or not whole, of other colours than YCbCr and grey,
+    of a long side above 8 short ones or over 32 megapixels; and one that ``decode`` would shrink while it reads it,
+    which costs hardly more than the check.
+
+    Args:
+        data: the encoded image.
+        resize: length of the short side that the model's picture is cut from, in pixels.
+        max_pixels: a picture of more is left to ``decode``, which refuses it.
+        is_checked: ``decode`` gave it as ``ok`` without a warning, so that its codes need not be read again.
+    """
+    jpeg = read_jpeg_header(data) if sniff(data) == "jpeg" else None
+    if jpeg is None or not jpeg.is_plain:
+        return None
+    size = jpeg.width, jpeg.height
+    if not 0 < size[0] * size[1] <= min(max_pixels, MOST_PIXELS) or max(size) > MAX_ASPECT * min(size):
+        return None
+    if dct_scale(*size, resize) > 1:
+        return None
+    try:
+        header = OpenedHere(data, "jpeg", Bounds(max_pixels), jpeg).header
+        height, width, *kind = simplejpeg.decode_jpeg_header(data)
+        if (width, height) != size or kind[0] not in _COLOURS or kind[1] not in _SUBSAMPLINGS:
+            return None
+        if not is_checked:
+            check_strictly(data)
+    except (DecodeError, ValueError, MemoryError):
+        return None
+    return SoundJpeg(data, header)
+
+
+class DeviceJpegs:
+    """Decodes JPEGs on a device and reduces them there; each picture for itself, so a batch decides no pixel.
+
+    Args:
+        device: a GPU; on the CPU the same calls run, more slowly than ``decode``.
+        preprocessing: size, resize and interpolation.
+
+    Raises:
+        InputError: the device has no decoder, or one that gives other pixels than libjpeg-turbo does.
+    """
+
+    def __init__(self, device: torch.device, preprocessing: Preprocessing) -> None:
+        self.device, self._preprocessing = device, preprocessing
+        self._try_out()
+
+    @torch.inference_mode()
+    def decode(self, jpegs: Sequence[SoundJpeg]) -> list[Reduced]:
+        """Return what the model sees, and the small picture, of one or more JPEGs.
+
+        Raises:
+            RuntimeError: the device's decoder fails at one of them, or memory runs out; there is nothing of any then.
+        """
+        made = [
+            self._reduced(picture, jpeg.header.orientation)
+            for picture, jpeg in zip(self._pictures([jpeg.data for jpeg in jpegs]), jpegs, strict=True)
+        ]
+        squares, smalls = (torch.stack(side).cpu().numpy() for side in zip(*made, strict=True))  # (N, S, S, 3)
+        return [Reduced(square, small) for square, small in zip(squares, smalls, strict=True)]
+
+    def _pictures(self, coded: Sequence[bytes]) -> list[Tensor]:
+        """Return uint8 RGB of shape (3, H, W), on the device, as stored."""
+        from torchvision.io import ImageReadMode, decode_jpeg
+
+        inputs = [torch.frombuffer(bytearray(one), dtype=torch.uint8) for one in coded]
+        with quiet():  # it is called deprecated
+            pictures: list[Tensor] = decode_jpeg(inputs, mode=ImageReadMode.RGB, device=self.device)
+        return pictures
+
+    def _reduced(self, picture: Tensor, orientation: int) -> tuple[Tensor, Tensor]:
+        """Return the square that the model sees, (S, S, 3), and the small picture, (32, 32, 3)."""
+        wanted = self._preprocessing
+        height, width = picture.shape[1:]
+        across, down = resized_size(width, height, wanted.resize)
+        levels = picture[None].float()  # (1, 3, H, W)
+        resized = _oriented(_resized(levels, across, down, wanted.interpolation), orientation)
+        top, left = (round((side - wanted.size) / 2) for side in resized.shape[:2])  # as ``centre_crop``
+        square = resized[top : top + wanted.size, left : left + wanted.size]
+        return square, _oriented(_resized(levels, SIDE, SIDE, "bilinear"), orientation)
+
+    def _try_out(self) -> None:
+        """Decode a picture in colour and one in grey, and compare both with what libjpeg-turbo makes of them."""
+        for colours, subsampling in (("RGB", "420"), ("GRAY", "Gray")):
+            data = _ramps(colours, subsampling)
+            try:
+                (picture,) = self._pictures([data])
+                got = picture.permute(1, 2, 0).cpu().numpy().astype(np.float32)
+            except RuntimeError as error:
+                raise InputError(
+                    f"torchvision decodes no JPEG on {self.device}: {str(error).splitlines()[0]}; leave out --decode"
+                ) from None
+            expected = simplejpeg.decode_jpeg(data, "RGB").astype(np.float32)
+            if got.shape != expected.shape or (apart := float(np.abs(got - expected).mean())) > CLOSE:
+                how = f"shape {got.shape}" if got.shape != expected.shape else f"{apart:.1f} levels apart"
+                raise InputError(
+                    f"the JPEG decoder on {self.device} gives another picture than libjpeg-turbo, {how}; "
+                    "leave out --decode"
+                )
+
+
+def decoder_versions(device: torch.device) -> dict[str, str]:
+    """Return what decides the pixels that a GPU decodes, by the names a person would use."""
+    versions = {"decoder": "gpu", "torchvision": version("torchvision"), "cuda": str(torch.version.cuda)}
+    return {**versions, "gpu": torch.cuda.get_device_name(device)}
+
+
+def _resized(levels: Tensor, width: int, height: int, interpolation: str) -> Tensor:
+    """Return the picture at another size, antialiased: (1, 3, H, W) to uint8, (height, width, 3)."""
+    resized = interpolate(levels, size=(height, width), mode=interpolation, antialias=True)
+    return resized[0].round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0)
+
+
+def _oriented(picture: Tensor, orientation: int) -> Tensor:
+    """Return a picture of shape (H, W, 3) as ``orient`` would."""
+    if orientation in (5, 6, 7, 8):
+        picture = picture.transpose(0, 1)
+    flipped = [axis for axis, those in ((1, (2, 3, 6, 7)), (0, (3, 4, 7, 8))) if orientation in those]
+    return picture.flip(flipped) if flipped else picture
+
+
+def _ramps(colours: str, subsampling: str) -> bytes:
+    """Return a JPEG of 64 x 48 pixels, red rising to the right, green downwards, blue falling to the right."""
+    y, x = np.mgrid[:48, :64].astype(np.float64)
+    ramps: NDArray[np.uint8] = np.stack([x * 2, y * 2, 255 - x * 2], axis=2).astype(np.uint8)
+    picture = ramps if colours == "RGB" else np.ascontiguousarray(ramps[..., :1])
+    coded: bytes = simplejpeg.encode_jpeg(picture, quality=90, colorspace=colours, colorsubsampling=subsampling)
+    return coded

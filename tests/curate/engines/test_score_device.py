@@ -1,0 +1,206 @@
+"""Shards whose JPEGs a device decodes, tried on the CPU, where the same calls run: nobody ran this on a GPU."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from curate.engines.decoded import Decoded
+from curate.engines.device_batches import DeviceBatches, decoded
+from curate.engines.job import open_all
+from curate.engines.score import score
+from curate.engines.settings import ScoreSettings, refuse_difference
+from curate.engines.shard import Span, start_shard
+from curate.manifest import SourceOptions, open_manifest
+from scoring.checkpoint import load_model
+from scoring.errors import InputError
+from scoring.images.device_jpegs import DeviceJpegs, sound_jpeg
+from scoring.images.phash import hamming
+from scoring.marks import decoding_path
+from scoring.runner import Runner
+
+CPU = torch.device("cpu")
+SETTINGS = ScoreSettings(device="cpu", quality=False, shard_rows=100, fit=False)
+N = 12  # photographs
+FACTS = ("key", "width", "height", "n_bytes", "format", "sha256", "status", "error")
+
+
+@pytest.fixture(scope="module")
+def heap(tmp_path_factory):
+    """Twelve JPEGs, one of them twice, among what no device may decode: another format, broken ones, none at all."""
+    folder = tmp_path_factory.mktemp("heap")
+    rng = np.random.default_rng(3)
+    for i in range(N):
+        coarse = rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        exif = Image.Exif()
+        exif[274] = 1 + i % 8
+        picture = Image.fromarray(coarse).resize((120 + i, 90), Image.Resampling.BICUBIC)
+        picture.save(folder / f"{i:02}.jpg", quality=90, exif=exif)
+    shutil.copy(folder / "03.jpg", folder / "03-again.jpg")
+    picture.save(folder / "a.png")
+    picture.convert("CMYK").save(folder / "ink.jpg")
+    whole = (folder / "05.jpg").read_bytes()
+    (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    (folder / "cut-with-end.jpg").write_bytes(whole[: len(whole) // 2] + b"\xff\xd9")
+    (folder / "text.jpg").write_text("no picture")
+    (folder / "empty.jpg").write_bytes(b"")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runner(tiny_checkpoint):
+    return Runner(load_model(tiny_checkpoint)[0], CPU)
+
+
+def table_of(heap, runner, folder, decoder, *, workers=2, settings=SETTINGS):
+    manifest = open_manifest(heap, SourceOptions())
+    span = Span(0, 0, manifest.n_rows)
+    wanted = runner.model.spec.preprocessing
+    places = {"workers": workers, "batch_size": 4, "folder": folder, "decoder": decoder}
+    with Decoded(manifest, [span], wanted, settings, **places) as images:
+        rows = manifest.rows(span.start, span.stop)
+        return start_shard(rows, images.take(manifest.n_rows), runner, settings, 4)()
+
+
+def on(runner, kind=DeviceJpegs):
+    return kind(CPU, runner.model.spec.preprocessing)
+
+
+class Counting(DeviceJpegs):
+    """Notes the size of each batch."""
+
+    def decode(self, jpegs):
+        self.__dict__.setdefault("sizes", []).append(len(jpegs))
+        return super().decode(jpegs)
+
+
+class Choosy(DeviceJpegs):
+    """Fails at every batch that holds a certain picture, as a decoder on a GPU does that gives nothing of any then."""
+
+    dislikes = b""
+
+    def decode(self, jpegs):
+        if any(jpeg.data == self.dislikes for jpeg in jpegs):
+            raise RuntimeError("unsupported coding\nat a place")
+        return super().decode(jpegs)
+
+
+class Full(DeviceJpegs):
+    """Has room for two pictures, or for none."""
+
+    room = 2
+
+    def decode(self, jpegs):
+        if len(jpegs) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().decode(jpegs)
+
+
+def test_every_row_has_the_facts_and_the_status_that_the_cpu_gives_it(heap, runner, tmp_path):
+    counting = on(runner, Counting)
+    by_cpu, by_device = (table_of(heap, runner, tmp_path, one) for one in (None, counting))
+    assert sum(counting.sizes) == N  # each content once, and no other file
+    assert by_cpu.schema == by_device.schema
+    for name in FACTS:
+        assert by_device.column(name).to_pylist() == by_cpu.column(name).to_pylist(), name
+    statuses = dict(zip(by_device["key"].to_pylist(), by_device["status"].to_pylist(), strict=True))
+    assert statuses["cut.jpg"] == "truncated"
+    assert sum(status == "ok" for status in statuses.values()) == N + 4  # Pillow makes something of an early end
+    warnings = dict(zip(by_device["key"].to_pylist(), by_device["error"].to_pylist(), strict=True))
+    assert "but libjpeg-turbo says" in warnings["cut-with-end.jpg"]
+
+
+def test_scores_hashes_and_signatures_are_near_those_of_the_cpu(heap, runner, tmp_path):
+    by_cpu, by_device = (table_of(heap, runner, tmp_path, one) for one in (None, on(runner)))
+    for one, other in zip(by_cpu.to_pylist(), by_device.to_pylist(), strict=True):
+        if one["status"] != "ok":
+            assert other["phash"] is other["signature"] is other["embedding"] is None
+            continue
+        assert hamming(one["phash"], other["phash"]) <= 4
+        assert np.dot(one["embedding"], other["embedding"]) > 0.999
+        a, b = (np.frombuffer(row["signature"], np.int8).astype(float) for row in (one, other))
+        assert a @ b > 0.999 * np.linalg.norm(a) * np.linalg.norm(b)
+
+
+def test_a_table_is_the_same_however_batches_fall(heap, runner, tmp_path):
+    once = table_of(heap, runner, tmp_path, on(runner), workers=1)
+    assert table_of(heap, runner, tmp_path, on(runner), workers=8) == once
+    assert table_of(heap, runner, tmp_path, on(runner, Full)) == once
+
+
+def test_a_shard_at_which_a_process_died_gives_the_same_table(heap, runner, tmp_path):
+    counting = on(runner, Counting)
+    undisturbed = table_of(heap, runner, tmp_path, on(runner))
+    decoding_path(tmp_path, 0).touch()
+    assert table_of(heap, runner, tmp_path, counting) == undisturbed
+    assert sum(counting.sizes) == N
+
+
+def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(heap, runner, tmp_path):
+    choosy = on(runner, Choosy)
+    choosy.dislikes = (heap / "07.jpg").read_bytes()
+    by_cpu, all_of_it, mixed = (table_of(heap, runner, tmp_path, one) for one in (None, on(runner), choosy))
+    for cpu, device, row in zip(by_cpu.to_pylist(), all_of_it.to_pylist(), mixed.to_pylist(), strict=True):
+        if row["key"] == "07.jpg":
+            assert row["error"] == "decoded on the CPU, for the GPU says: unsupported coding at a place"
+            assert row["status"] == "ok"
+            assert (row["phash"], row["signature"]) == (cpu["phash"], cpu["signature"])
+        else:
+            assert (row["phash"], row["signature"], row["error"]) == (
+                device["phash"],
+                device["signature"],
+                device["error"],
+            )
+
+
+def test_memory_that_does_not_do_for_one_picture_ends_the_run_with_one_line(heap, runner, tmp_path):
+    full = on(runner, Full)
+    full.room = 0
+    with pytest.raises(InputError, match="memory on cpu is not enough to decode a single image; free some"):
+        table_of(heap, runner, tmp_path, full)
+    jpeg = sound_jpeg((heap / "00.jpg").read_bytes(), 32, max_pixels=10**6)
+    full.room = 2
+    assert len(decoded(full, [jpeg] * 5)) == 5
+
+
+def test_images_that_nobody_takes_any_more_hold_nothing_up(heap, runner, tmp_path):
+    manifest = open_manifest(heap, SourceOptions())
+    places = {"workers": 2, "batch_size": 4, "folder": tmp_path, "decoder": on(runner)}
+    with Decoded(manifest, [Span(0, 0, manifest.n_rows)], runner.model.spec.preprocessing, SETTINGS, **places) as some:
+        next(some.take(manifest.n_rows))
+        device = some._device
+    assert isinstance(device, DeviceBatches)
+    assert not device._thread.is_alive()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_is_refused_in_one_line(heap, tiny_checkpoint, tmp_path):
+    options = {"decode": "gpu", "quality": False, "model": tiny_checkpoint}
+    with pytest.raises(InputError, match=r"--decode gpu decodes on the GPU .* runs on cpu: torch \S+ sees 0 GPUs"):
+        score(heap, tmp_path / "s.parquet", **options)
+    with pytest.raises(InputError, match="--decode gpu is for --engine local"):
+        score(heap, tmp_path / "s.parquet", engine="ray", num_gpus=1, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_needs_no_quality_and_a_name_that_is_known():
+    with pytest.raises(InputError, match=r"--decode gpu measures no picture quality.* add --no-quality"):
+        ScoreSettings(decode="gpu")
+    with pytest.raises(InputError, match="--decode must be one of cpu, gpu, got 'card'"):
+        ScoreSettings(decode="card")
+
+
+def test_a_run_of_another_decoder_or_another_gpu_is_refused(heap, tiny_checkpoint, monkeypatch):
+    opened = open_all(heap, SourceOptions(), tiny_checkpoint, SETTINGS)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A card")
+    by_cpu, by_gpu = (opened.fingerprint(replace(SETTINGS, decode=name)) for name in ("cpu", "gpu"))
+    assert "decoder" not in by_cpu
+    with pytest.raises(InputError, match="another decoder: none there, gpu here"):
+        refuse_difference("s", by_cpu, by_gpu)
+    with pytest.raises(InputError, match="another decoder: gpu there, none here"):
+        refuse_difference("s", by_gpu, by_cpu)
+    with pytest.raises(InputError, match="another gpu: Another card there, A card here"):
+        refuse_difference("s", {**by_gpu, "gpu": "Another card"}, by_gpu)
