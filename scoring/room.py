@@ -41,5 +41,5 @@ def take_room(handle: int, size: int, place: str | Path, advice: str) -> None:
     try:
         os.posix_fallocate(handle, 0, size)
     except OSError as error:
-        needed = f"{size / 1e9:,.1f} GB of vectors"
+        needed = f"{size / 1e9:,.1f} GB of numbers"
         raise InputError(f"{place} has no room for {needed} ({error.strerror}); {advice}") from None

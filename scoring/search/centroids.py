@@ -103,7 +103,7 @@ class Centroids:
             rank = found.float()
             row, place = (~cosine.isneginf()).nonzero(as_tuple=True)
             rank[row, known[row, place]] = (2 + probes - place).float()  # in their order, before all others
-            at = rank.topk(probes, dim=1).indices
+            at = _best(rank, probes)[0]
             parts.append((at, found.gather(1, at)))
         return torch.cat([at for at, _ in parts]), torch.cat([cosine for _, cosine in parts])
 
@@ -155,7 +155,7 @@ def _best(cosine: Tensor, probes: int) -> Near:
     return further.indices, torch.cat([best, further.values[:, 1:]], 1)
 
 
-def groups_of(home: NDArray[np.int32], n_groups: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+def groups_of(home: NDArray[np.integer], n_groups: int) -> tuple[NDArray[np.int64], tuple[int, ...]]:
     """Return centroids group by group, shape (k,), and where each group begins, of the group of each, shape (k,)."""
     order = np.argsort(home, kind="stable").astype(np.int64)
     return order, tuple(np.searchsorted(home[order], np.arange(n_groups + 1)).tolist())

@@ -15,6 +15,8 @@ from scoring.search.rows import Vectors, check_vectors, unit_table
 
 LEAST_PROBES = 2  # a pair that lies across a border is found from both sides
 AT_ONCE = 65_536  # queries at once
+PLACED = 262_144  # rows whose nearest lists are looked for at once
+LOOKS = 1 << 24  # lists that rows look at, at once, each counted for each of them
 FIRST_SAMPLED, SAMPLED_AT_ONCE = 16, 256  # rows at once
 CROWD = 10_000  # pairs of a sampled row, beyond which its others are not sampled again
 ENOUGH = 1_000_000  # pairs, after which no more sampled rows are compared
@@ -34,8 +36,9 @@ class CosineIndex:
     within 1e-12 of the threshold counts as at it. A row of length zero is like nothing.
 
     Rows may have any length; their cosines are what is compared. Memory: 2 N D bytes beside the rows given, which stay
-    where they are, in a file where they are many; some 50 N bytes of numbers; and blocks that do not grow with N. A
-    search costs what comparing its queries with the rows of their lists costs; ``among`` takes rows out of that.
+    where they are, in a file where they are many; some 50 N bytes of numbers, and 4 N bytes for each list that a row
+    looks at; and blocks that do not grow with N. A search costs what comparing its queries with the rows of their
+    lists costs; ``among`` takes rows out of that.
 
     Attributes:
         threshold: cosine.
@@ -146,9 +149,18 @@ class CosineIndex:
         Returns:
             Links as of ``search``; ``query`` is a place in ``rows``.
         """
-        usable = np.flatnonzero(self._layout.squares[rows] > 0)
-        spans = self._layout.lists.spans(usable, self._probed(rows[usable]))
-        return sorted_links(list(self._scan(rows, spans, among, first=first)))
+        left = among if not first else np.ones(self.n_rows, bool) if among is None else among.copy()
+        parts = []
+        step = max(AT_ONCE, LOOKS // self.probes)
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
+            usable = np.flatnonzero(self._layout.squares[block] > 0)
+            spans = self._layout.lists.spans(usable, self._probed(block[usable]))
+            for query, row, cosine in self._scan(block, spans, left, first=first):
+                parts.append((query + start, row, cosine))
+                if first and left is not None:
+                    left[row] = False
+        return sorted_links(parts)
 
     def _scan(
         self, queries: Strangers | NDArray[np.int64], spans: Spans, among: NDArray[np.bool_] | None, *, first: bool
@@ -166,8 +178,8 @@ class CosineIndex:
             self._looked = space((self.n_rows, self.probes), np.dtype(np.int32))
             self._looked -= 1
         fresh = rows[self._looked[rows, 0] < 0]
-        for start in range(0, len(fresh), AT_ONCE):
-            some = fresh[start : start + AT_ONCE]
+        for start in range(0, len(fresh), PLACED):
+            some = fresh[start : start + PLACED]
             self._looked[some] = lists.probed(self._layout.units_of(some), self.probes)
         return self._looked[rows].astype(np.int64)
 

@@ -81,7 +81,9 @@ def in_groups(centroids: Tensor, seed: int) -> Centroids:
         return Centroids(Held(centroids))
     plain, n_groups = centroids.cpu().numpy(), math.isqrt(len(centroids))
     heads = spherical_kmeans(plain, n_groups, seed=seed)
-    order, starts = groups_of(assign(plain, heads)[0][:, 0], n_groups)
+    used, home = np.unique(assign(plain, heads)[0][:, 0].clip(min=0), return_inverse=True)
+    heads = heads[used]  # of equal ones a single one has all members, and nobody must look at the others in its place
+    order, starts = groups_of(home, len(used))
     numbers = torch.from_numpy(order).to(centroids.device)
     on_device = torch.from_numpy(heads).to(centroids.device)
     return Centroids(Held(centroids), Held(on_device), Held(centroids[numbers]), Held(numbers), starts, LOOKED_AT)

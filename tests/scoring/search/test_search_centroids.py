@@ -97,3 +97,18 @@ def test_searches_by_groups_say_truly_what_they_find(monkeypatch):
     near_rows = knn_graph(rows, 10, exact_rows=100, recall=0.9)
     share = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(near_rows.index.tolist(), graph.tolist(), strict=True)])
     assert near_rows.recall.low - 0.01 < share < near_rows.recall.high + 0.01
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.005, 0.06])
+def test_a_heap_of_near_copies_is_found_by_way_of_groups_too(monkeypatch, noise):
+    monkeypatch.setattr("scoring.search.inverted.LIST_ROWS", 3)
+    generator = np.random.default_rng(2)
+    rows = generator.standard_normal((900, 24)).astype(np.float32)
+    rows[9:] = rows[0] + noise * generator.standard_normal((891, 24)).astype(np.float32)
+    flat = CosineIndex(rows, 0.9, exact_rows=10, recall=0.99)
+    monkeypatch.setattr("scoring.search.kmeans.FLAT", 16)
+    found = CosineIndex(rows, 0.9, exact_rows=10, recall=0.99).search_rows(np.arange(900))
+    assert len(found) > 0.98 * len(flat.search_rows(np.arange(900)))
+    assert np.isin(np.arange(900), found.row[found.query == found.row]).mean() > 0.95
+    units, lists = unit_table(rows).units, in_groups(torch.from_numpy(spherical_kmeans(rows, 120, seed=0)), 0)
+    assert torch.equal(lists.nearest(units, 9)[0][:, 0], lists.nearest(units)[0][:, 0])
