@@ -110,21 +110,38 @@ def given_path(text: str) -> Path:
 
 
 def given_table(text: str) -> Any:
-    """Return a path as typed, or a `StorePath`, which has the same names."""
-    if "://" not in str(text):
-        return given_path(text)
+    """Return a path of what is read, as typed, or a `StorePath`, which has the same names."""
     from curate.manifest.store_path import path_to_read
+
+    return _place(text, path_to_read)
+
+
+def given_output(text: str) -> Any:
+    """Return a path of what is written, as typed, or a `StorePath` of a store that can be written to."""
+    from curate.manifest.store_path import path_or_store
+
+    return _place(text, path_or_store)
+
+
+def _place(text: str, parse: Callable[[str], Any]) -> Any:
     from scoring.errors import InputError
 
+    if "://" not in str(text):
+        return given_path(text)
     try:
-        return path_to_read(text)
+        return parse(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def stored(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
-    """Return the option of that name, as ``shared``, with a path that may be a URL of a store."""
+def read_from(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
+    """Return the option of that name, as ``shared``, with a path to read that may be a URL of a store."""
     return shared(name, more, parser=given_table, metavar=metavar, **named)
+
+
+def written_to(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
+    """Return the option of that name, as ``shared``, with a path to write that may be a URL of a store."""
+    return shared(name, more, parser=given_output, metavar=metavar, **named)
 
 
 def refuse_urls(given: Mapping[str, Any]) -> None:

@@ -279,14 +279,14 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
     """Return the place that a user typed to be written to: a URL of a store, or a path of this machine.
 
     Raises:
-        InputError: for a URL that cannot be written to.
+        InputError: for a URL, or a place in a store, that cannot be written to.
         MissingExtraError: if the driver of a store is not installed.
     """
-    if isinstance(text, StorePath | Path):
+    if isinstance(text, Path):
         return text
-    hub = scheme_of(text) == "hf"
-    how = "upload it (hf upload)" if hub else "copy it"
-    return _place(text, WRITABLE, f"write to a folder of this machine and {how}")
+    url = text.url if isinstance(text, StorePath) else text
+    how = "upload it (hf upload)" if scheme_of(url) == "hf" else "copy it"
+    return _place(url, WRITABLE, f"write to a folder of this machine and {how}")
 
 
 def path_to_read(text: "str | Path | StorePath") -> "Path | StorePath":

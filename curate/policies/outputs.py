@@ -100,7 +100,7 @@ class Outputs:
                     raise InputError(f"{path} is part of {each.path}, which is never changed; choose another name")
         written = {path.resolve() for path in self.paths.values()}
         for flag, name in files.read.items():
-            if path_or_store(name).resolve() in written:
+            if path_to_read(name).resolve() in written:
                 raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
         stale = self._undecided()
         if files.undecided is False and stale.is_file():
