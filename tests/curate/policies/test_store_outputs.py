@@ -315,6 +315,25 @@ def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
     assert s3.names("other/") == []
 
 
+@pytest.mark.parametrize(("name", "kind"), [("fit", "f.safetensors"), ("calibrate", "c.json")])
+def test_what_is_fitted_here_and_its_table_in_a_store_are_refused_together_and_made_by_two_commands(
+    name, kind, labelled, tiny_checkpoint, s3, out, tmp_path
+):
+    line = [str(labelled) if word == "TABLE" else word for word in COMMANDS[name][0]]
+    model = ["--model", str(tiny_checkpoint)] if name == "fit" else []
+    said = one_line(*line, "-o", kind, "--apply", out)
+    assert f"got {kind} and {out}; leave out --apply" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+    assert s3.names() == []
+    ended(*line, *model, "-o", kind)
+    then = said.strip().partition("afterwards run curate ")[2].split()
+    assert then == [name, str(labelled), "--fitted", kind, "--apply", out]
+    ended(*then)
+    ended(*then[:-1], "k.parquet")
+    assert s3.get("run/k.parquet") == (tmp_path / "k.parquet").read_bytes()
+    nothing_is_left(s3, tmp_path)
+
+
 def test_an_input_is_not_written_over_under_another_name_of_its_scheme(whole, s3, out):
     s3.put("run/k.parquet", whole.read_bytes())
     said = one_line("filter", out.replace("s3://", "s3a://"), "--keep-top", "50%", "-o", out, "--overwrite")
