@@ -297,6 +297,56 @@ def test_what_appears_meanwhile_is_not_replaced_and_stays_alone(whole, s3, out, 
     assert not any(request.startswith("PUT") for request in s3.faults.requests[before:])
 
 
+def test_a_receipt_of_somebody_else_keeps_nothing_of_ours(whole, s3, out, tmp_path):
+    def appear(handler):
+        s3.put("run/k.receipt.json", b"somebody's")
+        handler.fail(412, "PreconditionFailed")
+
+    s3.faults.add("run/k.receipt.json", appear, times=1, method="PUT")
+    assert "appeared while it was being written" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    assert objects(s3) == {"k.receipt.json": b"somebody's"}
+    nothing_is_left(s3, tmp_path)
+
+
+def cut_off(whole, s3, out):
+    """Leave what a run leaves that dies after its first file."""
+    s3.faults.add("run/k.decisions", "expired", method="PUT")
+    s3.faults.add("run/", "expired", method="DELETE")
+    one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    s3.faults.clear()
+    assert {"run/k.parquet", "run/.k.parquet.work/files.json"} <= set(s3.names())
+
+
+def test_a_replacement_that_fails_before_it_puts_anything_hides_no_remains(whole, s3, out, tmp_path):
+    cut_off(whole, s3, out)
+    with pytest.raises(KeyError), store_set.StoreSet([StorePath(out)], overwrite=True):
+        raise KeyError("of the work")
+    assert s3.names() == []
+    filter_rows(whole, out, keep_top="50%")
+    nothing_is_left(s3, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"not json",
+        b"[]",
+        b'{"files":{}}',
+        b'{"files":{"k.parquet":[1]},"last":"k.parquet"}',
+        b'{"files":{"k.parquet":[1,"a"]},"last":"k.receipt.json"}',
+        b'{"files":{"../k.parquet":[1,"a"]},"last":"../k.parquet"}',
+    ],
+)
+def test_a_damaged_note_is_one_line_that_names_it_and_nothing_is_removed(text, whole, s3, out):
+    cut_off(whole, s3, out)
+    s3.put("run/.k.parquet.work/files.json", text)
+    for more in ([], ["--overwrite"]):
+        said = one_line("filter", whole, "--keep-top", "50%", "-o", out, *more)
+        assert f"{s3}/run/.k.parquet.work/files.json is damaged" in said
+        assert "remove it" in said
+        assert {"run/k.parquet", "run/.k.parquet.work/files.json"} <= set(s3.names())
+
+
 def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
     line = ["filter", whole, "--keep-top", "50%", "-o"]
     assert "there is no bucket 'no-such-bucket-here'" in one_line(*line, "s3://no-such-bucket-here/k.parquet")
