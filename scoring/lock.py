@@ -36,7 +36,8 @@ def hold_folder(folder: Path) -> int:
     A link in the lock's place is not followed: what it points at would be emptied.
 
     Raises:
-        InputError: if the folder cannot be made or written to, another live process holds it, or the lock is no file.
+        InputError: if the folder cannot be made or written to, another live process holds it, or folder or
+            lock are something else.
     """
     while True:
         handle = _open_lock(folder)
@@ -58,14 +59,24 @@ def _open_lock(folder: Path) -> int:
     path = folder / LOCK
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with place_errors(folder):
-        folder.mkdir(exist_ok=True)
+        _make(folder)
         if path.is_symlink():
             raise InputError(f"expected a file at {path}, got a link; it is left alone: choose another --out")
         try:
             return os.open(path, flags, 0o666)
         except FileNotFoundError:  # the folder was taken away since
-            folder.mkdir(exist_ok=True)
+            _make(folder)
             return os.open(path, flags, 0o666)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise InputError(
+            f"expected a folder at {folder}, or nothing, got something else; it is left alone: remove it, or choose "
+            "another --out"
+        ) from None
 
 
 def _is_there(handle: int, path: Path) -> bool:
