@@ -306,6 +306,15 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
     if scheme not in schemes:
         known = ", ".join(f"{name}://" for name in schemes if name != "memory")
         raise InputError(f"expected a path, or a URL of {known}, got {shown(text)!r}; {advice}")
+    text = f"{scheme}{text[len(scheme) :]}"
+    rest = text.partition("://")[2].partition("/")
+    if "@" in rest[0] and scheme not in ("hf", "memory"):
+        raise InputError(
+            f"expected a bucket, with no user or password before it, got {shown(text)!r} with one; credentials are the "
+            "driver's own, such as AWS_ACCESS_KEY_ID or a profile"
+        )
+    if scheme not in ("hf", "memory") and rest[2].startswith("/"):
+        raise InputError(f"expected a name below a bucket without an empty part, got {text!r}; take one slash out")
     place = StorePath(text.rstrip("/"))
     parts = _system(place.url)[1].strip("/").split("/")
     if scheme == "hf" and len(parts) < (4 if parts[0] in HUB_KINDS else 3):

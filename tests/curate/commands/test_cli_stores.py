@@ -11,7 +11,7 @@ from typer.models import ArgumentInfo
 
 from curate.cli import app
 from curate.commands.options import given_output, given_table
-from curate.manifest.store_path import StorePath, path_or_store
+from curate.manifest.store_path import StorePath, path_or_store, path_to_read
 from scoring.errors import InputError
 
 COMMANDS = {  # what each writes is compared with what it writes for the same table here
@@ -170,6 +170,24 @@ def test_what_cannot_be_written_to_is_refused_before_any_work(name, each, url, w
     assert "write to a folder of this machine" in text
     assert "download" not in text
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("parse", [path_to_read, path_or_store])
+def test_a_url_of_a_store_that_names_nothing_there_can_be_is_one_line(parse):
+    pytest.importorskip("s3fs", reason="the s3 extra is not installed")
+    with pytest.raises(InputError, match=r"without an empty part, got 's3://bkt//k\.parquet'"):
+        parse("s3://bkt//k.parquet")
+    with pytest.raises(InputError, match=r"no user or password before it, got 's3://bkt/k\.parquet' with one") as said:
+        parse("s3://anna:word@bkt/k.parquet")
+    assert "word@" not in str(said.value)
+    assert "anna" not in str(said.value)
+    assert parse("S3://Bkt/K.parquet") == StorePath("s3://Bkt/K.parquet")
+
+
+def test_an_empty_first_part_leaves_nothing_in_the_bucket(whole, s3):
+    found = run("filter", str(whole), "--keep-top", "50%", "-o", f"s3://{s3.name}//k.parquet")
+    assert found.exit_code == 2
+    assert s3.names() == []
 
 
 def test_a_place_of_the_hub_is_refused_by_the_library_too():
