@@ -80,6 +80,7 @@ MEANS: dict[str, str] = {
     "--workers": "Decoding threads; by default one a core",
 }
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
+_ONE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
 SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}
 
 
@@ -126,6 +127,8 @@ def given_output(text: str) -> Any:
 def _place(text: str, parse: Callable[[str], Any]) -> Any:
     from scoring.errors import InputError
 
+    if (found := _ONE_SLASH.match(str(text))) and not Path(f"{found[1]}:").exists():
+        raise typer.BadParameter(f"a URL has two slashes: expected {found[1]}://{text[found.end() :]}, got {text}")
     if "://" not in str(text):
         return given_path(text)
     try:

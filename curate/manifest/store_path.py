@@ -171,7 +171,7 @@ class StorePath:
             raise InputError(f"cannot open {self}: {failure_of(error).text}") from None
         bucket = path.strip("/").partition("/")[0]
         if self._has_buckets and not _has_bucket(system, bucket):
-            raise InputError(f"cannot write {self}: there is no bucket {bucket!r}; create it first, or check the name")
+            raise InputError(f"cannot open {self}: there is no bucket {bucket!r}; check the name, or create it")
 
     def place(self) -> Place:
         """Return where the object can be read in parts.
@@ -231,8 +231,8 @@ class StorePath:
         except TakenError:
             if sha256_of(self) != file_sha256(local):  # else a try of ours whose answer was lost
                 raise TakenError(
-                    f"{self} appeared while it was being written; repeat the command to see whether it is the same, "
-                    "or choose another --out"
+                    f"{self} appeared while it was being written; look whose it is, and choose another name, or "
+                    "replace it with --overwrite"
                 ) from None
         state, size = self.state(), local.stat().st_size
         if state is None or state[0] != size:

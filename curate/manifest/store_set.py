@@ -58,7 +58,7 @@ class StoreSet:
             self._refuse_taken()
         make_own(self._here.parent)
         with ExitStack() as held:
-            held.enter_context(HeldFolder(self._here))
+            held.enter_context(HeldFolder(self._here, known_as=self._paths[0]))
             held.enter_context(self._lock)
             held.push(self._clear)
             self._begin()

@@ -190,6 +190,16 @@ def test_an_empty_first_part_leaves_nothing_in_the_bucket(whole, s3):
     assert s3.names() == []
 
 
+@pytest.mark.parametrize("line", [["TABLE", "-o", "s3:/bucket/k.parquet"], ["s3:/bucket/k.parquet", "-o", "k.parquet"]])
+def test_a_url_with_one_slash_is_one_line_that_says_so(line, whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = run("filter", "--keep-top", "50%", *(str(whole) if word == "TABLE" else word for word in line))
+    assert found.exit_code == 2
+    text = " ".join(found.stderr.replace("│", " ").split())
+    assert "a URL has two slashes: expected s3://bucket/k.parquet, got s3:/bucket/k.parquet" in text
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_place_of_the_hub_is_refused_by_the_library_too():
     with pytest.raises(InputError, match=r"write to a folder of this machine and upload it"):
         path_or_store(StorePath("hf://datasets/owner/name/k.parquet"))

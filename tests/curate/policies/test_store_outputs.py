@@ -220,7 +220,7 @@ def test_of_two_that_write_one_output_one_is_refused(whole, s3, out, tmp_path, m
             assert "k.parquet.work is being written by process" in one_line(
                 "filter", whole, "--keep-top", "50%", "-o", out
             )
-        assert "is being written by process" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+        assert f"{out} is being written by process" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
     assert s3.names() == []
     filter_rows(whole, out, keep_top="50%")
     nothing_is_left(s3, tmp_path)
@@ -349,7 +349,10 @@ def test_a_damaged_note_is_one_line_that_names_it_and_nothing_is_removed(text, w
 
 def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
     line = ["filter", whole, "--keep-top", "50%", "-o"]
-    assert "there is no bucket 'no-such-bucket-here'" in one_line(*line, "s3://no-such-bucket-here/k.parquet")
+    for lacking in ([*line, "s3://no-such-bucket-here/k.parquet"], ["info", "s3://no-such-bucket-here/k.parquet"]):
+        said = one_line(*lacking)
+        assert "there is no bucket 'no-such-bucket-here'; check the name, or create it" in said
+        assert "cannot write" not in said
     assert "the subset is a Parquet file" in one_line(*line, f"{s3}/k.csv")
     s3.put("run/.k.parquet.work/run.json", b"{}")
     assert "is of a scoring run towards" in one_line(*line, out)
