@@ -14,14 +14,19 @@ LOCK = "lock"
 
 
 class HeldFolder:
-    """A folder that is made if it is not there, and that at most one live process holds: a context manager."""
+    """A folder that is made if it is not there, and that at most one live process holds: a context manager.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        folder: to hold.
+        known_as: what messages call it that another process holds, where the folder stands for something else.
+    """
+
+    def __init__(self, folder: Path, *, known_as: object = None) -> None:
+        self.folder, self._known_as = folder, known_as
         self._lock = -1
 
     def __enter__(self) -> Self:
-        self._lock = hold_folder(self.folder)
+        self._lock = hold_folder(self.folder, known_as=self._known_as)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -30,13 +35,14 @@ class HeldFolder:
             self._lock = -1
 
 
-def hold_folder(folder: Path) -> int:
+def hold_folder(folder: Path, *, known_as: object = None) -> int:
     """Make a folder if it is not there, and return the descriptor that holds it until it is closed.
 
     A link in the lock's place is not followed: what it points at would be emptied.
 
     Raises:
-        InputError: if the folder cannot be made or written to, another live process holds it, or the lock is no file.
+        InputError: if the folder cannot be made or written to, another live process holds it, or folder or
+            lock are something else.
     """
     while True:
         handle = _open_lock(folder)
@@ -45,7 +51,7 @@ def hold_folder(folder: Path) -> int:
                 raise InputError(
                     f"expected a file at {folder / LOCK}, got something else; it is left alone: choose another --out"
                 )
-            _take(handle, folder)
+            _take(handle, folder, folder if known_as is None else known_as)
             if _is_there(handle, folder / LOCK):
                 return handle
         except BaseException:
@@ -58,14 +64,24 @@ def _open_lock(folder: Path) -> int:
     path = folder / LOCK
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with place_errors(folder):
-        folder.mkdir(exist_ok=True)
+        _make(folder)
         if path.is_symlink():
             raise InputError(f"expected a file at {path}, got a link; it is left alone: choose another --out")
         try:
             return os.open(path, flags, 0o666)
         except FileNotFoundError:  # the folder was taken away since
-            folder.mkdir(exist_ok=True)
+            _make(folder)
             return os.open(path, flags, 0o666)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise InputError(
+            f"expected a folder at {folder}, or nothing, got something else; it is left alone: remove it, or choose "
+            "another --out"
+        ) from None
 
 
 def _is_there(handle: int, path: Path) -> bool:
@@ -75,12 +91,12 @@ def _is_there(handle: int, path: Path) -> bool:
         return False
 
 
-def _take(handle: int, folder: Path) -> None:
+def _take(handle: int, folder: Path, known_as: object) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-        raise InputError(f"{folder} is being written by {holder}; wait for it, or write elsewhere") from None
+        raise InputError(f"{known_as} is being written by {holder}; wait for it, or write elsewhere") from None
     with place_errors(folder):
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

@@ -1,11 +1,11 @@
 """The folder of a training run, beside the model that it is to write: who holds it, and how far it has come."""
 
 import errno
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from scoring.atomic import AtomicFile
+from scoring.atomic import AtomicFile, place_errors
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
 from scoring.lock import LOCK, HeldFolder
@@ -37,10 +37,11 @@ class TrainingFolder(HeldFolder):
     def __enter__(self) -> Self:
         super().__enter__()
         try:
-            if self._is_finished():
-                self.state.unlink(missing_ok=True)
-            if not self.state.exists():
-                (self.folder / FINISHED).unlink(missing_ok=True)
+            with place_errors(self.folder):
+                if self._is_finished():
+                    self.state.unlink(missing_ok=True)
+                if not self.state.exists():
+                    _unlink(self.folder / FINISHED)
         except BaseException:
             super().__exit__()
             raise
@@ -48,7 +49,7 @@ class TrainingFolder(HeldFolder):
 
     def __exit__(self, *error: object) -> None:
         try:
-            with suppress(OSError) if any(error) else nullcontext():  # the error is told, and the next run sweeps
+            with suppress(OSError) if any(error) else place_errors(self.folder):  # an error before it is told instead
                 self._leave()
         finally:
             super().__exit__(*error)
@@ -73,18 +74,24 @@ class TrainingFolder(HeldFolder):
         return note.read_bytes() == there.encode()
 
     def _leave(self) -> None:
-        """Remove the folder, the lock last, unless there is a state to go on from."""
+        """Remove the folder, the lock last, unless there is a state to go on from; folders in it are left alone."""
         if self.state.exists():
             return
         for path in self.folder.iterdir():
             if path.name != LOCK:
-                path.unlink()
+                _unlink(path)
         (self.folder / LOCK).unlink()
         try:
             self.folder.rmdir()
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # somebody has begun anew in it
                 raise
+
+
+def _unlink(path: Path) -> None:
+    """Remove a file, if it is there and one."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
 
 
 def sweep_finished(out: Path) -> None:

@@ -14,7 +14,7 @@ from curate.calibration.stored import SUFFIX, Calibration, heap_of, read_calibra
 from curate.columns import KEY
 from curate.counted import counted
 from curate.fitting.applied import check_applied
-from curate.manifest.file_set import FileSet, file_set
+from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_here, path_or_store
 from curate.policies.audit.request import ANY
 from curate.policies.receipts import receipt_beside
@@ -55,7 +55,8 @@ def calibrate(
     Args:
         table: Parquet file or folder of ``part-*.parquet``; it is never changed.
         out: the calibration to write, NAME.json.
-        apply: the table to write, NAME.parquet, with ``p_error_isotonic`` and ``p_error_logistic``; here or in a store.
+        apply: the table to write, NAME.parquet, with ``p_error_isotonic`` and ``p_error_logistic``; here,
+            or without ``out`` in a store.
         fitted: a calibration that was written before, to apply in place of fitting.
         column: the score; ``max:COLUMN`` where high values are certain and ``min:COLUMN`` where low ones are.
         bad: condition that is true of bad rows, false of good ones, and has no value for others.
@@ -163,6 +164,7 @@ def _places(table: Table, out: str | Path | None, apply: str | AnyPath | None) -
     places = None if out is None else path_here(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None and (places[0].suffix != SUFFIX or places[0].name.endswith(".receipt.json")):
         raise InputError(f"a calibration is a JSON file: expected -o NAME.json, got {out}")
+    refuse_two_places(*places, command=f"curate calibrate {table.path}")
     if places[1] is not None:
         check_applied(places[1], table)
     return places

@@ -18,7 +18,7 @@ N_CELLS = 20  # that a dry run shows
 
 def run(
     table: options.Table,
-    out: Annotated[Path | None, options.stored("--out", ": the subset, such as balanced.parquet")] = None,
+    out: Annotated[Path | None, options.written_to("--out", ": the subset, such as balanced.parquet")] = None,
     per: Annotated[
         str, options.shared("--per", " (cells), or clusters for those of k-means", metavar="COLUMN", show_default=True)
     ] = "label",

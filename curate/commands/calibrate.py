@@ -17,7 +17,7 @@ def run(
     out: Annotated[
         Path | None, options.shared("--out", ": the calibration, NAME.json, for tables of the same model")
     ] = None,
-    apply: Annotated[Path | None, options.stored("--apply")] = None,
+    apply: Annotated[Path | None, options.written_to("--apply")] = None,
     fitted: Annotated[
         Path | None, options.shared("--fitted", ": a calibration", metavar="FILE", parser=options.given_path)
     ] = None,

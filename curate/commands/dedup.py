@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 
 
-Out = Annotated[Path | None, options.stored("--out", ": the subset, such as unique.parquet")]
+Out = Annotated[Path | None, options.written_to("--out", ": the subset, such as unique.parquet")]
 Finder = Annotated[
     Texts,
     typer.Option(
@@ -44,7 +44,7 @@ Cropped = Annotated[
     bool,
     typer.Option("--cropped", help="A part of a picture, 70 % of each side or more, is the same: also --finder crop."),
 ]
-Against = Annotated[Path | None, options.stored("--against", ": what it has already goes", metavar="TABLE")]
+Against = Annotated[Path | None, options.read_from("--against", ": what it has already goes", metavar="TABLE")]
 ReportOnly = Annotated[
     bool, typer.Option("--report-only", help="What --against has already (leaks) stays in the subset, and is listed.")
 ]

@@ -48,7 +48,7 @@ def run(
         ),
     ] = None,
     against: Annotated[
-        Path | None, options.stored("--against", ", to be told apart from this one", metavar="TABLE")
+        Path | None, options.read_from("--against", ", to be told apart from this one", metavar="TABLE")
     ] = None,
     degrade: Annotated[int, typer.Option(min=0, help="Images to read again, make worse and score.")] = 0,
     strengths: Annotated[

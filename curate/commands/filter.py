@@ -33,7 +33,7 @@ WHY = {
 def run(
     ctx: typer.Context,
     table: options.Table,
-    out: Annotated[Path | None, options.stored("--out", ": the subset, such as kept.parquet")] = None,
+    out: Annotated[Path | None, options.written_to("--out", ": the subset, such as kept.parquet")] = None,
     keep_top: Annotated[
         Texts, typer.Option(metavar="AMOUNT", help="Keep the most certain: 0.8, 80% or 5000 (rows).")
     ] = None,

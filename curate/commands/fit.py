@@ -12,7 +12,7 @@ def run(
     out: Annotated[
         Path | None, options.shared("--out", ": the model, NAME.safetensors, for images that come later")
     ] = None,
-    apply: Annotated[Path | None, options.stored("--apply")] = None,
+    apply: Annotated[Path | None, options.written_to("--apply")] = None,
     fitted: Annotated[
         Path | None, options.shared("--fitted", ": a model", parser=options.given_path, metavar="FILE")
     ] = None,

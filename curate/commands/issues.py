@@ -21,7 +21,7 @@ Names = list[str] | None
 
 def run(
     table: options.Table,
-    out: Annotated[Path | None, options.stored("--out", ": the rows without issues, such as clean.parquet")] = None,
+    out: Annotated[Path | None, options.written_to("--out", ": the rows without issues, such as clean.parquet")] = None,
     only: Annotated[
         Names,
         typer.Option(

@@ -19,7 +19,7 @@ def run(
     labelled: Annotated[
         Path | None, options.shared("--labelled", ", or a folder of rounds: in place of a column of the table")
     ] = None,
-    out: Annotated[Path | None, options.stored("--out", ": the table with what is thought, NAME.parquet")] = None,
+    out: Annotated[Path | None, options.written_to("--out", ": the table with what is thought, NAME.parquet")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave out the rows whose label is suspected.")] = False,
     relabel: Annotated[
         str | None,

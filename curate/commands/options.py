@@ -80,6 +80,7 @@ MEANS: dict[str, str] = {
     "--workers": "Decoding threads; by default one a core",
 }
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # what pathlib leaves of `s3://`
+_ONE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
 SHORT = {"--out": "-o", "--quiet": "-q", "--budget": "-b"}
 
 
@@ -110,21 +111,40 @@ def given_path(text: str) -> Path:
 
 
 def given_table(text: str) -> Any:
-    """Return a path as typed, or a `StorePath`, which has the same names."""
-    if "://" not in str(text):
-        return given_path(text)
+    """Return a path of what is read, as typed, or a `StorePath`, which has the same names."""
     from curate.manifest.store_path import path_to_read
+
+    return _place(text, path_to_read)
+
+
+def given_output(text: str) -> Any:
+    """Return a path of what is written, as typed, or a `StorePath` of a store that can be written to."""
+    from curate.manifest.store_path import path_or_store
+
+    return _place(text, path_or_store)
+
+
+def _place(text: str, parse: Callable[[str], Any]) -> Any:
     from scoring.errors import InputError
 
+    if (found := _ONE_SLASH.match(str(text))) and not Path(f"{found[1]}:").exists():
+        raise typer.BadParameter(f"a URL has two slashes: expected {found[1]}://{text[found.end() :]}, got {text}")
+    if "://" not in str(text):
+        return given_path(text)
     try:
-        return path_to_read(text)
+        return parse(text)
     except InputError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def stored(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
-    """Return the option of that name, as ``shared``, with a path that may be a URL of a store."""
+def read_from(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
+    """Return the option of that name, as ``shared``, with a path to read that may be a URL of a store."""
     return shared(name, more, parser=given_table, metavar=metavar, **named)
+
+
+def written_to(name: str, more: str = "", *, metavar: str = "FILE", **named: Any) -> Any:
+    """Return the option of that name, as ``shared``, with a path to write that may be a URL of a store."""
+    return shared(name, more, parser=given_output, metavar=metavar, **named)
 
 
 def refuse_urls(given: Mapping[str, Any]) -> None:

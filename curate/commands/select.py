@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import SelectResult
 
 Budget = Annotated[str, options.shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT")]
-Out = Annotated[Path | None, options.stored("--out", ": the batch, such as batch.parquet")]
+Out = Annotated[Path | None, options.written_to("--out", ": the batch, such as batch.parquet")]
 Strategy = Annotated[str, options.shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", show_default=True)]
 LabelledWhere = Annotated[
     str | None,
@@ -28,7 +28,7 @@ Label = Annotated[
         "--label", ", in --labelled or in the table. [default: label, where there is one]", metavar="COLUMN"
     ),
 ]
-Labelled = Annotated[Path | None, options.stored("--labelled")]
+Labelled = Annotated[Path | None, options.read_from("--labelled")]
 Exclude = Annotated[
     Path | None,
     typer.Option(

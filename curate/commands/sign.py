@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 def run(
     receipt: Annotated[
-        Path, typer.Argument(parser=options.given_table, help="NAME.receipt.json, or pipeline.receipt.json.")
+        Path, typer.Argument(parser=options.given_output, help="NAME.receipt.json, or pipeline.receipt.json.")
     ],
     private_key: Annotated[
         Path,

@@ -23,7 +23,7 @@ def run(
     ctx: typer.Context,
     table: options.Table,
     out: Annotated[
-        Path | None, options.stored("--out", ": the table with a column split, such as split.parquet")
+        Path | None, options.written_to("--out", ": the table with a column split, such as split.parquet")
     ] = None,
     train: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side train: 80% or 0.8.")] = None,
     val: Annotated[Share, typer.Option(metavar="SHARE", help="Share of the side val.")] = None,

@@ -23,7 +23,7 @@ def run(
             "of rounds; a fitted model; a calibration; or what curate run wrote.",
         ),
     ],
-    table: Annotated[Path | None, options.stored("--table", metavar="TABLE")] = None,
+    table: Annotated[Path | None, options.read_from("--table", metavar="TABLE")] = None,
     root: Annotated[
         list[Path] | None,
         options.shared(

@@ -98,8 +98,8 @@ class WorkFolder(HeldFolder):
         place: where what is committed is kept; the same folder here.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, *, known_as: object = None) -> None:
+        super().__init__(folder, known_as=known_as)
         self.place: Path | StorePath = folder
 
     def __enter__(self) -> Self:

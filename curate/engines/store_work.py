@@ -42,7 +42,7 @@ class WorkStore(WorkFolder):
     """
 
     def __init__(self, place: StorePath) -> None:
-        super().__init__(folder_here(place))
+        super().__init__(folder_here(place), known_as=place)
         self.place: StorePath = place
         self._remote = StoreLock(place, self.folder)
 

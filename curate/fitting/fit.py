@@ -17,7 +17,7 @@ from curate.fitting.entropy import class_entropy
 from curate.fitting.labels import Given, classes_in, given_labels, labels_in
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
-from curate.manifest.file_set import FileSet, file_set
+from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_here, path_or_store
 from curate.tables.heap import Heap, read_heap
 from curate.tables.rows import Codes
@@ -73,7 +73,7 @@ def fit(
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with embeddings; it is never changed.
         out: the model to write, NAME.safetensors: the one that scored the table, with what was fitted.
-        apply: the table to write, NAME.parquet, with the columns; here or in a store.
+        apply: the table to write, NAME.parquet, with the columns; here, or without ``out`` in a store.
         fitted: a model that was fitted before, to apply in place of fitting.
         model: the model that scored the table; by default looked for among those that ship.
         label: column of classes to learn from, of the table or of ``labelled``; 50 rows with one are enough.
@@ -146,6 +146,7 @@ def _places(
     places = None if out is None else path_here(out, "-o"), None if apply is None else path_or_store(apply)
     if places[0] is not None and places[0].suffix != ".safetensors":
         raise InputError(f"a model is a safetensors file: expected -o NAME.safetensors, got {out}")
+    refuse_two_places(*places, command=f"curate fit {table.path}")
     if places[1] is not None:
         check_applied(places[1], table)
     return places
@@ -168,7 +169,7 @@ def _write(
         if applied is not None:
             columns = done.heap.in_table({**done.said.columns, **_of_classes(done, about["seed"])})
             beside = [write_applied(applied, table, columns, about, files, overwrite=overwrite)]
-            about["applied"] = {"file": _named(applied), "sha256": beside[0].sha256}
+            about["applied"] = {"file": applied.name, "sha256": beside[0].sha256}
         if model is not None and base is not None:
             write_fitted(model, base, done.fit, about, beside=beside, commit=files.commit, overwrite=overwrite)
         elif beside:
@@ -176,11 +177,6 @@ def _write(
     finally:
         for file in beside:
             file.discard()
-
-
-def _named(applied: AnyPath) -> str:
-    """How a model names the table that was written with it: as the file beside it, or by its URL."""
-    return applied.name if isinstance(applied, Path) else str(applied)
 
 
 def _fitted(

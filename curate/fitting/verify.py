@@ -52,7 +52,7 @@ class Origin:
     label: str | None
     labelled: Path | None
     labels_digest: str | None
-    applied: str  # beside the model, or a URL
+    applied: str  # beside the model
     applied_sha256: str
 
     @classmethod
@@ -71,10 +71,9 @@ class Origin:
         if type(seed) is not int or not 0 <= seed < 2**31:
             raise ValueError(f"a seed of {seed!r}")
         labelled = None if named["labelled"] is None else Path(named["labelled"])
-        place = path_to_read(applied.get("file") or "")
         return cls(
             *(path_to_read(table["path"]), table["digest"], seed, named["label"], labelled, named["digest"]),
-            *(place.name if isinstance(place, Path) else str(place), applied.get("sha256") or ""),
+            *(Path(applied.get("file") or "").name, applied.get("sha256") or ""),
         )
 
 
@@ -103,8 +102,7 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
     labelled = path_here(_found(origin.labelled, path), "labels") if origin.labelled is not None else None
     given = given_labels(heap, opened, origin.label, labelled)
     fit, _ = fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=origin.seed)
-    named = path_to_read(origin.applied)
-    applied = path.parent / named if isinstance(named, Path) else named
+    applied = path.parent / origin.applied
     same = sha256_of(applied) == origin.applied_sha256 if origin.applied and applied.is_file() else None
     return FitVerification(
         len(heap),

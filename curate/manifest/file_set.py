@@ -1,13 +1,13 @@
 """Files that belong together, here or in a store: made under no name, then named together, the last one last."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from curate.manifest.store_path import AnyPath, StorePath
 from curate.manifest.store_set import StoreSet
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
+from scoring.errors import InputError
 
 
 class LocalSet:
@@ -49,62 +49,36 @@ class LocalSet:
         commit_together(files)
 
 
-class BothSets:
-    """Files here and files in a store: each place gets its own together, that of the last file after the other.
-
-    Args:
-        local: those of this machine.
-        stored: those of a store.
-        here: the paths of the first.
-        store_last: whether the last file of all is in the store.
-    """
-
-    def __init__(self, local: LocalSet, stored: StoreSet, here: Sequence[Path], *, store_last: bool) -> None:
-        self._local, self._stored, self._here, self._store_last = local, stored, set(here), store_last
-        self._entered = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as entering:
-            entering.enter_context(self._local)
-            entering.enter_context(self._stored)
-            self._entered = entering.pop_all()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._entered.__exit__(*error)
-
-    def draft(self, path: AnyPath) -> Path:
-        """Return the path of this machine for which a file is to be made."""
-        return self._local.draft(path) if isinstance(path, Path) else self._stored.draft(path)
-
-    def commit(self, files: Sequence[AtomicFile]) -> None:
-        """Give the files their names, in their order in each place."""
-        here = [file for file in files if file.path in self._here]
-        there = [file for file in files if file.path not in self._here]
-        if self._store_last:
-            self._local.commit(here)
-            self._stored.commit(there)
-        else:
-            self._stored.commit(there)
-            self._local.commit(here)
-
-
-FileSet = LocalSet | StoreSet | BothSets
+FileSet = LocalSet | StoreSet
 
 
 def file_set(paths: Sequence[AnyPath], *, overwrite: bool) -> FileSet:
     """Return what gives files their names together, where they are to be.
 
     Args:
-        paths: of this machine, of one folder of a store, or of both; the last stands for all of them.
+        paths: all of this machine, or all of one folder of a store; the last stands for all of them.
         overwrite: replace what is there.
     """
     stored = [path for path in paths if isinstance(path, StorePath)]
     local = [path for path in paths if isinstance(path, Path)]
-    if not stored:
-        return LocalSet(local, overwrite=overwrite)
-    there = StoreSet(stored, overwrite=overwrite)
-    if not local:
-        return there
-    here = LocalSet(local, overwrite=overwrite)
-    return BothSets(here, there, local, store_last=isinstance(paths[-1], StorePath))
+    if stored and local:
+        raise ValueError(f"expected files of one place, got {local[0]} and {stored[0]}")
+    return StoreSet(stored, overwrite=overwrite) if stored else LocalSet(local, overwrite=overwrite)
+
+
+def refuse_two_places(out: AnyPath | None, apply: AnyPath | None, *, command: str) -> None:
+    """Refuse what is fitted here and the table of it in a store: no two places take names together.
+
+    Args:
+        out: what is fitted.
+        apply: the table with its columns.
+        command: that applies afterwards what was fitted.
+
+    Raises:
+        InputError: if one is of this machine and the other is not.
+    """
+    if isinstance(out, Path) and isinstance(apply, StorePath):
+        raise InputError(
+            f"-o and --apply appear together, which takes one place: got {out} and {apply}; leave out --apply, and "
+            f"afterwards run {command} --fitted {out} --apply {apply}"
+        )

@@ -171,7 +171,7 @@ class StorePath:
             raise InputError(f"cannot open {self}: {failure_of(error).text}") from None
         bucket = path.strip("/").partition("/")[0]
         if self._has_buckets and not _has_bucket(system, bucket):
-            raise InputError(f"cannot write {self}: there is no bucket {bucket!r}; create it first, or check the name")
+            raise InputError(f"cannot open {self}: there is no bucket {bucket!r}; check the name, or create it")
 
     def place(self) -> Place:
         """Return where the object can be read in parts.
@@ -231,8 +231,8 @@ class StorePath:
         except TakenError:
             if sha256_of(self) != file_sha256(local):  # else a try of ours whose answer was lost
                 raise TakenError(
-                    f"{self} appeared while it was being written; repeat the command to see whether it is the same, "
-                    "or choose another --out"
+                    f"{self} appeared while it was being written; look whose it is, and choose another name, or "
+                    "replace it with --overwrite"
                 ) from None
         state, size = self.state(), local.stat().st_size
         if state is None or state[0] != size:
@@ -279,14 +279,14 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
     """Return the place that a user typed to be written to: a URL of a store, or a path of this machine.
 
     Raises:
-        InputError: for a URL that cannot be written to.
+        InputError: for a URL, or a place in a store, that cannot be written to.
         MissingExtraError: if the driver of a store is not installed.
     """
-    if isinstance(text, StorePath | Path):
+    if isinstance(text, Path):
         return text
-    hub = scheme_of(text) == "hf"
-    how = "upload it (hf upload)" if hub else "copy it"
-    return _place(text, WRITABLE, f"write to a folder of this machine and {how}")
+    url = text.url if isinstance(text, StorePath) else text
+    how = "upload it (hf upload)" if scheme_of(url) == "hf" else "copy it"
+    return _place(url, WRITABLE, f"write to a folder of this machine and {how}")
 
 
 def path_to_read(text: "str | Path | StorePath") -> "Path | StorePath":
@@ -306,6 +306,15 @@ def _place(text: str, schemes: tuple[str, ...], advice: str) -> Path | StorePath
     if scheme not in schemes:
         known = ", ".join(f"{name}://" for name in schemes if name != "memory")
         raise InputError(f"expected a path, or a URL of {known}, got {shown(text)!r}; {advice}")
+    text = f"{scheme}{text[len(scheme) :]}"
+    rest = text.partition("://")[2].partition("/")
+    if "@" in rest[0] and scheme not in ("hf", "memory"):
+        raise InputError(
+            f"expected a bucket, with no user or password before it, got {shown(text)!r} with one; credentials are the "
+            "driver's own, such as AWS_ACCESS_KEY_ID or a profile"
+        )
+    if scheme not in ("hf", "memory") and rest[2].startswith("/"):
+        raise InputError(f"expected a name below a bucket without an empty part, got {text!r}; take one slash out")
     place = StorePath(text.rstrip("/"))
     parts = _system(place.url)[1].strip("/").split("/")
     if scheme == "hf" and len(parts) < (4 if parts[0] in HUB_KINDS else 3):

@@ -4,8 +4,9 @@
     s3://bucket/.kept.parquet.work/   meanwhile: lock-*, beat-*, and files.json
 
 `files.json` is there before the first of them: size and SHA-256 of each. Where a process died between the first and the
-last, the next one knows by it which objects are remains, takes them back, and begins anew. It is not written where
-files are replaced: then the old last file, which stands for all, goes before anything else.
+last, the next one knows by it which objects are remains, takes them back, and begins anew. The last stands for all only
+with the bytes of the note: another's of that name keeps nothing of ours there. The note is not written where files are
+replaced: then the old last file goes before anything else.
 """
 
 import json
@@ -22,6 +23,7 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 NOTE = "files.json"
+Noted = tuple[int, str]  # size in bytes, SHA-256
 OF_A_RUN = "run.json"  # in the folder of a scoring run, which is the same for the same output
 
 
@@ -45,7 +47,7 @@ class StoreSet:
         self._here = folder_here(self._work)
         self._lock = StoreLock(self._work, self._here)
         self._held = ExitStack()
-        self._remains = False  # whether something that this process has put could not be taken back
+        self._remains = False  # whether something that was put is still to be taken back
 
     def __enter__(self) -> Self:
         from scoring.lock import HeldFolder  # here, for it takes a kernel's lock that not every system has
@@ -56,7 +58,7 @@ class StoreSet:
             self._refuse_taken()
         make_own(self._here.parent)
         with ExitStack() as held:
-            held.enter_context(HeldFolder(self._here))
+            held.enter_context(HeldFolder(self._here, known_as=self._paths[0]))
             held.enter_context(self._lock)
             held.push(self._clear)
             self._begin()
@@ -114,14 +116,16 @@ class StoreSet:
         """Sweep what dead processes left, here and there."""
         for path in self._here.glob(".*.tmp.*"):
             path.unlink()
+        self._remains = True  # as far as is known: a note of some is not lost, whatever fails here
         names = self._work.names()
+        self._remains = NOTE in names
         self._refuse_run(names)
         for place in self._paths:
             place.abort_uploads()
         if NOTE in names:
-            if not self._overwrite:
-                self._take_back()
+            self._take_back()
             self._work.remove([NOTE])
+            self._remains = False
 
     def _taken_back(self) -> bool:
         """Whether what this process has put is gone again; where it is not, the next process takes it back."""
@@ -133,15 +137,35 @@ class StoreSet:
         return True
 
     def _take_back(self) -> None:
-        """Remove the objects that the note names, where they have its bytes, and the last of them is not there."""
-        noted = json.loads((self._work / NOTE).read() or b"{}")
-        if not noted or (self._folder / noted["last"]).is_file():
+        """Remove the objects that have the bytes which the note says, unless the last of them is there with its own."""
+        noted, last = self._noted()
+        if not noted or self._has(last, noted[last]):
             return
-        for name, (size, digest) in noted["files"].items():
-            place = self._folder / name
-            state = place.state()
-            if state is not None and state[0] == size and sha256_of(place) == digest:
-                self._folder.remove([name])
+        self._folder.remove([name for name, said in noted.items() if self._has(name, said)])
+
+    def _has(self, name: str, said: Noted) -> bool:
+        """Whether an object is there with this size and SHA-256."""
+        place = self._folder / name
+        state = place.state()
+        return state is not None and state[0] == said[0] and sha256_of(place) == said[1]
+
+    def _noted(self) -> tuple[dict[str, Noted], str]:
+        """Return size and SHA-256 by name, and the name of the last; nothing where there is no note."""
+        note = self._work / NOTE
+        data = note.read()
+        if data is None:
+            return {}, ""
+        try:
+            value = json.loads(data)
+            files = {str(name): (int(size), str(digest)) for name, (size, digest) in value["files"].items()}
+            if value["last"] not in files or any("/" in name for name in files):
+                raise ValueError("names")
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise InputError(
+                f"{note} is damaged: it should say what a run that was cut off has put; remove it, and what that run "
+                f"left of {self._paths[0].name}"
+            ) from None
+        return files, value["last"]
 
     def _refuse_run(self, names: Sequence[str]) -> None:
         if OF_A_RUN in names:

@@ -34,6 +34,8 @@ class Files:
     Attributes:
         tables: other tables that are read.
         read: option -> file that is read, and that nothing may be written over.
+        quoted: (option, file), of files whose content is in the receipt itself: nothing may be written over them
+            either, and what becomes of them later is nothing to the receipt.
         more: further tables that are written, such as ``groups``: ``NAME.groups.parquet``.
         texts: further files that are no tables, with their endings, such as ``audit.csv``: ``NAME.audit.csv``.
         undecided: whether the rows that stay undecided are written, with all their columns, to
@@ -43,6 +45,7 @@ class Files:
 
     tables: tuple[Table, ...] = ()
     read: Mapping[str, str | Path] = field(default_factory=dict)
+    quoted: tuple[tuple[str, str], ...] = ()
     more: tuple[str, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     undecided: bool | None = None
@@ -99,8 +102,10 @@ class Outputs:
                 if path.resolve() in taken or (path.resolve().parent == each.path.resolve() and each.path.is_dir()):
                     raise InputError(f"{path} is part of {each.path}, which is never changed; choose another name")
         written = {path.resolve() for path in self.paths.values()}
-        for flag, name in files.read.items():
-            if path_or_store(name).resolve() in written:
+        folders = {path.parent for path in written}
+        for flag, name in (*files.read.items(), *files.quoted):
+            place = path_to_read(name).resolve()
+            if place in written or ((flag, name) in files.quoted and place in folders):
                 raise InputError(f"{name} is read by {flag} and would be written over; choose another name with -o")
         stale = self._undecided()
         if files.undecided is False and stale.is_file():

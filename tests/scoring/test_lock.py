@@ -17,6 +17,13 @@ def test_a_folder_has_one_holder_at_a_time_and_says_which(tmp_path):
     os.close(hold_folder(tmp_path / "work"))
 
 
+def test_a_folder_that_is_no_folder_is_one_line_and_left_alone(tmp_path):
+    (tmp_path / "work").write_text("precious")
+    with pytest.raises(InputError, match=r"expected a folder at .*work, or nothing, got something else"):
+        hold_folder(tmp_path / "work")
+    assert (tmp_path / "work").read_text() == "precious"
+
+
 def test_a_link_in_the_locks_place_does_not_empty_what_it_points_at(tmp_path):
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "work").mkdir()
@@ -41,10 +48,10 @@ def test_a_folder_that_is_taken_away_while_it_is_locked_is_made_and_locked_anew(
     """As by a process that ends, and gives the folder its last name, between our opening and our locking."""
     take, done = lock._take, []
 
-    def late(handle, folder):
+    def late(handle, folder, known_as):
         if not done:
             done.append(folder.rename(tmp_path / "done"))
-        take(handle, folder)
+        take(handle, folder, known_as)
 
     monkeypatch.setattr(lock, "_take", late)
     handle = hold_folder(tmp_path / "work")

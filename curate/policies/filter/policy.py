@@ -14,6 +14,7 @@ from curate.policies.filter.cuts import require_interval
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.interval_words import CROSSES, has_interval
 from curate.policies.filter.interval_words import MEANINGS as OF_INTERVALS
+from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.result import FilterResult, notes_of
 from curate.policies.filter.rules import (
@@ -47,8 +48,10 @@ class Filter:
 
     @property
     def files(self) -> Files:
-        """The rows that stay undecided, where a rule goes by intervals."""
-        return Files(undecided=any(map(by_interval, self.rules)))
+        """What names keys and says what is bad; the rows that stay undecided, where a rule goes by intervals."""
+        named = [(f"--{rule.name}", rule.file) for rule in self.rules if isinstance(rule, Keys | WithoutKeys)]
+        judged = [("--audit", file) for rule in self.rules if isinstance(rule, MaxBadRate) for file in rule.files]
+        return Files(quoted=(*named, *judged), undecided=any(map(by_interval, self.rules)))
 
     def __post_init__(self) -> None:
         if not self.rules:

@@ -10,7 +10,9 @@ from commandline import run
 from typer.models import ArgumentInfo
 
 from curate.cli import app
-from curate.commands.options import given_table
+from curate.commands.options import given_output, given_table
+from curate.manifest.store_path import StorePath, path_or_store, path_to_read
+from scoring.errors import InputError
 
 COMMANDS = {  # what each writes is compared with what it writes for the same table here
     "filter": (["--keep-top", "50%", "-o", "k.parquet"], "k.parquet"),
@@ -92,9 +94,14 @@ def flag_of(name, about):
 
 def words_with(function, wanted):
     """A line of all that a command must be given, with the URL for one of its parameters."""
+    return line_with(function, {wanted: URL})
+
+
+def line_with(function, given):
+    """A line of all that a command must be given, with values for some of its parameters."""
     line = []
     for name, _, about, needed in parameters(function):
-        value = URL if name == wanted else "TABLE"
+        value, wanted = given.get(name, "TABLE"), name if name in given else None
         if isinstance(about, ArgumentInfo):
             line += [value] if needed or name == wanted else []
         elif needed or name == wanted:
@@ -104,7 +111,7 @@ def words_with(function, wanted):
 
 ALL = {" ".join(words): function for words, function in commands(app)}
 OF_PATHS = [
-    (name, each, about.parser is given_table)
+    (name, each, about.parser in (given_table, given_output))
     for name, function in ALL.items()
     for each, kind, about, _ in parameters(function)
     if "Path" in str(kind) or each == "out"
@@ -136,6 +143,66 @@ def test_a_url_is_taken_or_refused_in_one_line_and_never_a_folder_of_this_machin
         assert "s3:/no" not in text, (line, text)
         assert not list(tmp_path.iterdir()), line
     assert not s3.names()
+
+
+WRITTEN = [
+    (name, each)
+    for name, function in ALL.items()
+    for each, _, about, _ in parameters(function)
+    if about.parser is given_output
+]
+
+
+def test_what_is_written_is_parsed_as_such_and_what_is_read_is_not():
+    in_store = {(name, each) for name, each, taken in OF_PATHS if taken}
+    assert {one for one in in_store if one[1] in ("out", "apply")} | {("sign", "receipt")} == set(WRITTEN)
+    assert len(WRITTEN) >= 10
+
+
+@pytest.mark.parametrize(("name", "each"), WRITTEN)
+@pytest.mark.parametrize("url", ["hf://datasets/owner/name/k.parquet", "http://host/k.parquet"])
+def test_what_cannot_be_written_to_is_refused_before_any_work(name, each, url, whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = line_with(ALL[name], {each: url})
+    found = run(*name.split(), *(str(whole) if word == "TABLE" else word for word in line))
+    text = " ".join(found.stderr.replace("│", " ").split())
+    assert found.exit_code == 2, (line, found.exception)
+    assert "write to a folder of this machine" in text
+    assert "download" not in text
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("parse", [path_to_read, path_or_store])
+def test_a_url_of_a_store_that_names_nothing_there_can_be_is_one_line(parse):
+    pytest.importorskip("s3fs", reason="the s3 extra is not installed")
+    with pytest.raises(InputError, match=r"without an empty part, got 's3://bkt//k\.parquet'"):
+        parse("s3://bkt//k.parquet")
+    with pytest.raises(InputError, match=r"no user or password before it, got 's3://bkt/k\.parquet' with one") as said:
+        parse("s3://anna:word@bkt/k.parquet")
+    assert "word@" not in str(said.value)
+    assert "anna" not in str(said.value)
+    assert parse("S3://Bkt/K.parquet") == StorePath("s3://Bkt/K.parquet")
+
+
+def test_an_empty_first_part_leaves_nothing_in_the_bucket(whole, s3):
+    found = run("filter", str(whole), "--keep-top", "50%", "-o", f"s3://{s3.name}//k.parquet")
+    assert found.exit_code == 2
+    assert s3.names() == []
+
+
+@pytest.mark.parametrize("line", [["TABLE", "-o", "s3:/bucket/k.parquet"], ["s3:/bucket/k.parquet", "-o", "k.parquet"]])
+def test_a_url_with_one_slash_is_one_line_that_says_so(line, whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = run("filter", "--keep-top", "50%", *(str(whole) if word == "TABLE" else word for word in line))
+    assert found.exit_code == 2
+    text = " ".join(found.stderr.replace("│", " ").split())
+    assert "a URL has two slashes: expected s3://bucket/k.parquet, got s3:/bucket/k.parquet" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_of_the_hub_is_refused_by_the_library_too():
+    with pytest.raises(InputError, match=r"write to a folder of this machine and upload it"):
+        path_or_store(StorePath("hf://datasets/owner/name/k.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,31 @@ def test_a_second_process_that_trains_the_same_model_is_refused(trained, photos,
     assert not work.folder.exists()
 
 
+def test_a_file_where_the_folder_of_a_run_is_to_be_is_one_line_and_left_alone(photos, tmp_path):
+    out, work = tmp_path / "mine.safetensors", tmp_path / ".mine.safetensors.work"
+    work.write_bytes(b"somebody's")
+    result = run("train", "visimsiam", photos, "-o", out, *TINY)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert f"expected a folder at {work}, or nothing, got something else" in result.stderr.splitlines()[-1]
+    assert (work.read_bytes(), out.exists()) == (b"somebody's", False)
+
+
+@pytest.mark.parametrize("name", ["notes", "finished"])
+def test_a_folder_in_the_folder_of_a_run_is_left_alone(trained, photos, tmp_path, name):
+    out, inside = tmp_path / "mine.safetensors", tmp_path / ".mine.safetensors.work" / name
+    inside.mkdir(parents=True)
+    (inside / "a.txt").write_text("somebody's")
+    args = ["train", "visimsiam", photos, "-o", out, *TINY, "--licence", "CC0", "--note", "a test"]
+    result = run(*args)
+    assert result.exit_code == (1 if name == "finished" else 0), result.output
+    assert isinstance(result.exception, SystemExit | None)
+    assert (inside / "a.txt").read_text() == "somebody's"
+    if name == "notes":
+        assert out.read_bytes() == trained[0].read_bytes()
+        assert [path.name for path in inside.parent.iterdir()] == [name]
+
+
 def test_supervised_training_takes_classes_from_folders_and_from_a_column(photos, tmp_path):
     trunk = tmp_path / "trunk.safetensors"
     result = run("train", "supervised", photos, "--label-from-folder", "-o", trunk, *TRUNK, "--json")

@@ -10,9 +10,10 @@ import time
 import pytest
 from runs import SMALL, run_again
 
-from curate.engines import output, store_lock
+from curate.engines import output
 from curate.engines.score import score
 from curate.engines.store_work import WorkStore
+from curate.manifest import store_lock
 from curate.manifest.failures import CredentialsError
 from curate.manifest.store_lock import StoreLock
 from curate.manifest.store_path import StorePath

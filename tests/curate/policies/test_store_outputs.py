@@ -220,7 +220,7 @@ def test_of_two_that_write_one_output_one_is_refused(whole, s3, out, tmp_path, m
             assert "k.parquet.work is being written by process" in one_line(
                 "filter", whole, "--keep-top", "50%", "-o", out
             )
-        assert "is being written by process" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+        assert f"{out} is being written by process" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
     assert s3.names() == []
     filter_rows(whole, out, keep_top="50%")
     nothing_is_left(s3, tmp_path)
@@ -297,9 +297,62 @@ def test_what_appears_meanwhile_is_not_replaced_and_stays_alone(whole, s3, out, 
     assert not any(request.startswith("PUT") for request in s3.faults.requests[before:])
 
 
+def test_a_receipt_of_somebody_else_keeps_nothing_of_ours(whole, s3, out, tmp_path):
+    def appear(handler):
+        s3.put("run/k.receipt.json", b"somebody's")
+        handler.fail(412, "PreconditionFailed")
+
+    s3.faults.add("run/k.receipt.json", appear, times=1, method="PUT")
+    assert "appeared while it was being written" in one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    assert objects(s3) == {"k.receipt.json": b"somebody's"}
+    nothing_is_left(s3, tmp_path)
+
+
+def cut_off(whole, s3, out):
+    """Leave what a run leaves that dies after its first file."""
+    s3.faults.add("run/k.decisions", "expired", method="PUT")
+    s3.faults.add("run/", "expired", method="DELETE")
+    one_line("filter", whole, "--keep-top", "50%", "-o", out)
+    s3.faults.clear()
+    assert {"run/k.parquet", "run/.k.parquet.work/files.json"} <= set(s3.names())
+
+
+def test_a_replacement_that_fails_before_it_puts_anything_hides_no_remains(whole, s3, out, tmp_path):
+    cut_off(whole, s3, out)
+    with pytest.raises(KeyError), store_set.StoreSet([StorePath(out)], overwrite=True):
+        raise KeyError("of the work")
+    assert s3.names() == []
+    filter_rows(whole, out, keep_top="50%")
+    nothing_is_left(s3, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"not json",
+        b"[]",
+        b'{"files":{}}',
+        b'{"files":{"k.parquet":[1]},"last":"k.parquet"}',
+        b'{"files":{"k.parquet":[1,"a"]},"last":"k.receipt.json"}',
+        b'{"files":{"../k.parquet":[1,"a"]},"last":"../k.parquet"}',
+    ],
+)
+def test_a_damaged_note_is_one_line_that_names_it_and_nothing_is_removed(text, whole, s3, out):
+    cut_off(whole, s3, out)
+    s3.put("run/.k.parquet.work/files.json", text)
+    for more in ([], ["--overwrite"]):
+        said = one_line("filter", whole, "--keep-top", "50%", "-o", out, *more)
+        assert f"{s3}/run/.k.parquet.work/files.json is damaged" in said
+        assert "remove it" in said
+        assert {"run/k.parquet", "run/.k.parquet.work/files.json"} <= set(s3.names())
+
+
 def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
     line = ["filter", whole, "--keep-top", "50%", "-o"]
-    assert "there is no bucket 'no-such-bucket-here'" in one_line(*line, "s3://no-such-bucket-here/k.parquet")
+    for lacking in ([*line, "s3://no-such-bucket-here/k.parquet"], ["info", "s3://no-such-bucket-here/k.parquet"]):
+        said = one_line(*lacking)
+        assert "there is no bucket 'no-such-bucket-here'; check the name, or create it" in said
+        assert "cannot write" not in said
     assert "the subset is a Parquet file" in one_line(*line, f"{s3}/k.csv")
     s3.put("run/.k.parquet.work/run.json", b"{}")
     assert "is of a scoring run towards" in one_line(*line, out)
@@ -313,6 +366,25 @@ def test_what_a_store_lacks_is_one_line(whole, s3, out, monkeypatch):
     monkeypatch.setattr(StorePath, "create", create)
     assert "the store has no conditional writes (If-None-Match)" in one_line(*line, f"{s3}/other/k.parquet")
     assert s3.names("other/") == []
+
+
+@pytest.mark.parametrize(("name", "kind"), [("fit", "f.safetensors"), ("calibrate", "c.json")])
+def test_what_is_fitted_here_and_its_table_in_a_store_are_refused_together_and_made_by_two_commands(
+    name, kind, labelled, tiny_checkpoint, s3, out, tmp_path
+):
+    line = [str(labelled) if word == "TABLE" else word for word in COMMANDS[name][0]]
+    model = ["--model", str(tiny_checkpoint)] if name == "fit" else []
+    said = one_line(*line, "-o", kind, "--apply", out)
+    assert f"got {kind} and {out}; leave out --apply" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+    assert s3.names() == []
+    ended(*line, *model, "-o", kind)
+    then = said.strip().partition("afterwards run curate ")[2].split()
+    assert then == [name, str(labelled), "--fitted", kind, "--apply", out]
+    ended(*then)
+    ended(*then[:-1], "k.parquet")
+    assert s3.get("run/k.parquet") == (tmp_path / "k.parquet").read_bytes()
+    nothing_is_left(s3, tmp_path)
 
 
 def test_an_input_is_not_written_over_under_another_name_of_its_scheme(whole, s3, out):

@@ -79,3 +79,26 @@ def test_a_receipt_with_other_keys_no_longer_verifies(heap):
     other = json.loads(json.dumps(receipt).replace('"b,c"', '"a"'))
     (heap / "kept.receipt.json").write_bytes(sealed(other))
     assert not verify(heap / "kept.receipt.json").identical
+
+
+@pytest.mark.parametrize("flag", ["--keys", "--without-keys"])
+@pytest.mark.parametrize("name", ["kept.parquet", "kept.decisions.parquet"])
+def test_what_names_keys_is_not_written_over(heap, flag, name):
+    pq.write_table(pa.table({"key": KEYS[:2]}), heap / name)
+    before = (heap / name).read_bytes()
+    line = ["filter", heap / "heap.parquet", flag, heap / name, "-o", heap / "kept.parquet", "--overwrite"]
+    result = run(*line)
+    assert result.exit_code == 1
+    assert f"{name} is read by {flag} and would be written over" in " ".join(result.stderr.split())
+    assert (heap / name).read_bytes() == before
+    assert len(list(heap.glob("kept*"))) == 1
+
+
+def test_a_subset_does_not_become_a_part_of_what_names_keys(heap):
+    (heap / "parts").mkdir()
+    pq.write_table(pa.table({"key": KEYS[:2]}), heap / "parts/part-000000.parquet")
+    with pytest.raises(InputError, match="parts is read by --keys"):
+        curate.filter(heap / "heap.parquet", heap / "parts/part-000001.parquet", keys=heap / "parts")
+    curate.filter(heap / "heap.parquet", heap / "kept.parquet", keys=heap / "parts")
+    assert kept(heap) == KEYS[:2]
+    assert json.loads((heap / "kept.receipt.json").read_text())["read"] == {}
