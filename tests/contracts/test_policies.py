@@ -319,7 +319,7 @@ def test_a_run_that_ends_before_the_files_have_their_names_leaves_none(policy, s
     def end(*files):
         raise error
 
-    monkeypatch.setattr("curate.policies.outputs.commit_together", end)
+    monkeypatch.setattr("curate.manifest.file_set.commit_together", end)
     with pytest.raises(type(error)):
         run(policy, scores, tmp_path / "out.parquet")
     assert names_in(tmp_path) == ["scores.parquet"]
