@@ -11,7 +11,7 @@ from choosing import table
 from commandline import run
 from PIL import Image
 
-import curate.policies.outputs
+import curate.manifest.file_set
 from curate.policies.seal import sealed
 
 STEPS = """
@@ -151,7 +151,7 @@ def test_a_run_killed_while_a_step_gets_its_names_goes_on_and_ends_the_same(here
 
     run("run", "curate.toml", "--until", "once")
     with monkeypatch.context() as patch:
-        patch.setattr(curate.policies.outputs, "commit_together", cut)
+        patch.setattr(curate.manifest.file_set, "commit_together", cut)
         killed = run("run", "curate.toml")
     assert killed.exit_code == 130
     assert killed.stderr.endswith("interrupted; repeat the command to go on\n")
