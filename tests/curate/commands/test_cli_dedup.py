@@ -161,7 +161,6 @@ def odd(folder):
         (["scores.parquet", "--audit", "3", "--source", "x", "--seed", "-1"], "--seed must be between 0 and 2^31 - 1"),
         (["scores.parquet", "--protect", "lable = 'x'"], "--protect \"lable = 'x'\" names a column 'lable'"),
         (["scores.parquet", "--label", "lable"], "did you mean 'label'"),
-        (["scores.parquet", "-o", ""], "got"),
     ],
 )
 def test_a_mistake_is_one_line_with_exit_1_and_writes_nothing(odd, args, words):
@@ -260,3 +259,11 @@ def test_an_audit_that_cannot_be_written_leaves_nothing(pictures, monkeypatch):
     result = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet")
     assert result.exit_code == 1
     assert sorted(path.name for path in pictures.iterdir()) == before
+
+
+def test_an_empty_name_is_no_output(odd):
+    before = sorted(path.name for path in odd.iterdir())
+    result = run("dedup", "scores.parquet", "-o", "")
+    assert result.exit_code == 2
+    assert "got an empty text" in " ".join(result.output.split())
+    assert sorted(path.name for path in odd.iterdir()) == before

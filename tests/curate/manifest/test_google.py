@@ -83,7 +83,7 @@ def test_a_slow_answer_is_cut_off(gs, monkeypatch):
     started = time.monotonic()
     with pytest.raises(ReadError, match=r"no answer within 0\.2 s") as caught:
         read_uri(f"{gs}/heap/a.jpg")
-    assert (caught.value.status, time.monotonic() - started < 3) == ("io_error", True)
+    assert (caught.value.status, time.monotonic() - started < 10) == ("io_error", True)
 
 
 def test_what_is_denied_is_said_at_once_and_where_all_is_denied_the_run_ends(gs):
@@ -121,7 +121,7 @@ def test_as_many_connections_as_asked_for_are_open_and_bad_credentials_are_one_l
     for number in range(150):
         gs.put(f"heap/{number:03}.jpg", b"x")
     manifest = open_manifest(f"{gs}/heap")
-    gs.faults.delay, gs.faults.most = 0.5, 0
+    gs.faults.delay, gs.faults.most = 2.0, 0
     assert read_all(ahead(manifest.readers(0, 150), 150)) == [b"x"] * 150
     assert gs.faults.most > 100  # what aiohttp would open
     monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "google_default"})
