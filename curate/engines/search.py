@@ -29,13 +29,12 @@ def searching(
         InputError: for an unknown engine, or one that cannot be had; for one of several machines and an ``out`` in a
             store.
     """
+    run_by = lookup(SEARCHES, engine, kind="engine")
     place = None if out is None else path_or_store(out)
     if isinstance(place, StorePath) and engine != LOCAL:
         raise InputError(
             f"--engine {engine} keeps arrays beside what is written, on a disk that all nodes share, and {place} is in "
             "a store; write to such a disk and copy it"
         )
-    with lookup(SEARCHES, engine, kind="engine")(
-        Cluster(address), place if isinstance(place, Path) else None, announce
-    ):
+    with run_by(Cluster(address), place if isinstance(place, Path) else None, announce):
         yield

@@ -13,10 +13,10 @@ from curate.policies.dedup.finders.elk import Radius
 from curate.policies.dedup.finders.facts import NotCompared
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
-from scoring import search
 from scoring.errors import InputError
 from scoring.images.views import AS_IT_IS, View, views
 from scoring.search import CosineIndex, HammingIndex, Recall
+from scoring.search.links import Links as Near
 from scoring.search.links import rounded
 
 EVERY_PAIR = "every pair was compared"
@@ -321,7 +321,7 @@ class NearDistribution:
         return Links(found.query, found.row, rounded(similarity[enough], self.radius.threshold), found.view)
 
 
-def _seen(view: int, found: search.Links) -> Links:
+def _seen(view: int, found: Near) -> Links:
     """Return links as those that a view found."""
     return Links(found.query, found.row, found.similarity, np.full(len(found), view, np.int8))
 
