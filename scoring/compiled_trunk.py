@@ -6,6 +6,7 @@ whatever else is in its batch, and nothing is compiled a second time. Kernels ar
 used: they save the start of some hundred kernels, which is little beside a group of 256 pictures.
 """
 
+import logging
 import shlex
 import subprocess
 from contextlib import ExitStack, contextmanager
@@ -42,6 +43,8 @@ def with_compiled(model: ScoringModel, device: torch.device, precision: str) -> 
     """
     if device.type == "cpu" and precision == "bf16" and not has_bfloat16():
         raise InputError("--backend compile --precision bf16 needs a CPU that multiplies in it; use --precision fp32")
+    if device.type == "cpu":  # torch tells of CUDA's tools where there is no GPU, which nobody asked for
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     size, group = model.spec.preprocessing.size, GROUPS[device.type]
     trunks = [CompiledTrunk(one.trunk, size // one.pool, precision, group) for one in model.trunks()]
     return with_quick(model, QuickTrunks(model, trunks, step=max(STEP, group), padded=group))

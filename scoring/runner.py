@@ -58,6 +58,28 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
     return "bf16" if device.type == "cuda" or (on_cpu == "bf16" and has_bfloat16()) else "fp32"
 
 
+def scores_of(model: ScoringModel, scorers: Mapping[str, Scorer]) -> tuple[str, ...]:
+    """Return the names of the scores that a model and more scorers give, in their order."""
+    return tuple(columns_of({**model.spec.heads, **scorers}))
+
+
+def columns_given(model: ScoringModel, scorers: Mapping[str, Scorer], views: int) -> tuple[str, ...]:
+    """Return the names of the columns that a ``Runner`` gives, before there is one: bounds follow all scores.
+
+    Raises:
+        InputError: if the model lacks what a scorer needs, or has no score for views to give an interval.
+    """
+    check_views(views)
+    require_needs(model, scorers)
+    scores = scores_of(model, scorers)
+    if views and not scores:
+        raise InputError(
+            f"--views gives scores an interval, and {model.spec.backbone} gives embeddings and no score of its "
+            "own; leave it out, add a --scorer, or take a model with a head"
+        )
+    return scores + tuple(bound for name in scores if views for bound in bounds_of(name))
+
+
 @dataclass(frozen=True)
 class Scores:
     """What a model says of N images, in host memory.
@@ -116,17 +138,11 @@ class Runner:
         backend: str = TORCH,
         views: int = 0,
     ) -> None:
-        self.views = check_views(views)
-        require_needs(model, scorers or {})
+        self.views = views
         run_by = lookup(BACKENDS, backend, kind="backend")
         self.scorers = dict(scorers or {})
-        self.scores = tuple(columns_of({**model.spec.heads, **self.scorers}))
-        if views and not self.scores:
-            raise InputError(
-                f"--views gives scores an interval, and {model.spec.backbone} gives embeddings and no score of its "
-                "own; leave it out, add a --scorer, or take a model with a head"
-            )
-        self.columns = self.scores + tuple(bound for name in self.scores if views for bound in bounds_of(name))
+        self.scores = scores_of(model, self.scorers)
+        self.columns = columns_given(model, self.scorers, views)
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
         if device.type == "cuda" and precision == "fp32":

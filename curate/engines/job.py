@@ -33,7 +33,7 @@ from scoring.intervals import KIND as VIEWS_KIND
 from scoring.intervals import coverage
 from scoring.lookup import lookup
 from scoring.model import require_needs
-from scoring.runner import BATCH_SIZE, Runner, select_device, select_precision
+from scoring.runner import BATCH_SIZE, Runner, columns_given, select_device, select_precision
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
@@ -153,9 +153,9 @@ def open_all(
     where = torch.device("cpu") if elsewhere else device
     lookup(BACKENDS, settings.backend, kind="backend")
     backend = settings.backend if where.type == device.type else TORCH  # nothing runs here on a device of others
-    runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
+    columns = columns_given(network, of_model, settings.views)
     fit = read_fit(model, card)
-    lacking = [name for name in fit.junk.usual if name not in runner.columns] if fit else []
+    lacking = [name for name in fit.junk.usual if name not in columns] if fit else []
     if lacking:
         raise InputError(
             f"{model} was fitted to a table with {', '.join(lacking)}, which the model itself does not give: it cannot "
@@ -163,8 +163,9 @@ def open_all(
         )
     fits = fit is None and settings.fit and settings.dtype is not None
     of_heap = HEAP_COLUMNS if fit is not None or fits else {}
-    reserved = (*runner.columns, *columns_of(of_table), *of_heap)
-    manifest = open_manifest(source, replace(options, reserved=reserved))
+    manifest = open_manifest(source, replace(options, reserved=(*columns, *columns_of(of_table), *of_heap)))
+    # last, for a backend may compile for half a minute
+    runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
     return Opened(manifest, runner, device, card, settings.batch_size or BATCH_SIZE[device.type], of_table, fit, fits)
 
 

@@ -42,3 +42,12 @@ def test_who_hands_the_work_to_gpus_elsewhere_compiles_nothing(folder, tiny_chec
     assert "compiler" not in opened.fingerprint(settings)
     with pytest.raises(InputError, match="unknown backend 'compiled'; did you mean 'compile'"):
         open_all(folder, SourceOptions(), tiny_checkpoint, replace(settings, backend="compiled"), elsewhere=True)
+
+
+def test_a_source_that_cannot_be_read_is_told_before_anything_is_compiled(tmp_path, tiny_checkpoint, monkeypatch):
+    def compiled(*_: object) -> None:
+        raise AssertionError("it was compiled")
+
+    monkeypatch.setattr("scoring.compiled_trunk.with_compiled", compiled)
+    with pytest.raises(InputError, match="nowhere"):
+        open_all(str(tmp_path / "nowhere"), SourceOptions(), tiny_checkpoint, SETTINGS)
