@@ -49,7 +49,7 @@ class Tasks(Protocol):
     grain: float
 
     def shared(self, value: V) -> Shared[V]:
-        """Share an array or a tensor on the processor, which must not change while somebody holds what is returned."""
+        """Share an array or a tensor on the processor, which must not change from then on."""
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
         """Return a tensor to be filled and then shared: it is filled before it is given to a task."""

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -101,6 +102,7 @@ class RayTasks:
         self._facts = ray_actor.facts_here(self._marker)
         self._computes: set[str] = set()
         self._checked = False
+        self._shared: dict[int, SharedFile] = {}  # by the number of the array that is there
         for module in (ray_actor, ray_task):
             ray.cloudpickle.register_pickle_by_value(module)
         threads = torch.get_num_threads()
@@ -108,16 +110,19 @@ class RayTasks:
         self._terms = ray.put(terms)
         numbers = {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "0"}
         numbers |= {name: os.environ[name] for name in INHERITED if name in os.environ}
+        self._environment = {"env_vars": numbers}  # one for all: a process that was asked what it is then runs tasks
         self._task = ray.remote(ray_task.run_task).options(
-            num_cpus=share.cores,
-            max_retries=TRIES - 1,
-            scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": numbers},
+            num_cpus=share.cores, max_retries=TRIES - 1, scheduling_strategy="SPREAD", runtime_env=self._environment
         )
 
     def shared(self, value: V) -> Shared[V]:
-        """Write an array or a tensor to a file that is gone with what is returned."""
-        return SharedFile.of(self._folder, value)
+        """Write an array or a tensor to a file, once while it is there; the file is gone with it and its last user."""
+        known = self._shared.get(id(value))
+        if known is None:
+            known = self._shared[id(value)] = SharedFile.of(self._folder, value)
+            gone = weakref.finalize(value, self._shared.pop, id(value), None)  # its number may be another's then
+            gone.atexit = False
+        return known
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
         """Return a tensor that is a file."""
@@ -153,7 +158,9 @@ class RayTasks:
         able = [node for node in self._ray.nodes() if node["Alive"]]
         asked = [
             ask.options(
-                num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
+                num_cpus=0,
+                runtime_env=self._environment,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True),
             ).remote(self._marker)
             for node in able
             if node["Resources"].get("CPU", 0) >= self._share.cores
