@@ -17,11 +17,13 @@ class Bar:
     """A bar on a terminal, and elsewhere, as in a log file, a line every half minute."""
 
     LINE_SECONDS = 30.0
+    MANY = 1_000_000  # of which a log has a line at the start, too
 
     def __init__(self, unit: str, *, quiet: bool = False) -> None:
         self._unit, self._quiet = unit, quiet
         self._bar: Any = None
-        self._said = self._began = time.monotonic()
+        self._said = time.monotonic()
+        self._since: tuple[float, int] | None = None  # when the rate is counted from, and what was done then
 
     def __enter__(self) -> Self:
         return self
@@ -35,11 +37,7 @@ class Bar:
         if self._quiet:
             return
         if not sys.stderr.isatty():
-            if time.monotonic() - self._said > self.LINE_SECONDS:
-                self._said = time.monotonic()
-                rate = (done - start) / max(self._said - self._began, 1e-9)
-                left = f", {(total - done) / rate / 60:,.0f} min left" if rate > 0 else ""
-                say(f"{done:,} of {total:,} {self._unit}, {rate:,.1f}/s{left}{', ' if words else ''}{words}")
+            self._log(done, total, start, words)
             return
         if self._bar is None:
             from tqdm import tqdm
@@ -47,6 +45,19 @@ class Bar:
             self._bar = tqdm(total=total, initial=start, unit=f" {self._unit}", dynamic_ncols=True, file=sys.stderr)
         self._bar.set_postfix_str(words, refresh=False)
         self._bar.update(done - self._bar.n)
+
+    def _log(self, done: int, total: int, start: int, words: str) -> None:
+        """Write a line where it is time for one; its rate is that since the line before."""
+        now = time.monotonic()
+        begins = self._since is None and done == start and total >= self.MANY
+        if self._since is None or self._since[1] == start:  # what had to be made ready before is no part of the rate
+            self._since = now, done
+        if begins or now - self._said > self.LINE_SECONDS:
+            since, before = self._since
+            rate = (done - before) / (now - since) if now > since else 0.0
+            speed = f", {rate:,.1f}/s, {(total - done) / rate / 60:,.0f} min left" if rate > 0 else ""
+            say(f"{done:,} of {total:,} {self._unit}{speed}{', ' if words else ''}{words}")
+            self._said, self._since = now, (now, done)
 
     def warn(self, text: str) -> None:
         """Print a line above the bar."""

@@ -1,0 +1,45 @@
+"""Progress in a log: when there is a line, and what its rate is counted from."""
+
+import time
+
+import pytest
+
+from curate.commands.progress import Bar
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    at = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
+    return at
+
+
+def test_the_rate_of_a_line_is_that_since_the_line_before(clock, capsys):
+    bar = Bar("rows compared")
+    bar.show(0, 10_000_000, 0, "")
+    for moment, done in ((540.0, 1_000), (550.0, 21_000), (580.0, 91_000), (620.0, 291_000)):
+        clock[0] = moment
+        bar.show(done, 10_000_000, 0, "")
+    # 440 s passed before the first row; then 90,000 rows in 40 s, then 200,000 in 40 s
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 10,000,000 rows compared",
+        "1,000 of 10,000,000 rows compared",
+        "91,000 of 10,000,000 rows compared, 2,250.0/s, 73 min left",
+        "291,000 of 10,000,000 rows compared, 5,000.0/s, 32 min left",
+    ]
+
+
+def test_what_was_done_before_this_run_is_no_part_of_the_rate(clock, capsys):
+    bar = Bar("images")
+    for moment, done in ((101.0, 500), (102.0, 510), (140.0, 700)):
+        clock[0] = moment
+        bar.show(done, 1_000, 500, "2 failed")
+    assert capsys.readouterr().err.splitlines() == ["700 of 1,000 images, 5.0/s, 1 min left, 2 failed"]
+
+
+def test_nothing_is_said_of_what_is_soon_over_or_asked_to_be_quiet(clock, capsys):
+    for bar, after in ((Bar("rows"), 20.0), (Bar("rows", quiet=True), 100.0)):
+        bar.show(0, 1_000 if after == 20.0 else 2_000_000, 0, "")
+        clock[0] += after
+        bar.show(500, 1_000, 0, "")
+    assert capsys.readouterr().err == ""
