@@ -7,6 +7,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.printing import emit, printers, say, say_files
+from curate.commands.progress import Bar
 from curate.counted import counted
 from curate.selectors.table import SELECTORS
 
@@ -116,8 +117,14 @@ def run(
 
     if plot is not None:
         _refuse_plot(plot, dry_run, overwrite)
-    announce = (lambda text: None) if json_ or quiet else say
-    result = select(**options.given_to(select, given), set=parse_settings(set_ or []), announce=announce)
+    silent = json_ or quiet
+    with Bar("picks", quiet=silent) as bar:
+        result = select(
+            **options.given_to(select, given),
+            set=parse_settings(set_ or []),
+            picked=lambda done, total: bar.show(done, total, 0, ""),
+            announce=(lambda text: None) if silent else say,
+        )
     if plot is not None:
         _draw(result, plot, overwrite)
     if json_:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, blocks, check
+from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.scores import of
 
@@ -45,7 +46,7 @@ class Badge(Selector):
         free = np.ones(len(pool.candidates), bool)
         picks, gains = np.empty(budget, np.int64), np.empty(budget)
         pick = int(gradients.square.argmax())
-        for k in range(budget):
+        for k in picking(budget):
             if k:
                 pick = _draw(nearest, free, generator)
             picks[k], gains[k] = pick, nearest[pick] if k else gradients.square[pick]

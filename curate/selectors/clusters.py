@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import members, spans, subset, unit
 from curate.selectors.graphs import graph_of_rows
+from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 from curate.selectors.typicality import Typicality
 from scoring.errors import InputError
@@ -175,7 +176,7 @@ def _visit(
     waiting: dict[int, NDArray[np.int32]] = {}
     picks = np.empty(budget, np.int64)
     again = 0
-    for position in range(budget):
+    for position in picking(budget):
         small, count, size, number = heapq.heappop(queue)
         if number not in waiting:
             positions = order[until[number] + size : until[number]]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.geometry import spans
+from curate.selectors.picking import picking
 
 CHUNK = 32  # rows whose gain is first measured again
 TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
@@ -237,7 +238,7 @@ def greedy(cover: Cover, budget: int) -> tuple[NDArray[np.int64], NDArray[np.flo
         Rows of the cover in the order picked, (budget,) int64, and what each added, float64.
     """
     picks, gains = np.empty(budget, np.int64), np.empty(budget)
-    for position in range(budget):
+    for position in picking(budget):
         picks[position], gains[position] = cover.best()
         cover.take(int(picks[position]))
     return picks, gains

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import check_bandwidth, rbf, unit
 from curate.selectors.herding import worth
+from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
@@ -69,7 +70,7 @@ class Determinantal(Selector):
         weight = 2 * np.log(np.maximum(worth(pool)[places].astype(np.float64), TINY))
         picks, gains = np.empty(budget, np.int64), np.empty(budget)
         taken = np.zeros(len(rows), bool)
-        for position in range(budget):
+        for position in picking(budget):
             score = np.where(taken, -np.inf, np.log(np.maximum(left, TINY)) + weight)
             row = int((score >= score.max() - 1e-9).argmax())
             picks[position], gains[position], taken[row] = row, score[row], True

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
 from curate.selectors.geometry import spans, unit
+from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 
 FRONT = 4096  # rows whose distance is kept current
@@ -48,7 +49,9 @@ class KCenter(Selector):
         first = int(np.random.default_rng(seed).integers(len(pool.candidates)))
         search = Farthest(pool.vectors, pool.candidates, pool.labelled, budget, first, unit_length=self.unit)
         gains = [] if len(pool.labelled) else [np.inf]
-        while len(gains) < budget:
+        for position in picking(budget):
+            if position < len(gains):  # it was drawn
+                continue
             row, distance = search.farthest()
             if row < 0:
                 break

@@ -11,6 +11,7 @@ from curate.selectors.cover import by_server
 from curate.selectors.geometry import spans
 from curate.selectors.graphs import check_neighbours, neighbours
 from curate.selectors.herding import worth
+from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 from scoring.errors import InputError
 
@@ -60,7 +61,7 @@ class Pairwise(Selector):
         for place in np.searchsorted(rows, pool.labelled):
             pick(int(place))
         picks, gains = np.empty(budget, np.int64), np.empty(budget)
-        for position in range(budget):
+        for position in picking(budget):
             top = value.max()
             place = int((value >= top - 1e-9).argmax())
             picks[position], gains[position] = place, value[place]

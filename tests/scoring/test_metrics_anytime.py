@@ -155,6 +155,7 @@ def test_looking_after_every_round_breaks_the_repeated_exact_interval_and_not_th
     assert alone > 0.10  # three in a hundred by one look, and more at each
 
 
+@pytest.mark.slow
 def test_lifts_of_many_looks_hold_together():
     generator = np.random.default_rng(3)
     n, runs, chances = 30, 1_000, np.array([0.15, 0.1, 0.75])

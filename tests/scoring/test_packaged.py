@@ -157,6 +157,7 @@ def wait_for(path, run):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_processes_that_convert_at_once_and_one_that_is_killed_leave_one_good_file(place, saved, monkeypatch):
     runs = [start(place, saved, number) for number in range(3)]
     for run, at, _ in runs:

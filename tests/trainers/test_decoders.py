@@ -41,6 +41,7 @@ def twice(*line):
     return ended[1]
 
 
+@pytest.mark.slow
 def test_a_cache_leaves_out_the_image_that_crashes_the_decoder_when_it_is_repeated(heap, tiny_checkpoint, tmp_path):
     out = tmp_path / "features"
     ended = twice("cache", heap, "-o", out, "--model", tiny_checkpoint, "--epochs", 2, "--device", "cpu", "--json")

@@ -24,6 +24,7 @@ from curate.policies.select.words import (
 )
 from curate.probes.chances import Labelled, codes_of
 from curate.selectors.graphs import with_graph
+from curate.selectors.picking import Told
 from curate.selectors.table import SELECTORS
 from curate.tables.amount import Amount
 from curate.tables.graph import Stored, stored_graph
@@ -89,13 +90,20 @@ class Picked:
         return Expected(self.pick_columns()[0], hashes, self.picks, ordered=True, file="batch")
 
 
-def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> Picked:
+def pick(
+    table: Table,
+    request: SelectRequest,
+    *,
+    write_graph: bool = False,
+    picked: Told = lambda done, total: None,
+) -> Picked:
     """Choose rows of a table.
 
     Args:
         table: with a unique ``key``.
         request: what is asked.
         write_graph: whether a graph of neighbours that is not there yet gets its file.
+        picked: told of rows picked, of all, where they are picked one after another.
 
     Raises:
         InputError: for a column, key, label or budget that cannot be used.
@@ -126,7 +134,7 @@ def pick(table: Table, request: SelectRequest, *, write_graph: bool = False) -> 
         files["graph"] = stored
         notes += stored.notes
         ready = replace(ready, pool=with_graph(ready.pool, stored.graph))
-    chosen = choose(ready.pool, plan, ready.groups)
+    chosen = choose(ready.pool, plan, ready.groups, picked=picked)
     verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
     files.update({name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None})
     picks = rows.place[ready.table_row[chosen.rows]]

@@ -11,6 +11,7 @@ from curate.policies.select.gaps import first_too_near
 from curate.policies.select.groups import group_order, pick_in_groups, water_fill
 from curate.policies.select.strategy import SAFE_GATE, can_discount, guard, make_selector
 from curate.selectors.contract import Selector
+from curate.selectors.picking import Told, picks_told
 from curate.selectors.pool import Pool
 from curate.tables.amount import Amount
 from scoring.errors import InputError
@@ -109,7 +110,7 @@ class Chosen:
     least: float = 0.0
 
 
-def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
+def choose(pool: Pool, plan: Plan, groups: Groups | None = None, *, picked: Told = lambda done, total: None) -> Chosen:
     """Choose rows of a pool; the same pool, plan and groups give the same choice.
 
     In groups, each group's rows are picked as if there were no other candidates, with all labelled rows
@@ -119,6 +120,7 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
         pool: rows sorted by a hash of their keys; has what the strategy needs.
         plan: what to choose and how.
         groups: of the pool's rows, where the plan has shares.
+        picked: told of rows picked, of all, where they are picked one after another.
 
     Raises:
         InputError: if the pool lacks what the strategy needs, or has fewer candidates than the budget.
@@ -141,9 +143,11 @@ def choose(pool: Pool, plan: Plan, groups: Groups | None = None) -> Chosen:
         quotas = _quotas(plan, amount, by_group, len(pool.candidates), passed=quotas)
         notes += _short_groups(plan, amount, by_group, quotas)
         labelled = _by_group(pool.labelled, groups)
-        found = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
+        with picks_told(picked, sum(quotas.values())):
+            found = pick_in_groups(pool, selector, by_group, quotas, labelled, plan.seed)
     else:
-        found = selector(pool, budget, seed=plan.seed)
+        with picks_told(picked, budget):
+            found = selector(pool, budget, seed=plan.seed)
     chosen = Chosen(
         found.rows,
         found.gains,

@@ -21,6 +21,7 @@ from curate.policies.select.decide import Picked, pick
 from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import refuse_unused_score, settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
+from curate.selectors.picking import Told
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
 
@@ -74,6 +75,7 @@ class Select:
     """
 
     request: SelectRequest
+    picked: Told = lambda done, total: None
 
     def __post_init__(self) -> None:
         self.request.plan.selector()
@@ -91,7 +93,7 @@ class Select:
 
     def decide(self, table: Table, *, write: bool) -> Decided[SelectResult]:
         """Decide every row of a table; InputError for a column, key, label or budget that cannot be used."""
-        picked = pick(table, self.request, write_graph=write)
+        picked = pick(table, self.request, write_graph=write, picked=self.picked)
         rule = self.request.to_json()
         for name, known in picked.files.items():
             rule[name] = {"path": str(path_to_read(known.path).resolve()), "digest": known.digest}
@@ -161,12 +163,14 @@ def select(
     address: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
+    picked: Told = lambda done, total: None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> SelectResult:
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.
 
     The same rows are picked, in the same order, whatever the order of the table: rows are sorted by a hash of their
-    keys first, and ties go to the lower hash. Every keyword is the option of ``curate select`` of that name.
+    keys first, and ties go to the lower hash. Every keyword but ``picked`` and ``announce`` is the
+    option of ``curate select`` of that name.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
@@ -195,6 +199,7 @@ def select(
         address: of the engine's cluster.
         dry_run: count only; write nothing.
         overwrite: replace outputs that exist.
+        picked: told of rows picked, of all, where they are picked one after another.
         announce: told in words what is done.
 
     Returns:
@@ -228,7 +233,7 @@ def select(
         refuse_unused_score(strategy, request.plan.selector())
     opened = open_table(table, require=[KEY], embedding=embedding)
     with searching(engine, address, None if dry_run else out, announce):
-        return apply(Select(request), opened, out, dry_run=dry_run, overwrite=overwrite)
+        return apply(Select(request, picked), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 
 def _name(path: str | Path | None) -> str | None:

@@ -18,6 +18,7 @@ SETTINGS = replace(SMALL, backend="compile")
 
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CXX", "g++")) is None, reason="there is no C++ compiler")
+@pytest.mark.slow
 def test_the_table_names_the_compiler_and_has_the_scores_of_the_default(folder, whole, tiny_checkpoint, tmp_path):
     out = tmp_path / "compiled.parquet"
     score(folder, out, model=tiny_checkpoint, settings=SETTINGS)

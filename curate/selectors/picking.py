@@ -1,0 +1,43 @@
+"""Picks one after another, and who is told how far that is."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Told = Callable[[int, int], None]
+
+
+class _Count:
+    """Picks of one selector after another: of groups, or of the parts of a strategy, which may look at more."""
+
+    def __init__(self, told: Told, total: int) -> None:
+        self._told, self._total = told, total
+        self._before, self._last = 0, -1
+
+    def at(self, position: int) -> None:
+        if position <= self._last:
+            self._before += self._last + 1
+        self._last = position
+        self._told(min(self._before + position, self._total), self._total)
+
+
+_COUNT: ContextVar[_Count | None] = ContextVar("count", default=None)
+
+
+@contextmanager
+def picks_told(told: Told, total: int) -> Iterator[None]:
+    """Have what selectors inside pick told: how many so far, at least, of how many."""
+    token = _COUNT.set(_Count(told, total))
+    try:
+        yield
+    finally:
+        _COUNT.reset(token)
+
+
+def picking(budget: int) -> Iterator[int]:
+    """Yield 0, 1, ..., budget - 1, the numbers of picks that are made one after another, and tell of each."""
+    count = _COUNT.get()
+    for position in range(budget):
+        if count is not None:
+            count.at(position)
+        yield position

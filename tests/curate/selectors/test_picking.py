@@ -1,0 +1,40 @@
+"""Picks that are told of while they are made."""
+
+import numpy as np
+import pytest
+
+from curate.policies.select.plan import PER, Groups, Plan, choose
+from curate.selectors.picking import picking, picks_told
+from curate.selectors.pool import Pool
+
+VECTORS = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
+VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
+POOL = Pool(np.arange(60), vectors=VECTORS)
+
+
+@pytest.mark.parametrize("strategy", ["k-center", "herding", "typiclust", "prob-cover", "pairwise", "determinantal"])
+def test_every_pick_is_told_and_telling_changes_none(strategy):
+    told = []
+    plan = Plan(strategy, "12")
+    chosen = choose(POOL, plan, picked=lambda done, total: told.append((done, total)))
+    done = [each for each, _ in told]
+    assert {total for _, total in told} == {12}
+    assert done == sorted(done)
+    assert done[-1] == 11  # before the last one
+    assert chosen.rows.tolist() == choose(POOL, plan).rows.tolist()
+
+
+def test_groups_count_together():
+    told = []
+    groups = Groups((np.arange(60) % 3).astype(np.int32), ("a", "b", "c"))
+    choose(POOL, Plan("k-center", "4", shares=PER), groups, picked=lambda *at: told.append(at))
+    assert told == [(done, 12) for done in range(12)]
+
+
+def test_a_strategy_that_looks_at_more_than_it_picks_never_passes_the_end():
+    told = []
+    with picks_told(lambda *at: told.append(at), 3):
+        assert [list(picking(2)), list(picking(1)), list(picking(4))] == [[0, 1], [0], [0, 1, 2, 3]]
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3), (3, 3), (3, 3), (3, 3)]
+    assert list(picking(2)) == [0, 1]  # and nobody is told outside
+    assert len(told) == 7
