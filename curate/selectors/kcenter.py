@@ -1,5 +1,6 @@
 """k-center: the row that is farthest from all picks, again and again."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import Selector, check
-from curate.selectors.geometry import spans, unit
+from curate.selectors.geometry import spans, unit, widened
 from curate.selectors.picking import picking
 from curate.selectors.pool import Pool, Selection
 
-FRONT = 4096  # rows whose distance is kept current
+FRONT, ROOTS = 4096, 16  # rows whose distance is kept current: so many at least, or 16 roots of all, which cost least
 ALIKE = 512  # rows of about the same age that are brought up to date together
 CENTRES = 64  # picks that they are brought up to date with in one go
 EXACT_NUMBERS = 8_000_000  # up to so many numbers in the candidates' vectors, all is computed in float64
@@ -39,7 +40,7 @@ class KCenter(Selector):
     unit: bool = True
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
     prefix: ClassVar[bool] = True
-    cost: ClassVar[str] = "O(NKD) at worst, far less where old distances rule rows out; 40 bytes a row and 20 MB"
+    cost: ClassVar[str] = "O(NKD) at worst, far less where old distances rule rows out; 40 N + 64 D sqrt(N) bytes"
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows, as every ``Selector`` does."""
@@ -149,10 +150,11 @@ class Farthest:
     def _renew(self) -> None:
         """Make the rows that may be farthest the front, and bring them up to date."""
         size = len(self._bound)
-        front = np.argpartition(self._bound, max(0, size - FRONT))[max(0, size - FRONT) :]
-        rest = np.ones(size, bool)
-        rest[front] = False
-        self._floor = float(self._bound.max(initial=-np.inf, where=rest))
+        rest = max(0, size - max(FRONT, ROOTS * math.isqrt(size)))
+        front = np.argpartition(self._bound, rest)[rest:]
+        others = np.ones(size, bool)
+        others[front] = False
+        self._floor = float(self._bound.max(initial=-np.inf, where=others))
         front = front[self._open[front]]
         front = front[np.argsort(self._seen[front], kind="stable")]
         rows = self._vectors_of(front)
@@ -231,4 +233,5 @@ class Farthest:
         return self._cast(self._vectors[self._candidates[rows]])
 
     def _cast(self, vectors: NDArray, precision: type[np.floating] | None = None) -> NDArray:
-        return unit(vectors, precision or self._type) if self._unit_length else vectors.astype(precision or self._type)
+        cast = unit if self._unit_length else widened
+        return cast(vectors, precision or self._type)

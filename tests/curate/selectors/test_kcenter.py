@@ -25,6 +25,7 @@ def farthest_first(rows, pool, budget, first):
 @pytest.mark.parametrize("seed", range(3))
 def test_picks_and_gains_are_those_of_the_definition_whatever_is_held(monkeypatch, precision, front, labelled, seed):
     monkeypatch.setattr(kcenter, "FRONT", front)
+    monkeypatch.setattr(kcenter, "ROOTS", 0)
     monkeypatch.setattr(kcenter, "ALIKE", min(front, 3))
     monkeypatch.setattr(kcenter, "CENTRES", min(front, 64))
     monkeypatch.setattr(kcenter, "EXACT_NUMBERS", 10**7 if precision == "float64" else 0)
@@ -38,6 +39,7 @@ def test_picks_and_gains_are_those_of_the_definition_whatever_is_held(monkeypatc
 
 def test_many_rows_on_a_lattice_tie_and_the_lowest_is_picked_even_outside_the_front(monkeypatch):
     monkeypatch.setattr(kcenter, "FRONT", 4)
+    monkeypatch.setattr(kcenter, "ROOTS", 0)
     vectors = np.tile(np.eye(8, dtype=np.float32), (20, 1))  # 160 rows, 8 directions
     found = KCenter()(Pool(np.arange(1, 160), np.array([0]), vectors=vectors), 9)
     assert found.rows.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
