@@ -45,7 +45,7 @@ ONLY_TYPED = {
     "fail_on_leaks",
     "verdicts",
 }  # threshold: a value of ``finder`` in Python
-ONLY_CALLED = {"rules", "ways", "report", "compared", "announce"}  # the last three are told of progress
+ONLY_CALLED = {"rules", "ways", "report", "compared", "picked", "announce"}  # the last four are told of progress
 OF_THE_PICTURE = {"source", "other_source", "root", "key", "path_column", "image_column"}
 OF_THE_REPORT = {  # these write nothing in Python
     "evaluate": {"out", "overwrite"},
