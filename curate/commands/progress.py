@@ -55,7 +55,7 @@ class Bar:
         if begins or now - self._said > self.LINE_SECONDS:
             since, before = self._since
             rate = (done - before) / (now - since) if now > since else 0.0
-            speed = f", {rate:,.1f}/s, {(total - done) / rate / 60:,.0f} min left" if rate > 0 else ""
+            speed = f", {rate:,.1f}/s, {_minutes((total - done) / rate)} left" if rate > 0 else ""
             say(f"{done:,} of {total:,} {self._unit}{speed}{', ' if words else ''}{words}")
             self._said, self._since = now, (now, done)
 
@@ -65,6 +65,10 @@ class Bar:
             if self._bar is not None:
                 self._bar.clear()
             say(f"warning: {text}")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:,.0f} min" if seconds >= 60 else "less than a minute"
 
 
 class ScoreBar(Bar):

@@ -31,10 +31,13 @@ def test_the_rate_of_a_line_is_that_since_the_line_before(clock, capsys):
 
 def test_what_was_done_before_this_run_is_no_part_of_the_rate(clock, capsys):
     bar = Bar("images")
-    for moment, done in ((101.0, 500), (102.0, 510), (140.0, 700)):
+    for moment, done in ((101.0, 500), (102.0, 510), (140.0, 700), (180.0, 980)):
         clock[0] = moment
         bar.show(done, 1_000, 500, "2 failed")
-    assert capsys.readouterr().err.splitlines() == ["700 of 1,000 images, 5.0/s, 1 min left, 2 failed"]
+    assert capsys.readouterr().err.splitlines() == [
+        "700 of 1,000 images, 5.0/s, 1 min left, 2 failed",
+        "980 of 1,000 images, 7.0/s, less than a minute left, 2 failed",
+    ]
 
 
 def test_nothing_is_said_of_what_is_soon_over_or_asked_to_be_quiet(clock, capsys):
