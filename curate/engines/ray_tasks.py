@@ -102,7 +102,7 @@ class RayTasks:
         self._facts = ray_actor.facts_here(self._marker)
         self._computes: set[str] = set()
         self._checked = False
-        self._shared: dict[int, SharedFile] = {}  # by the number of the array that is there
+        self._shared: dict[int, SharedFile] = {}  # by the id of an array that is there
         for module in (ray_actor, ray_task):
             ray.cloudpickle.register_pickle_by_value(module)
         threads = torch.get_num_threads()
@@ -120,7 +120,7 @@ class RayTasks:
         known = self._shared.get(id(value))
         if known is None:
             known = self._shared[id(value)] = SharedFile.of(self._folder, value)
-            gone = weakref.finalize(value, self._shared.pop, id(value), None)  # its number may be another's then
+            gone = weakref.finalize(value, self._shared.pop, id(value), None)  # its id may be another's then
             gone.atexit = False
         return known
 

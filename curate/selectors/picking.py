@@ -12,13 +12,13 @@ class _Count:
 
     def __init__(self, told: Told, total: int) -> None:
         self._told, self._total = told, total
-        self._before, self._last = 0, -1
+        self._before, self._last = 0, 0
 
-    def at(self, position: int) -> None:
-        if position <= self._last:
-            self._before += self._last + 1
-        self._last = position
-        self._told(min(self._before + position, self._total), self._total)
+    def at(self, done: int) -> None:
+        if done < self._last:  # the next selector begins
+            self._before += self._last
+        self._last = done
+        self._told(min(self._before + done, self._total), self._total)
 
 
 _COUNT: ContextVar[_Count | None] = ContextVar("count", default=None)
@@ -35,9 +35,11 @@ def picks_told(told: Told, total: int) -> Iterator[None]:
 
 
 def picking(budget: int) -> Iterator[int]:
-    """Yield 0, 1, ..., budget - 1, the numbers of picks that are made one after another, and tell of each."""
+    """Yield 0, 1, ..., budget - 1 for picks made one after another, and tell how many are made."""
     count = _COUNT.get()
     for position in range(budget):
         if count is not None:
             count.at(position)
         yield position
+    if count is not None:
+        count.at(budget)

@@ -88,7 +88,6 @@ def decide_duplicates(
     needs = request.needs(criteria)
     needs.check_own(table, f"--finder {', '.join(WITH_GRAPH)}")
     rows = read_rows(table, needs)
-    compared(0, len(rows))
     protected = rows.holds(request.protect)
     other_rows = read_rows(other, request.needs_of_other(), unique=False) if other is not None else None
     read_again = [_read_pixels(table, rows, request, other, other_rows)] if "pixels" in request.thresholds else []

@@ -169,8 +169,8 @@ def select(
     """Pick rows of a scored table, to label next or to train on; write batch, decisions and receipt.
 
     The same rows are picked, in the same order, whatever the order of the table: rows are sorted by a hash of their
-    keys first, and ties go to the lower hash. Every keyword but ``picked`` and ``announce`` is the
-    option of ``curate select`` of that name.
+    keys first, and ties go to the lower hash. Every keyword but ``picked`` and ``announce``
+    is the option of ``curate select`` of that name.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.

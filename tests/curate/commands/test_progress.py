@@ -14,12 +14,16 @@ def clock(monkeypatch):
     return at
 
 
-def test_the_rate_of_a_line_is_that_since_the_line_before(clock, capsys):
-    bar = Bar("rows compared")
-    bar.show(0, 10_000_000, 0, "")
-    for moment, done in ((540.0, 1_000), (550.0, 21_000), (580.0, 91_000), (620.0, 291_000)):
+def show(bar, clock, told, total, start, words):
+    """Show what was done at some moments."""
+    for moment, done in told:
         clock[0] = moment
-        bar.show(done, 10_000_000, 0, "")
+        bar.show(done, total, start, words)
+
+
+def test_the_rate_of_a_line_is_that_since_the_line_before(clock, capsys):
+    told = ((100.0, 0), (540.0, 1_000), (550.0, 21_000), (580.0, 91_000), (620.0, 291_000))
+    show(Bar("rows compared"), clock, told, 10_000_000, 0, "")
     # 440 s passed before the first row; then 90,000 rows in 40 s, then 200,000 in 40 s
     assert capsys.readouterr().err.splitlines() == [
         "0 of 10,000,000 rows compared",
@@ -30,10 +34,7 @@ def test_the_rate_of_a_line_is_that_since_the_line_before(clock, capsys):
 
 
 def test_what_was_done_before_this_run_is_no_part_of_the_rate(clock, capsys):
-    bar = Bar("images")
-    for moment, done in ((101.0, 500), (102.0, 510), (140.0, 700), (180.0, 980)):
-        clock[0] = moment
-        bar.show(done, 1_000, 500, "2 failed")
+    show(Bar("images"), clock, ((101.0, 500), (102.0, 510), (140.0, 700), (180.0, 980)), 1_000, 500, "2 failed")
     assert capsys.readouterr().err.splitlines() == [
         "700 of 1,000 images, 5.0/s, 1 min left, 2 failed",
         "980 of 1,000 images, 7.0/s, less than a minute left, 2 failed",

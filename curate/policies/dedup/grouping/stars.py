@@ -81,6 +81,7 @@ def find_stars(
     stars = Stars.empty(len(open_rows), tuple(searches))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
+    compared(0, len(order))  # the first search makes clusters, which takes minutes where rows are many
     free = np.ones(len(order), bool) if protected is None else ~protected
     work = _Round(stars, place, list(searches.values()), free)
     at, size = 0, FIRST_ROUND
