@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 DRY_RUN = "dry run: nothing was written"
 EXIT_FOUND = 3  # what a gate was to look for is there; everything that was asked for is written all the same
 UNBROKEN = 10_000  # columns of a line that no terminal breaks
+UNSAID = 80  # columns of a terminal that says it has none, as one of a container or a script may
 
 
 def say(text: str) -> None:
@@ -142,7 +143,7 @@ def _width(stream: TextIO) -> int:
     """The columns of a terminal; what goes to a file or another program is not broken, unless COLUMNS says so."""
     if os.environ.get("COLUMNS", "0").isdecimal() and int(os.environ.get("COLUMNS", "0")):
         return int(os.environ["COLUMNS"])
-    return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else UNBROKEN
+    return os.get_terminal_size(stream.fileno()).columns or UNSAID if stream.isatty() else UNBROKEN
 
 
 def columns_that_fit(titles: Sequence[str], columns: Sequence[Sequence[str]]) -> list[list[int]]:
