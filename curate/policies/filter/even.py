@@ -97,8 +97,8 @@ def even_best(
     group = _pooled(codes, counted, len(names))
     size = np.bincount(group[counted], minlength=len(names) + 1)
 
-    def limit_of(rows: Any) -> Any:
-        return np.ceil(evened.most * rows - 1e-9).astype(np.int64)
+    def limit_of(rows: Any) -> Any:  # in whole rows, and never below the average, which would leave too few to drop
+        return np.maximum(np.floor(evened.most * rows + 1e-9), np.ceil(share * rows - 1e-9)).astype(np.int64)
 
     limit = limit_of(size)
     plain = np.bincount(group[counted & ~keep], minlength=len(size))
