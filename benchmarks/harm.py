@@ -104,7 +104,8 @@ def retention(path: Path, work: Path) -> dict[str, float]:
             kept = np.isin(frame["key"].to_numpy(), pl.read_parquet(out, columns=["key"])["key"].to_numpy())
             sizes = np.bincount(label)
             large = np.flatnonzero(sizes >= LEAST_CLASS)
-            found[f"{way} {amount}"] = float((np.bincount(label[kept], minlength=len(sizes)) / sizes)[large].min())
+            shares = (np.bincount(label[kept], minlength=len(sizes)) / np.maximum(sizes, 1))[large]
+            found[f"{way} {amount}"] = float(shares.min()) if len(shares) else float("nan")
     return found
 
 
