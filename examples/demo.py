@@ -1,4 +1,4 @@
-"""Score, deduplicate and filter a small heap of photographs: the twelve in photos/, worse versions, and copies.
+"""Score, clean and deduplicate a small folder of photographs: the twelve in photos/, worse versions, and copies.
 
     python examples/demo.py [--model CHECKPOINT]
 
@@ -117,7 +117,7 @@ def summary(said: dict[str, dict[str, float]]) -> list[str]:
 
 
 def main() -> None:
-    """Make the heap, score it, filter it, and draw the result."""
+    """Make the folder, score it, take out junk and copies, and draw the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a checkpoint other than the one that ships")
     chosen = parser.parse_args().model
@@ -127,18 +127,19 @@ def main() -> None:
     (ROOT / heap).mkdir(parents=True)
     n = make_heap(ROOT / heap)
     print(f"{n} files in {heap}: photographs, worse versions of them, copies, and two broken files")
-    scores, unique, subset, batch = (str(DEMO / f"{name}.parquet") for name in ("scores", "unique", "subset", "batch"))
-    sheet, groups, report = (str(DEMO / name) for name in ("sheet.png", "groups.png", "report.html"))
+    scores, clean, subset, batch = (str(DEMO / f"{name}.parquet") for name in ("scores", "clean", "subset", "batch"))
+    found, sheet, groups, report = (str(DEMO / f) for f in ("issues.png", "sheet.png", "groups.png", "report.html"))
     curate("score", str(heap), "-o", scores, *model)
-    curate("dedup", scores, "--mirrored", "-o", unique, "--sheet", groups)
-    curate("filter", unique, "--keep-top", "50%", "-o", subset)
+    curate("issues", scores, "--sheet", found)
+    curate("issues", scores, "--drop", "junk,unusable", "-o", clean, "--quiet")
+    curate("dedup", clean, "--mirrored", "-o", subset, "--sheet", groups)
     curate("verify", str(DEMO / "subset.receipt.json"))
     curate("select", subset, "--budget", "6", "-o", batch)
     curate("sheet", scores, "--top", "30", "--bottom", "30", "-o", sheet)
     curate("report", scores, subset, "-o", report)
     print("\n" + "\n".join(summary(certainties(ROOT / scores))))
     print(f"\nThe subset is {subset}; why each row went is in {DEMO / 'subset.decisions.parquet'};")
-    print(f"{sheet} shows the most and the least certain, {groups} what was found twice.")
+    print(f"{found} shows the findings, {sheet} the most and the least certain, {groups} what was found twice.")
     print(f"{batch} holds six images to label first. Open {report} in a browser to see all of it.")
 
 

@@ -106,9 +106,15 @@ def _report(result: "IssuesResult", *, asked: bool) -> None:
     line(f"{counted(result.n_rows, 'row')}: {_found(result)}")
     rows = []
     for name, found in result.kinds.items():
-        median = "" if found["median"] is None else f"{found['median']:.3g}"
-        rows.append((name, found["n"], f"{found['n'] / n:.1%}", f"{found['begins']:.3g}", median, _becomes(found)))
-    table(rows, header=("kind", "rows", "share", "begins at", "median", ""), right=1)
+        if found["n"] or "off" in found or name in result.dropped_by:
+            median = "" if found["median"] is None else f"{found['median']:.3g}"
+            rows.append((name, found["n"], f"{found['n'] / n:.1%}", f"{found['begins']:.3g}", median, _becomes(found)))
+    if rows:
+        table(rows, header=("kind", "rows", "share", "begins at", "median", ""), right=1)
+    none = [name for name, found in result.kinds.items() if not found["n"] and "off" not in found]
+    none = [name for name in none if name not in result.dropped_by and name not in result.not_looked]
+    if none:
+        line(f"none: {', '.join(none)}")
     for name, found in result.kinds.items():
         if "off" in found:
             line(
