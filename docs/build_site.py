@@ -40,7 +40,16 @@ PAGES: dict[str, tuple[str, ...]] = {  # headings of the list at the side, with 
     "Label in rounds": ("rounds", "interchange"),
     "Look and take along": ("report", "plots", "retrieve", "export"),
     "Train": ("train", "methods"),
-    "Evidence": ("transfer", "active_learning", "subset_training", "cifar10h", "controlled", "metric_learning", "url"),
+    "Evidence": (
+        "harm",
+        "transfer",
+        "active_learning",
+        "subset_training",
+        "cifar10h",
+        "controlled",
+        "metric_learning",
+        "url",
+    ),
     "Inside": ("design",),
 }
 CONF = """

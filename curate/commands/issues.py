@@ -58,7 +58,7 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Report unusable, dark, blurry and other conspicuous images, by kind.
+    """Report junk, dark, blurry and other odd images, by kind.
 
     Example:
 
@@ -115,22 +115,22 @@ def _report(result: "IssuesResult", *, asked: bool) -> None:
     none = [name for name in none if name not in result.dropped_by and name not in result.not_looked]
     if none:
         line(f"none: {', '.join(none)}")
-    for name, found in result.kinds.items():
-        if "off" in found:
-            line(
-                f"{name} is off: {found['off']:,} images are so ({found['off'] / n:.0%}), which describes this "
-                f"dataset; --force {name} flags them"
-            )
+    off = [
+        f"{name} {found['off']:,} ({found['off'] / n:.0%})" for name, found in result.kinds.items() if "off" in found
+    ]
+    if off:
+        line(f"off, for so many images show the style of this dataset: {', '.join(off)}; --force KIND flags them")
     for text in _groups(result, n):
         line(text)
-    for status, count in result.failed_by.items():
-        line(f"not scored: {count:,} {status}")
+    if result.failed_by:
+        line("not scored: " + ", ".join(f"{count:,} {status}" for status, count in result.failed_by.items()))
     for why, count in result.undecided_by.items():
         line(f"undecided: {count:,} {why}")
     if result.not_looked:
         line(f"not looked for, without values: {', '.join(result.not_looked)}")
-    for first, second, count in result.overlaps[:N_PAIRS]:
-        line(f"both {first} and {second}: {count:,}")
+    if result.overlaps:
+        pairs = [f"{first} and {second} {count:,}" for first, second, count in result.overlaps[:N_PAIRS]]
+        line(f"both: {', '.join(pairs)}")
     for kind, examples in groupby(result.examples, key=itemgetter("why")):
         line(f"most {kind}: {', '.join(example['key'] for example in examples)}")
     for text in uneven_notes(result):
