@@ -16,7 +16,7 @@ Texts = list[str] | None
 NewFolder = Annotated[Path, typer.Argument(help="New or empty folder.")]
 Classes = Annotated[
     Texts,
-    typer.Option("--classes", metavar="NAMES", help="Classes, with commas, or the option again; default: any name."),
+    options.shared("--classes", "; default: any name (repeatable)", metavar="NAMES|FILE|TABLE"),
 ]
 Batch = Annotated[int, typer.Option(help="Images a round.")]
 Strategy = Annotated[str, options.shared("--strategy", ", as in `curate select`", show_default=True)]
@@ -88,7 +88,7 @@ def run(
     opened = start(
         folder,
         table,
-        classes=class_names(classes or ()),
+        classes=class_names(classes or (), label),
         holdout=holdout,
         label=label,
         labelled=labelled,

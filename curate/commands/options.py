@@ -21,6 +21,7 @@ MEANS: dict[str, str] = {
     "--audit": "What people say of a sample",
     "--batch-size": "Images that go through the model at once",
     "--budget": "How many rows",
+    "--classes": "All classes in the order that numbers them: a,b,c, a text file with one a line, or a table",
     "--clusters": "How many clusters",
     "--column": "Score column",
     "--confidence": "That what is promised holds, 95% or 0.95",

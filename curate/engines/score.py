@@ -23,6 +23,7 @@ from curate.engines.store_work import work_of
 from curate.engines.table import ENGINES
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.store_path import StorePath, path_or_store
+from curate.tables.classes import CLASSES, class_columns, found_lists
 from curate.tables.table import open_table
 from curate.version import __version__
 from scoring.backends import TORCH
@@ -197,9 +198,10 @@ def _score(
             f"{next(iter(opened.of_table))} needs all rows at once; expected --out NAME.parquet, got {out}"
         )
     work = work_of(out)
-    wanted, metadata = opened.fingerprint(settings), _metadata(opened, settings)
+    wanted = opened.fingerprint(settings)
     if out.exists() and not overwrite:
         return _finished(out, wanted, work, opened.manifest, announce)
+    metadata = _metadata(opened, settings)
     if opened.device.type == "cpu" and not engine.elsewhere:
         by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
         announce(
@@ -272,9 +274,17 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
         "model": about,
         "settings": opened.fingerprint(settings),
         "source": opened.manifest.description,
+        CLASSES: _classes(opened.manifest),
         **({"intervals": {"views": settings.views, "coverage": coverage(settings.views)}} if settings.views else {}),
         **threads_here(opened.device),
     }
+
+
+def _classes(manifest: Manifest) -> dict[str, list[str]]:
+    """Return the names of the classes of every column that may hold classes, whichever rows a subset will have."""
+    columns = class_columns(manifest.schema, manifest.classes)
+    lists = {**found_lists(manifest.columns(columns) if columns else ()), **manifest.classes}
+    return {name: list(names) for name, names in lists.items()}
 
 
 def _outside(out: Path | StorePath, fit: HeapFit | None) -> list[str]:

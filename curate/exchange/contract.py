@@ -8,6 +8,7 @@ from curate.exchange.labels import ExpectedRows, Labels
 from curate.exchange.parts import Part, Whole
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
+from curate.exchange.sides import TRAIN
 
 
 class WritePart(Protocol):
@@ -56,8 +57,13 @@ class Format:
         shards: whether a part is a file that users size.
         measures: whether lengths of text and nulls of numbers must be known before.
         per: whether images can lie in folders by a column.
+        sides: whether that column says which rows are train, val and test.
+        splits: whether rows are held out where no column says.
+        nested: whether the folders of keys are folders.
+        minimal: whether no column but key and label goes along unless it is asked for.
         suffix: how the name of a file ends; empty for folders.
-        load: one line of Python that reads it back.
+        load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for that of the
+            training side where there are sides, and ``{empty}`` for what lets a folder of a class be empty.
     """
 
     part: WritePart
@@ -71,5 +77,15 @@ class Format:
     shards: bool = False
     measures: bool = False
     per: bool = False
+    sides: bool = False
+    splits: bool = False
+    nested: bool = False
+    minimal: bool = False
     suffix: str = ""
-    load: str = ""
+    load: tuple[str, ...] = ()
+
+    def load_lines(self, out: Path, plan: Plan) -> tuple[str, ...]:
+        """Return the lines of Python that load what was written at ``out``."""
+        train = out / TRAIN if TRAIN in plan.sides.names else out
+        empty = ", allow_empty=True" if plan.lacking else ""
+        return tuple(line.format(out=repr(str(out)), train=repr(str(train)), empty=empty) for line in self.load)

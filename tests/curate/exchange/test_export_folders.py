@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import shutil
-import string
 import tarfile
+import unicodedata
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.exchange.batches import read_labels, write_batch
-from curate.exchange.names import KeyNames, file_name
+from curate.exchange.names import Claims, FileNames, KeyNames
 from curate.exchange.plan import ExportOptions
 from curate.exchange.subset import export
 from curate.exchange.table import FORMATS
@@ -23,44 +24,74 @@ from curate.tables.images import images_by_key
 from scoring.errors import InputError
 
 FOLDERS = [name for name, format in FORMATS.items() if format.folder and name != "lance"]  # it needs an extra
-SAFE = set(string.ascii_letters + string.digits + "._-%~")
 
 
 def jsonl(path):
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_a_name_stays_in_its_folder_and_fits_every_file_system(key):
-    name = file_name(key)
-    assert set(name) <= SAFE
-    assert not name.startswith(".")
-    assert name.split(".")[0] not in ("con", "nul")  # names of devices on Windows
-    assert len(name) + len(".heic") < 255
+def named(keys, suffix="png", **how):
+    """The paths of the images of keys in one export."""
+    claims = Claims(FileNames(**how))
+    claims.add(keys)
+    names = FileNames(**how, shared=claims.shared())
+    return [names.of(key, suffix) for key in keys]
 
 
-@given(st.lists(st.text(min_size=1, max_size=8), unique=True))
-def test_names_differ_even_where_case_does_not_count_and_lead_back_to_their_keys(keys):
-    names = [file_name(key) for key in keys]
-    assert len({name.casefold() for name in names}) == len(keys)
-    back = KeyNames(keys)
-    assert [back.key_of(name) for name in names] == keys
-    assert [back.key_of(name.upper()) for name in names] == keys
+def folded(path):
+    return unicodedata.normalize("NFKC", path).casefold()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_names_stay_in_their_folder_and_fit_every_file_system(nested):
+    for name in named(KEYS, nested=nested):
+        assert not name.startswith("/")
+        for part in name.split("/"):
+            assert not set(part) & set('<>:"\\|?*\n\r')
+            assert part[0] not in ". -"
+            assert part[-1] not in ". "
+            assert part.split(".")[0].casefold() not in ("con", "nul")  # names of devices on Windows
+            assert len((part + ".heic").encode()) < 255
+
+
+def test_a_name_is_that_of_the_key_unless_another_is_like_it_or_no_file_system_takes_it():
+    assert named(["Leopards/c00006.jpg", "a b/ä 猫.JPG", "007"]) == ["c00006.jpg", "ä 猫.JPG", "007.png"]
+    assert named(["Leopards/c00006.jpg", "a b/ä 猫.JPG"], nested=True) == ["Leopards/c00006.jpg", "a b/ä 猫.JPG"]
+    same = named(["cat/1.jpg", "dog/1.jpg", "dog/2.jpg"])
+    assert same[2] == "2.jpg"
+    assert all(re.fullmatch(r"1~[0-9a-f]{8}\.jpg", name) for name in same[:2])
+    assert len(set(same)) == 3
+    assert named(["cat/1.jpg", "dog/1.jpg"], nested=True) == ["cat/1.jpg", "dog/1.jpg"]
+    folder, file = named(["a.jpg/b.jpg", "a.jpg"], nested=True)
+    assert (folder, bool(re.fullmatch(r"a~[0-9a-f]{8}\.jpg", file))) == ("a.jpg/b.jpg", True)
+    assert named(["a.jpg", "a.jpg.webp"], "webp", encoded="webp", kind="webp")[0] != "a.jpg.webp"
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), unique=True), st.booleans())
+def test_names_differ_even_where_case_does_not_count_and_lead_back_to_their_keys(keys, nested):
+    names = named(keys, nested=nested)
+    assert len({folded(name) for name in names}) == len(keys)
+    folders = {folded("/".join(name.split("/")[:n])) for name in names for n in range(1, name.count("/") + 1)}
+    assert not folders & {folded(name) for name in names}
+    if not nested:
+        back = KeyNames(keys)
+        assert [back.key_of(name) for name in names] == keys
+        assert [back.key_of(name.upper()) for name in names] == keys
 
 
 def test_keys_that_fold_to_one_name_get_names_of_their_own(tmp_path):
     keys = ["A.jpg", "a.jpg", "a", "a.jpg.jpg", "%61.jpg", "./a.jpg", "é", "e\u0301"]
     write_batch(batch(tmp_path / "i", keys), tmp_path / "out", "imagefolder")
-    rows = jsonl(tmp_path / "out" / "train" / "metadata.jsonl")
+    rows = jsonl(tmp_path / "out" / "metadata.jsonl")
     assert [row["curate_key"] for row in rows] == keys
     assert len({row["file_name"].casefold() for row in rows}) == len(keys)
     for number, row in enumerate(rows):
-        assert (tmp_path / "out" / "train" / row["file_name"]).read_bytes() == picture(number)
+        assert (tmp_path / "out" / row["file_name"]).read_bytes() == picture(number)
 
 
 def test_every_key_comes_back_exactly_from_images_sorted_into_folders_of_classes(tmp_path):
     write_batch(batch(tmp_path / "images"), tmp_path / "out", "imagefolder")
-    root = tmp_path / "out" / "train"
+    root = tmp_path / "out"
     classes = ["cat", "a b", "猫", ".."[:1] + "x"]
     wanted = {}
     for number, row in enumerate(jsonl(root / "metadata.jsonl")):
@@ -76,7 +107,7 @@ def test_every_key_comes_back_exactly_from_images_sorted_into_folders_of_classes
 
 def test_every_key_comes_back_exactly_from_labels_in_the_metadata(tmp_path):
     write_batch(batch(tmp_path / "images"), tmp_path / "out", "imagefolder")
-    path = tmp_path / "out" / "train" / "metadata.jsonl"
+    path = tmp_path / "out" / "metadata.jsonl"
     rows = jsonl(path)
     assert rows[0]["curate_gain"] is None  # infinite
     lines = [json.dumps({**row, "label": f"class {i % 3}"}, ensure_ascii=False) for i, row in enumerate(rows)]
