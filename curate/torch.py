@@ -17,7 +17,7 @@ from curate.columns import KEY, LABEL, OK, STATUS, URI
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
-from curate.tables.classes import class_list, in_order
+from curate.tables.classes import class_list
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
@@ -102,9 +102,9 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         if label is not None:
             listed = class_list(table, label, classes)
             names = listed.texts(rows[label])
-            found = in_order(names.unique().drop_null().to_pylist(), rows[label].type)
-            self.classes = listed.complete(found)
-            self.lacking = tuple(name for name in self.classes if name not in set(found))
+            found = set(names.unique().drop_null().to_pylist())
+            self.classes = listed.complete(found, rows[label].type)
+            self.lacking = tuple(name for name in self.classes if name not in found)
             places = pc.index_in(names, value_set=pa.array(self.classes, names.type))
             self.targets = pc.fill_null(places, UNLABELLED).to_numpy(zero_copy_only=False).astype(np.int64)
         self._places: NDArray[np.int64] | None = None

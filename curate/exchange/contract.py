@@ -64,6 +64,7 @@ class Format:
         suffix: how the name of a file ends; empty for folders.
         load: lines of Python that read it back, with ``{out}`` for its path as a literal, ``{train}`` for that of the
             training side where there are sides, and ``{empty}`` for what lets a folder of a class be empty.
+        load_classes: such lines for rows with classes alone.
     """
 
     part: WritePart
@@ -83,9 +84,11 @@ class Format:
     minimal: bool = False
     suffix: str = ""
     load: tuple[str, ...] = ()
+    load_classes: tuple[str, ...] = ()
 
-    def load_lines(self, out: Path, plan: Plan) -> tuple[str, ...]:
-        """Return the lines of Python that load what was written at ``out``."""
-        train = out / TRAIN if TRAIN in plan.sides.names else out
-        empty = ", allow_empty=True" if plan.lacking else ""
-        return tuple(line.format(out=repr(str(out)), train=repr(str(train)), empty=empty) for line in self.load)
+    def load_lines(self, out: Path, plan: Plan | None = None) -> tuple[str, ...]:
+        """Return the lines of Python that load what was written at ``out``; without a plan those for classes."""
+        train = out / TRAIN if plan is not None and TRAIN in plan.sides.names else out
+        empty = ", allow_empty=True" if plan is not None and plan.lacking else ""
+        lines = (*self.load_classes, *self.load) if plan is None or plan.labelled else self.load
+        return tuple(line.format(out=repr(str(out)), train=repr(str(train)), empty=empty) for line in lines)

@@ -29,7 +29,7 @@ def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
 FOLDER = Format(
     part,
     finish,
-    out="the images, in the folders of their keys or of the column `--per`, and `metadata.jsonl`: key, `label`, columns",
+    out="images in the folders of their keys or of the column `--per`, and `metadata.jsonl`: key, `label`, columns",
     folder=True,
     reads_images=True,
     links=True,

@@ -24,6 +24,9 @@ from scoring.errors import InputError
 README = "README.md"  # says which files are of which split: else `datasets` takes a file called `test_1.jpg` for one
 THEIR_NAMES = {VAL: "validation"}  # of sides, where `datasets` has another name
 METADATA = "metadata.jsonl"
+SPLIT_NOTE = (
+    "names hold words such as test, which load_dataset('imagefolder', ...) takes for splits: load the folder as shown"
+)
 UNSORTED = "in no class folder"
 NO_IMAGE = "no image file"
 TOO_DEEP = "deeper than one folder"
@@ -35,10 +38,12 @@ _WHAT = "an image folder"
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the images of some rows, copied or linked, into the folders of their sides and classes, and their lines.
 
-    Images without a class lie beside the folders of classes.
+    Images without a class lie beside the folders of classes; where none has one, all lie in `train/`.
     """
     columns = rows.columns
     sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
+    if list(_places(plan).values()) == [f"{TRAIN}/"]:
+        sides = [TRAIN] * len(rows)
     inside = ["" if label is None else plan.class_folders[label] for label in rows.labels]
     folders = [f"{side}/{folder}".strip("/") for side, folder in zip(sides, inside, strict=True)]
     for picture in part.store(rows, plan.names, folders.__getitem__):
@@ -52,13 +57,19 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 def finish(whole: Whole, plan: Plan) -> tuple[str, ...]:
     """Write `metadata.jsonl` of each side, `README.md`, and a folder for every class that has no image."""
     class_folders(whole, plan)
-    places = {side: f"{side}/" for side in plan.sides.names} or {TRAIN: ""}
+    places = _places(plan)
     for side, place in places.items():
         whole.joined(f"{place}{METADATA}", f"{side} {METADATA}")
     whole.write(README, _card(places))
     unlabelled = plan.n_rows - plan.labelled if plan.labelled else 0
     left_out = (f"{counted(unlabelled, 'image')} without a class, which ImageFolder leaves out",) if unlabelled else ()
-    return (*left_out, *order_notes(plan))
+    is_taken = plan.labelled and not plan.sides.names and plan.has_split_words
+    return (*left_out, *((SPLIT_NOTE,) if is_taken else ()), *order_notes(plan))
+
+
+def _places(plan: Plan) -> dict[str, str]:
+    """Return the folder of each side; without sides the top where there are classes, else one that is no class."""
+    return {side: f"{side}/" for side in plan.sides.names} or {TRAIN: "" if plan.labelled else f"{TRAIN}/"}
 
 
 def _card(places: Mapping[str, str]) -> bytes:
@@ -104,6 +115,11 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
     for root, metadata in noted.items():
         names = _Names(metadata, rows)
         classes = sorted(entry.name for entry in _entries(root) if entry.is_dir(follow_symlinks=False))
+        if labelled and classes and not any("/" in str(row.get("file_name")) for row in metadata):
+            raise InputError(
+                f"expected labels either in {root / METADATA} or in folders, got both "
+                f"({', '.join(classes[:3])}); take one away"
+            )
         if labelled or not classes:
             _read_metadata([row for row in metadata if not _is_moved(root, row)], collector, names, wanted)
         if classes:
@@ -214,8 +230,8 @@ IMAGEFOLDER = Format(
     part,
     finish,
     read=read,
-    out="`CLASS/IMAGE`, below `train`, `val` and `test` by the column `split` or `--per`, `metadata.jsonl` with key and "
-    "`label`, and `README.md` with the splits",
+    out="`CLASS/IMAGE`, below `train`, `val` and `test` by the column `split` or `--per`, `metadata.jsonl` with key "
+    "and `label`, and `README.md` with the splits",
     back="a `label` in `metadata.jsonl`, or the images sorted into folders named after classes",
     folder=True,
     reads_images=True,
@@ -223,8 +239,6 @@ IMAGEFOLDER = Format(
     per=True,
     sides=True,
     minimal=True,
-    load=(
-        "import torchvision; data = torchvision.datasets.ImageFolder({train}{empty})",
-        "import datasets; data = datasets.load_dataset({out}, split='train')",
-    ),
+    load=("import datasets; data = datasets.load_dataset({out}, split='train')",),
+    load_classes=("import torchvision; data = torchvision.datasets.ImageFolder({train}{empty})",),
 )

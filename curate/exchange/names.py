@@ -18,6 +18,7 @@ _MOST_PATH = 800  # bytes of a path inside the export; file systems take 1,024 t
 _NONE = "_none"
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[\d¹²³]|lpt[\d¹²³])(\.|$)", re.IGNORECASE)
 _REFUSED = frozenset('<>:"/\\|?*%~')
+SPLIT_WORDS = re.compile(r"(?<![a-z])(train|test|val|valid|validation|dev|eval)(ing|uation)?(?![a-z])", re.IGNORECASE)
 OURS = ("metadata.jsonl", "data.yaml", "readme.md")  # files of exports, which no folder of images may be called
 
 
@@ -103,6 +104,9 @@ class Claims:
 
     Args:
         names: without ``shared``.
+
+    Attributes:
+        has_split_words: whether a path holds a word that some loader takes for that of a side.
     """
 
     def __init__(self, names: FileNames) -> None:
@@ -110,11 +114,13 @@ class Claims:
         self._files: list[NDArray[np.uint64]] = []
         self._stems: list[NDArray[np.uint64]] = []
         self._folders: dict[str, None] = {}
+        self.has_split_words = False
 
     def add(self, keys: Iterable[str]) -> None:
         """Take some keys."""
         paths = [self._names.wanted(key)[0] for key in keys]
         claims = [self._names.claim(path) for path in paths]
+        self.has_split_words = self.has_split_words or any(map(SPLIT_WORDS.search, paths))
         self._files.append(tie_breaks([claim.encode() for claim in claims]))
         stems = [f"{_stem(claim)}.*" for claim in claims if not claim.endswith(".*")]
         self._stems.append(tie_breaks([stem.encode() for stem in stems]))

@@ -49,6 +49,7 @@ class Plan:
         lacking: those of which no row goes out.
         predicted: names of the classes that are predicted, sorted.
         names: of the files of images.
+        has_split_words: whether a name holds a word that some loader takes for that of a side.
         sides: which of train, val and test each row is on.
         takes_uri: whether the column of places goes out with formats that hold the images.
         per: column whose values are folders; None for none.
@@ -71,6 +72,7 @@ class Plan:
     lacking: tuple[str, ...] = ()
     predicted: tuple[str, ...] = ()
     names: FileNames = field(default_factory=FileNames)
+    has_split_words: bool = False
     sides: Sides = field(default_factory=Sides)
     takes_uri: bool = True
     per: str | None = None

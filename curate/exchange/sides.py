@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
-from scoring.lookup import told
 
 SPLIT = "split"  # the column of sides, unless the user names another
 SIDES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val",
@@ -44,8 +43,8 @@ class Sides:
         strange = [value for value in given if value not in SIDES]
         if strange:
             raise InputError(
-                f"--per {column}: expected train, val or test, got {strange[0]!r} (values: "
-                f"{told(map(str, given))}); name a column of sides, and that of the classes with --label"
+                f"--per {column}: expected train, val or test, got {strange[0]!r}; name a column of sides, and that of "
+                "the classes with --label"
             )
         found = {SIDES[str(value)] for value in given}
         return cls(column, tuple(side for side in (TRAIN, VAL, TEST) if side in found))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from curate.columns import ERROR, KEY, OK, STATUS, URI
 from curate.exchange.contract import Format
 from curate.exchange.item import PREDICTED, PROBABILITY, Item
-from curate.exchange.names import Claims, FileNames, folder_names
+from curate.exchange.names import SPLIT_WORDS, Claims, FileNames, folder_names
 from curate.exchange.pictures import NO_FILE
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Source, is_plain
@@ -24,7 +24,7 @@ from curate.exchange.shards import Shard
 from curate.exchange.sides import Sides, side_hashes
 from curate.manifest.keys import check_text
 from curate.tables.arrays import texts
-from curate.tables.classes import NO_CLASSES, ClassList, in_order
+from curate.tables.classes import NO_CLASSES, ClassList
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.keys import check_unique
 from scoring.errors import InputError
@@ -142,8 +142,8 @@ def survey(source: Source, asked: Asked, name: str) -> tuple[Plan, NDArray[np.ui
 
 def _plan(source: Source, asked: Asked, name: str, seen: Survey) -> Plan:
     shown = [column for column in (KEY, URI) if column in source.schema.names] + list(asked.columns)
-    found = in_order(seen.classes, source.schema.field(asked.label).type) if asked.label is not None else ()
-    classes = asked.classes.complete(found)
+    kind = source.schema.field(asked.label).type if asked.label is not None else pa.null()
+    classes = asked.classes.complete(seen.classes, kind)
     return Plan(
         name=name,
         schema=pa.schema([source.schema.field(column) for column in shown]),
@@ -157,6 +157,7 @@ def _plan(source: Source, asked: Asked, name: str, seen: Survey) -> Plan:
         lacking=tuple(each for each in classes if each not in seen.classes) if seen.classes else (),
         predicted=tuple(sorted(seen.predicted)),
         names=replace(asked.names, shared=seen.claims.shared()),
+        has_split_words=seen.claims.has_split_words or any(map(SPLIT_WORDS.search, classes)),
         sides=_sides(asked, seen),
         takes_uri=asked.takes_uri,
         per=asked.per,

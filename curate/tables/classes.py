@@ -131,14 +131,18 @@ class ClassList:
             return named(plain(array), self.numbered, self.column, self.source or "the table").cast(pa.large_string())
         return texts(array)
 
-    def complete(self, found: Sequence[str]) -> tuple[str, ...]:
+    def complete(self, found: Collection[str], kind: pa.DataType) -> tuple[str, ...]:
         """Return all names in their order: those listed, or those found where nothing lists them.
+
+        Args:
+            found: classes of the rows at hand.
+            kind: type of the column.
 
         Raises:
             InputError: for a class that is not in the list; numbers of others would shift.
         """
         if not self.names:
-            return tuple(found)
+            return in_order(found, kind)
         listed = set(self.names)
         strange = [name for name in found if name not in listed]
         if strange:
