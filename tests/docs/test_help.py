@@ -50,7 +50,7 @@ CALLS = {
     "round": ("curate.rounds.status.status", ["status", "r"], ["status", "none"]),
     "audit": ("curate.policies.dedup.quality.answers.read_answers", ["a.audit.csv"], ["none.audit.csv"]),
     "run": ("curate.pipeline.file.read_pipeline", ["curate.toml"], ["none.toml"]),
-    "info": ("curate.info.info", ["s.parquet"], ["none.parquet"]),
+    "info": ("curate.description.info", ["s.parquet"], ["none.parquet"]),
     "verify": ("curate.lineage.verify.verify", ["k.receipt.json"], ["none.receipt.json"]),
     "explain": ("curate.lineage.explain.explain", ["k.parquet", "a.jpg"], ["none.parquet", "a.jpg"]),
     "diff": ("curate.lineage.diff.diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
@@ -75,7 +75,7 @@ CALLS = {
         ["s.parquet", "histogram", "-o", "h.svg"],
         ["none.parquet", "histogram", "-o", "h.svg"],
     ),
-    "doctor": ("curate.doctor.run.examine", ["--seconds", "0"], ["none"]),
+    "doctor": ("curate.diagnosis.run.examine", ["--seconds", "0"], ["none"]),
     "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
     "export": (

@@ -12,7 +12,7 @@ import pytest
 import curate
 from curate.commands.filter import filter_notes
 from curate.commands.verify_words import lines_of
-from curate.info import info
+from curate.description import info
 from curate.policies.filter.rules import DropBottom, KeepTop, Maximum, Minimum, Where
 from curate.policies.verify import verify
 from curate.tables.table import embedding_field, open_table

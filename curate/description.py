@@ -36,8 +36,8 @@ class Description:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def info(path: str | Path | StorePath) -> Description:
-    """Say what a file is; only headers and the status column are read.
+def describe_file(path: str | Path | StorePath) -> Description:
+    """Return what a file is; only headers and the columns of status and classes are read.
 
     Args:
         path: Parquet file or folder of parts, receipt (``.json``) or checkpoint (``.safetensors``).
