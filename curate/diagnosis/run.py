@@ -11,7 +11,7 @@ SECONDS = 10.0  # that the speed test takes
 
 
 def doctor(
-    folder: str | Path = Path(),  # noqa: B008 (it is never changed)
+    folder: str | Path = Path(),
     *,
     seconds: float = SECONDS,
 ) -> list[Finding]:

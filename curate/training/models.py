@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from scoring.checkpoint import find_checkpoint, read_header, shipped_models
-
 
 def models(name: str | Path | None = None) -> dict[str, Any]:
     """Return the card of a model; without a name those of all models that ship, by name.
@@ -15,6 +13,8 @@ def models(name: str | Path | None = None) -> dict[str, Any]:
     Raises:
         InputError: for a name that no model has, or a file that is damaged.
     """
+    from scoring.checkpoint import find_checkpoint, read_header, shipped_models
+
     if name is None:
         return {stem: read_header(path) for stem, path in shipped_models().items()}
     return dict(read_header(find_checkpoint(name)))
