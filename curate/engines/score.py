@@ -282,7 +282,8 @@ def _metadata(opened: Opened, settings: ScoreSettings) -> dict[str, Any]:
 
 def _classes(manifest: Manifest) -> dict[str, list[str]]:
     """Return the names of the classes of every column that may hold classes, whichever rows a subset will have."""
-    columns = class_columns(manifest.schema, manifest.classes)
+    # those that the source lists are read, too: a number that no class has must not end a run in its midst
+    columns = [*class_columns(manifest.schema, manifest.classes), *manifest.classes]
     lists = {**found_lists(manifest.columns(columns) if columns else ()), **manifest.classes}
     return {name: list(names) for name, names in lists.items()}
 

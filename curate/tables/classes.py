@@ -203,6 +203,8 @@ def read_classes(classes: str | Path | Sequence[str], column: str = LABEL) -> tu
 
 
 def _typed_names(text: str, column: str) -> list[str]:
+    if not text.strip():
+        return []
     place = path_to_read(text)
     if "://" in text or place.is_dir() or (place.is_file() and place.suffix.lower() in (".parquet", ".pq")):
         table = open_table(text, require=[column])
