@@ -18,7 +18,7 @@ from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, r
 from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 from curate.tables.classes import class_list
-from curate.tables.digests import key_bytes, plain, tie_breaks
+from curate.tables.digests import key_bytes, key_texts, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
 from curate.tables.signals import signal
@@ -94,7 +94,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
             ok = pc.fill_null(pc.equal(rows[STATUS], OK), False).to_numpy().astype(bool)
         self.rows: NDArray[np.int64] = np.flatnonzero(ok)
         rows = rows.filter(pa.array(ok))
-        self._keys = plain(rows[KEY].combine_chunks()).cast(pa.large_string())
+        self._keys = pa.array(key_texts(rows[KEY], table.path), pa.large_string())
         self._uris = rows[URI].combine_chunks().cast(pa.large_string()) if URI in wanted else None
         self.classes: tuple[str, ...] = ()
         self.lacking: tuple[str, ...] = ()

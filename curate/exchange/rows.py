@@ -13,6 +13,7 @@ from curate.columns import KEY, OK, STATUS, URI
 from curate.exchange.item import Item, Value
 from curate.tables.arrays import texts
 from curate.tables.classes import NO_CLASSES, ClassList
+from curate.tables.digests import key_texts
 
 RECORD_STEP = 1024  # rows that are Python objects at a time
 
@@ -90,8 +91,7 @@ class Rows:
     @cached_property
     def keys(self) -> list[str]:
         """Their keys."""
-        keys: list[str] = self.table[KEY].cast(pa.string()).to_pylist()
-        return keys
+        return key_texts(self.table[KEY])
 
     @cached_property
     def uris(self) -> list[str | None]:

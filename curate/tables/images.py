@@ -17,7 +17,7 @@ from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS, Reader
 from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
-from curate.tables.digests import is_text, key_bytes, plain, tie_breaks
+from curate.tables.digests import is_text, key_bytes, key_texts, plain, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -121,7 +121,7 @@ class Images:
         partial: bool = False,
     ) -> None:
         numbers = range(rows.num_rows) if numbers is None else numbers
-        keys = _keys(rows, numbers)
+        keys = _keys(rows, numbers, name)
         self.key = dict(zip(numbers, keys, strict=True))
         self._uri, self._scored = (_texts(rows, column, numbers, name) for column in (URI, SHA256))
         self._manifest: Manifest | None = None
@@ -250,12 +250,15 @@ def images_by_key(
     return lambda key: images.data(row[key])
 
 
-def _keys(rows: pa.Table, numbers: Sequence[int]) -> list[str]:
+def _keys(rows: pa.Table, numbers: Sequence[int], name: object) -> list[str]:
     """The keys as text; numbers where there are none."""
     if KEY not in rows.column_names:
         return [str(number) for number in numbers]
-    keys: list[str] = plain(rows.column(KEY).combine_chunks()).cast(pa.string()).to_pylist()
-    return keys
+    keys = rows.column(KEY).combine_chunks()
+    absent = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))
+    if len(absent):  # said of the row of the table
+        key_texts(keys.slice(absent[0], 1), name, numbers[absent[0]])
+    return key_texts(keys, name)
 
 
 def _texts(rows: pa.Table, column: str, numbers: Sequence[int], name: object) -> dict[int, str]:

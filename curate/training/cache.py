@@ -76,7 +76,7 @@ def cache(
         model: a shipped model, a checkpoint, or ``timm:NAME``.
         epochs: the first of the images as they are, then of views.
         label: column of the classes.
-        label_from_folder: see ``SourceOptions``, as for ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
+        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
         key: of the source.
         path_column: of the source.
         image_column: of the source.

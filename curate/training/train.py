@@ -102,7 +102,7 @@ def train(
         freeze: train the head alone.
         freeze_batchnorm: hold the batch statistics of the backbone.
         label: column of the classes, for methods that read them.
-        label_from_folder: see ``SourceOptions``, as for ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
+        label_from_folder: of ``SourceOptions``, as ``key``, ``path_column``, ``image_column``, ``root``, ``limit``.
         key: of the source.
         path_column: of the source.
         image_column: of the source.
