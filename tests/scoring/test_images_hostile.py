@@ -321,3 +321,17 @@ def test_broken_tiffs_print_nothing_from_c(capfd):
         statuses.add(decode(bytes(broken), Preprocessing(size=32, resize=32)).status)
     assert "corrupt" in statuses
     assert capfd.readouterr().err == ""
+
+
+def test_the_filter_of_warnings_can_be_copied_as_text():
+    """scikit-learn copies all filters into its threads, by the text of their patterns."""
+    from scoring.images.quiet import quiet
+
+    with quiet():
+        patterns = [each[1] for each in warnings.filters if each[1] is not None]
+    assert patterns
+    assert all(isinstance(each.pattern, str) for each in patterns)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=patterns[0].pattern)
+        with pytest.warns(UserWarning, match="heard"):
+            warnings.warn("heard", UserWarning, stacklevel=1)
