@@ -325,8 +325,6 @@ def test_broken_tiffs_print_nothing_from_c(capfd):
 
 def test_the_filter_of_warnings_can_be_copied_as_text():
     """scikit-learn copies all filters into its threads, by the text of their patterns."""
-    from scoring.images.quiet import quiet
-
     with quiet():
         patterns = [each[1] for each in warnings.filters if each[1] is not None]
     assert patterns
