@@ -71,7 +71,8 @@ def run(
         str | None, options.shared("--classes", "; by default the table's own list", metavar="NAMES|FILE|TABLE")
     ] = None,
     per: Annotated[
-        str | None, options.shared("--per", ": folders of folder; train, val and test of yolo and imagefolder")
+        str | None,
+        options.shared("--per", ": folders of folder; train, val and test of yolo, imagefolder and huggingface"),
     ] = None,
     take: Take = None,
     link: options.Link = "copy",

@@ -91,4 +91,9 @@ class Format:
         train = out / TRAIN if plan is not None and TRAIN in plan.sides.names else out
         empty = ", allow_empty=True" if plan is not None and plan.lacking else ""
         lines = (*self.load_classes, *self.load) if plan is None or plan.labelled else self.load
-        return tuple(line.format(out=repr(str(out)), train=repr(str(train)), empty=empty) for line in lines)
+        places = {"out": out, "train": train}
+        # with ./ before it, for `datasets` takes names such as csv for those of its own loaders
+        texts = {
+            name: repr(str(path) if path.is_absolute() else f"./{path.as_posix()}") for name, path in places.items()
+        }
+        return tuple(line.format(**texts, empty=empty) for line in lines)

@@ -15,14 +15,13 @@ from curate.exchange.names import KeyNames
 from curate.exchange.parts import Part, Whole
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
-from curate.exchange.sides import TEST, TRAIN, VAL
+from curate.exchange.sides import TEST, THEIR_NAMES, TRAIN, VAL
 from curate.manifest.names import is_image_name
 from curate.manifest.text import check_values, parse_json, read_text, to_json
 from scoring.atomic import place_errors
 from scoring.errors import InputError
 
 README = "README.md"  # says which files are of which split: else `datasets` takes a file called `test_1.jpg` for one
-THEIR_NAMES = {VAL: "validation"}  # of sides, where `datasets` has another name
 METADATA = "metadata.jsonl"
 SPLIT_NOTE = (
     "names hold words such as test, which load_dataset('imagefolder', ...) takes for splits: load the folder as shown"

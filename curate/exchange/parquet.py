@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,9 +11,10 @@ import pyarrow.parquet as pq
 from curate.columns import LABEL, URI
 from curate.exchange.contract import Format, nothing_more
 from curate.exchange.parts import Part
-from curate.exchange.pictures import Picture
+from curate.exchange.pictures import Lost, Picture
 from curate.exchange.plan import Plan
 from curate.exchange.rows import Rows
+from curate.exchange.sides import THEIR_NAMES, TRAIN
 
 IMAGE = "image"
 KIND = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
@@ -21,9 +23,21 @@ GROUP_ROWS = 1000
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
-    """Write a shard `data/train-00000-of-00012.parquet`: `image` (bytes and name), `label` as a ClassLabel, columns."""
+    """Write a shard of each side, `data/train-00000-of-00012.parquet`: `image` (bytes and name), `label`, columns."""
+    sides = plan.sides.of(rows.keys, rows.labels, rows.texts(plan.per) if plan.per else [])
+    lost: list[Lost] = []
+    for side in plan.sides.names or ("",):
+        places = [place for place, of_row in enumerate(sides) if of_row == side]
+        if places or not plan.sides.names:
+            _write(rows.take(places), part, plan, THEIR_NAMES.get(side, side) or TRAIN)
+            lost += [replace(one, index=places[one.index]) for one in part.lost]
+            part.lost = []
+    part.lost = lost
+
+
+def _write(rows: Rows, part: Part, plan: Plan, split: str) -> None:
     schema = schema_of(plan, numbered=True)
-    name = f"data/train-{part.number:05d}-of-{len(plan.starts):05d}.parquet"
+    name = f"data/{split}-{part.number:05d}-of-{len(plan.starts):05d}.parquet"
     with (
         part.file(name) as file,
         pq.ParquetWriter(file, schema, compression="none", use_dictionary=False, write_page_checksum=True) as writer,
@@ -102,6 +116,8 @@ PARQUET = Format(
     folder=True,
     reads_images=True,
     shards=True,
+    per=True,
+    sides=True,
     minimal=True,
     load=("import datasets; data = datasets.load_dataset({out}, split='train')",),
 )

@@ -141,8 +141,9 @@ def export(
         InputError: for an unknown format, an option that it cannot have, rows or images that cannot be had, a place
             that refuses, or an unfinished export of something else at ``OUT.part``.
     """
+    lookup({**dict.fromkeys(FORMATS, ""), **ALIASES}, to, kind="format")
     to = ALIASES.get(to, to)
-    kind = lookup(FORMATS, to, kind="format")
+    kind = FORMATS[to]
     encoding = Encoding.of(resize, encode)
     _check_options(to, kind, link=link, encoding=encoding, per=per, shard=shard, null=null, source=source,
                    skip_missing=skip_missing)  # fmt: skip

@@ -197,6 +197,9 @@ def test_a_column_of_sides_becomes_folders_of_sides(here, hub):
     }
     labels = read_labels("out", "imagefolder", keys=[row["key"] for row in table])
     assert {row.key: row.label for row in labels.rows} == {row["key"]: row["label"] for row in table}
+    curate.export("sides.parquet", "csv", to="hf", shard="10")  # a name that `datasets` has for a loader
+    assert {side: sorted(rows["key"]) for side, rows in hub.load_dataset("./csv").items()} == keys
+    assert len(loaded(curate.export("sides.parquet", "csv", to="hf", shard="10"), "import datasets")) == 8
 
 
 def test_names_that_datasets_takes_for_splits_lose_no_row(here, hub):
