@@ -14,6 +14,7 @@ URI = "uri"
 STATUS = "status"
 ERROR = "error"
 LABEL = "label"  # of the classes, unless the user names another
+FRAMES = "n_frames"
 SIGNATURE = "signature"
 EMBEDDING = "embedding"
 QUALITY = "quality_"  # what names of picture quality begin with
@@ -46,6 +47,7 @@ COLUMNS: dict[str, Column] = {
     "height": Column("height as displayed (EXIF orientation applied)", "pixels"),
     "n_bytes": Column("size of the encoded image", "bytes"),
     "format": Column("image format, as found in the bytes"),
+    FRAMES: Column("pictures in the file, of which one is scored; null where they were not counted"),
     "sha256": Column("hex digest of the encoded bytes"),
     "phash": Column("64-bit perceptual hash of the whole picture"),
     SIGNATURE: Column("255 numbers whose cosine says how alike two whole pictures are"),

@@ -20,6 +20,7 @@ from curate.manifest.schemes import scheme_of
 from curate.tables.digests import key_bytes, plain, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
+from curate.tables.provenance import white_of
 from curate.tables.signals import signal
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -73,6 +74,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         opened = open_table(table, require=[KEY, *([label] if label else [])])
         require_images(opened, source)
         label = label or (LABEL if LABEL in opened.schema.names else None)
+        self._white = white_of(opened)
         self._read(opened, label)
         self.missing = self._leave_out(missing == SKIP)
         if not len(self):
@@ -129,7 +131,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         index = range(len(self))[index]
         key = self._keys[index].as_py()
         try:
-            image = Image.fromarray(decode_rgb(self._bytes(index)))
+            image = Image.fromarray(decode_rgb(self._bytes(index), white=self._white))
         except (ReadError, DecodeError) as error:
             raise InputError(
                 f"cannot read the image of {key!r} ({self.path}, row {self.rows[index]}): {error}; put it back, or "

@@ -1,5 +1,6 @@
 """``curate cache``: features of every image in several epochs, for training heads without the images."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,7 @@ def run(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     limit: options.Limit = None,
+    white: options.White = "auto",
     workers: options.Workers = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
@@ -61,14 +63,15 @@ def run(
         curate cache labelled.parquet --model world --epochs 8 -o features/
         curate train losspred --cached features/ --backbone world -o two.safetensors
     """
-    typed = dict(locals())
+    typed = {**locals(), "white": options.given_white(white)}
     import torch
 
     from curate.manifest.names import some
-    from curate.training.dataset import open_source, say_failures
+    from curate.training.dataset import open_source, say_failures, white_of
     from curate.training.recipe import augmentation
     from scoring.atomic import require_folder
     from scoring.folded import for_inference
+    from scoring.images.deep import WHITE
     from scoring.runner import select_device, select_precision
     from trainers.cache import read_about
     from trainers.cache_writer import make_cache
@@ -86,10 +89,11 @@ def run(
     recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
     manifest = open_source(data, typed)
     line(manifest.description)
-    images, columns = _images(manifest, label, loss_column)
+    found_white = white_of(manifest, typed, line)
+    images, columns = _images(manifest, label, loss_column, found_white)
     if columns["label"] is None:
         line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
-    about = _about(start, recipe, manifest, columns, typed)
+    about = _about(start, recipe, manifest, columns, typed) | ({} if found_white == WHITE else {"white": found_white})
     if where.type == "cpu":
         line("running on the CPU: this is slow")
     with CacheBar("images", quiet=quiet) as bar:
@@ -113,7 +117,7 @@ def _network_of(start: "Start") -> "ScoringModel":
     return network
 
 
-def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
+def _images(manifest: "Manifest", label: str, loss_column: str | None, white: int) -> tuple[Any, dict[str, str | None]]:
     """Return what the writer reads, and which of the user's columns are in it."""
     from curate.manifest.ahead import ahead
     from curate.training.dataset import class_column, losses_of
@@ -122,7 +126,8 @@ def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
     labels = class_column(manifest, label) if label in manifest.schema.names else None
     losses = None if loss_column is None else losses_of(manifest, loss_column, option="--loss-column")
-    images = Images(lambda: ahead(manifest.readers(0, manifest.n_rows), manifest.connections), keys, labels, losses)
+    readers = partial(manifest.readers, 0, manifest.n_rows)
+    images = Images(lambda: ahead(readers(), manifest.connections), keys, labels, losses, white)
     return images, {"label": None if labels is None else label, "loss": loss_column}
 
 

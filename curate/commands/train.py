@@ -89,6 +89,7 @@ def run(
     licence: options.Licence = "not stated",
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",
     limit: options.Limit = None,
+    white: options.White = "auto",
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     json_: options.Json = False,
@@ -108,7 +109,7 @@ def run(
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
-    typed = dict(locals())
+    typed = {**locals(), "white": options.given_white(white)}
     if (data is None) == (cached is None):
         raise typer.BadParameter("give images to train on, or --cached FOLDER, and not both")
     from scoring.atomic import refuse_existing

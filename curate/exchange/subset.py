@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from curate.manifest import SourceOptions
 from curate.manifest.store_path import sha256_of
 from curate.tables.images import require_images
 from curate.tables.located import Located
+from curate.tables.provenance import white_of
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
@@ -130,6 +131,7 @@ def export(
                    skip_missing=skip_missing)  # fmt: skip
     place = None if dry_run else _place(out, kind, to)
     opened = open_table(table, require=[KEY, *([label] if label else []), *([per] if per else [])])
+    encoding = encoding and replace(encoding, white=white_of(opened))
     label = label or (LABEL if LABEL in opened.schema.names else None)
     _check_classes(opened, label, per)
     if isinstance(take, str):
