@@ -1,4 +1,4 @@
-"""Which copy a deduplication keeps, of real files: the one that lost least, or the one in the folder that is preferred."""
+"""Which copy a deduplication keeps, of real files: the one that lost least, or that of the preferred folder."""
 
 import shutil
 from pathlib import Path
