@@ -55,7 +55,7 @@ def rows(*numbers):
 
 
 def test_copies_are_what_dedup_calls_the_same():
-    assert ALIKE == FINDERS["signature"].threshold
+    assert FINDERS["signature"].threshold == ALIKE
 
 
 def test_copies_of_earlier_picks_and_of_labelled_rows_are_counted(table):
