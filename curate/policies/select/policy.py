@@ -23,6 +23,7 @@ from curate.policies.select.request import SelectRequest
 from curate.policies.select.strategy import refuse_unused_score, settings_of
 from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.selectors.picking import Told
+from curate.tables.fits import fitted_apart
 from curate.tables.keys import named
 from curate.tables.table import Table, open_table
 
@@ -139,7 +140,10 @@ class Select:
             model=picked.ready.model,
             strategy=self.request.strategy,
             settings=settings_of(self.request.plan.selector()),
-            notes=picked.notes,
+            notes=[
+                *picked.notes,
+                *(apart.words() for apart in fitted_apart(table, self.request.signals(table).columns)),
+            ],
             copies=find_copies(table, picked.picks, picked.labelled()),
         )
 

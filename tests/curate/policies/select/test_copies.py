@@ -95,3 +95,12 @@ def test_a_choice_without_copies_says_nothing(table, tmp_path):
         app, ["select", str(table.path), "-b", "7", "--exclude", str(tmp_path / "x.csv"), "--dry-run", "--json"]
     )
     assert json.loads(said.stdout)["copies"]["n"] == 0
+
+
+def test_a_score_that_is_the_same_for_all_rows_is_said(table, tmp_path):
+    values = table.read()
+    for name, column, said in (("flat", [0.0] * 10, True), ("steps", [*range(9), 8.0], False)):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(values.append_column("unc_x", pa.array(column, pa.float32())), path)
+        result = select(path, strategy="score", budget=3, score="unc_x", dry_run=True)
+        assert any("same for all" in note for note in result.notes) == said
