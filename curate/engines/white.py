@@ -17,7 +17,7 @@ from scoring.images.deep import WHITE, may_be_deep, white_for
 
 RUNS, IN_A_RUN = 8, 4  # of rows that are neighbours, which cost less than as many here and there
 FEWEST = 8  # images of 16 bits, from which the values say what is white: a few may just be dark
-_STEP = 65_536  # rows of a source looked at together
+_SPANS, _SPAN = 16, 4096  # of a source whose names are read: a table may have many columns beside
 _EIGHT_BITS = r"(?i)\.(jpe?g|jpe|jfif|webp|gif|bmp|dib)$"  # names of files that hold no more
 _SMALL = Preprocessing(32, resize=32)
 
@@ -75,10 +75,11 @@ def _readers(manifest: Manifest) -> Iterator[Reader]:
 
 
 def _candidates(manifest: Manifest) -> NDArray[np.int64]:
-    """Return the rows whose image may be of 16 bits, by the name of its file; all where there are no names."""
-    found = [np.zeros(0, np.int64)]
-    for start in range(0, manifest.n_rows, _STEP):
-        rows = manifest.rows(start, min(start + _STEP, manifest.n_rows))
+    """Return rows whose image may be of 16 bits, by the name of its file, of parts spread over the source."""
+    found, n = [np.zeros(0, np.int64)], manifest.n_rows
+    starts = range(0, n, _SPAN) if n <= _SPANS * _SPAN else np.linspace(0, n - _SPAN, _SPANS).astype(int).tolist()
+    for start in starts:
+        rows = manifest.rows(start, min(start + _SPAN, n))
         names = pc.coalesce(rows.column("uri"), rows.column("key").cast(rows.schema.field("uri").type))
         excluded = pc.fill_null(pc.match_substring_regex(names, _EIGHT_BITS), False)
         found.append(start + np.flatnonzero(~excluded.to_numpy(zero_copy_only=False)))

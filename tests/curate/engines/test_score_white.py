@@ -11,6 +11,7 @@ from PIL import Image
 from runs import SMALL
 
 from curate.display.tiles import tiles
+from curate.engines import white
 from curate.engines.score import score
 from curate.engines.white import FEWEST, find_white, white_notes
 from curate.facts.thumbs import thumbnails
@@ -41,12 +42,12 @@ def scored(source, out, checkpoint, **changes):
     return result, [line for line in said if "--white" in line]
 
 
-@pytest.mark.parametrize(("scale", "white"), [(1, 255), (4, 1023), (16, 4095), (64, 16383), (257, 65535)])
-def test_the_white_is_that_of_the_depth_that_all_images_share(tmp_path, scale, white):
+@pytest.mark.parametrize(("scale", "expected"), [(1, 255), (4, 1023), (16, 4095), (64, 16383), (257, 65535)])
+def test_the_white_is_that_of_the_depth_that_all_images_share(tmp_path, scale, expected):
     found = find_white(open_manifest(save(tmp_path / "p", 12, scale)))
-    assert (found.white, found.n) == (white, 12)
+    assert (found.white, found.n) == (expected, 12)
     assert found.highest == max(int(grey(seed).max()) for seed in range(12)) * scale
-    assert bool(found.words()) == (white != 65535)
+    assert bool(found.words()) == (expected != 65535)
 
 
 def test_few_images_and_those_of_eight_bits_decide_nothing(tmp_path):
@@ -70,6 +71,25 @@ def test_rare_deep_images_are_found_among_jpegs_by_their_names(tmp_path):
     for seed in range(200):
         Image.fromarray(grey(seed)).save(folder / f"a{seed:03}.jpg")
     assert find_white(open_manifest(folder)).white == 4095
+
+
+def test_the_names_of_a_long_source_are_read_in_parts_of_it():
+    read = []
+
+    class Long:
+        n_rows = 10**7
+
+        def rows(self, start, stop):
+            read.append(stop - start)
+            keys = [f"{row}.png" if row % 100 == 0 else f"{row}.jpg" for row in range(start, stop)]
+            return pa.table({"key": keys, "uri": keys})
+
+    rows = white._candidates(Long())
+    assert sum(read) <= 65_536
+    assert (rows % 100 == 0).all()
+    assert rows.min() < 10**5
+    assert rows.max() > 9 * 10**6
+    assert len(np.unique(rows)) == len(rows)
 
 
 def test_images_inside_a_table_are_looked_at_too(tmp_path):

@@ -7,9 +7,9 @@ what that column would show.
 from collections.abc import Iterable
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.tables.digests import is_text
 from curate.tables.needs import is_number
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -35,8 +35,7 @@ Values = NDArray[np.float64]
 def facts_in(table: Table, wanted: Iterable[str]) -> tuple[str, ...]:
     """Return which of some columns a table has, of the type that is read: text for the format, else numbers."""
     kinds = {field.name: field.type for field in table.schema}
-    reads = {True: pa.types.is_string, False: is_number}
-    return tuple(name for name in wanted if name in kinds and reads[name == FORMAT](kinds[name]))
+    return tuple(name for name in wanted if name in kinds and (is_text if name == FORMAT else is_number)(kinds[name]))
 
 
 def numbers(rows: Rows, name: str) -> Values:
