@@ -21,6 +21,7 @@ from curate.tables.classes import class_list
 from curate.tables.digests import key_bytes, key_texts, tie_breaks
 from curate.tables.images import require_images
 from curate.tables.located import Located
+from curate.tables.provenance import white_of
 from curate.tables.signals import signal
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -81,6 +82,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         label = label or (LABEL if LABEL in opened.schema.names else None)
         if label is None and classes is not None:
             raise InputError(f"classes: expected a column of labels in {table}, got none named label; give label=")
+        self._white = white_of(opened)
         self._read(opened, label, classes)
         self.missing = self._leave_out(missing == SKIP)
         if not len(self):
@@ -140,7 +142,7 @@ class SubsetDataset(Dataset[dict[str, Any]]):
         index = range(len(self))[index]
         key = self._keys[index].as_py()
         try:
-            image = Image.fromarray(decode_rgb(self._bytes(index)))
+            image = Image.fromarray(decode_rgb(self._bytes(index), white=self._white))
         except (ReadError, DecodeError) as error:
             raise InputError(
                 f"cannot read the image of {key!r} ({self.path}, row {self.rows[index]}): {error}; put it back, or "

@@ -40,6 +40,7 @@ def run(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     limit: options.Limit = None,
+    white: options.White = "auto",
     workers: options.Workers = None,
     quiet: options.Quiet = False,
     json_: options.Json = False,
@@ -55,7 +56,7 @@ def run(
         curate cache labelled.parquet --model world --epochs 8 -o features/
         curate train losspred --cached features/ --backbone world -o two.safetensors
     """
-    given = dict(locals())
+    given = {**locals(), "white": options.given_white(white)}
     from curate.manifest.names import some
     from curate.training.cache import cache
 

@@ -77,6 +77,7 @@ def run(
     licence: options.Licence = "not stated",
     note: Annotated[str, typer.Option(help="A sentence for the model card.")] = "",
     limit: options.Limit = None,
+    white: options.White = "auto",
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     json_: options.Json = False,
@@ -96,7 +97,7 @@ def run(
         curate train losspred labelled.parquet -o two.safetensors --backbone one.safetensors --freeze --set folds=3
         curate train mcinfonce --cached features/ -o three.safetensors --backbone two.safetensors
     """
-    given = dict(locals())
+    given = {**locals(), "white": options.given_white(white)}
     from curate.training.train import train
     from scoring.settings import parse_settings
 

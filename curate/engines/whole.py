@@ -69,4 +69,4 @@ def _fitted(heap: Heap) -> Whole:
         _, said = fit_heap(heap.embeddings, heap.columns)
     except InputError as error:
         return Whole(notes=[f"no unc_fitted: {error}"])
-    return Whole(heap.in_table(said.columns), {"fit": {"rows": len(heap)}})
+    return Whole(heap.in_table(said.columns), {"fit": {"rows": len(heap), "digest": heap.rows.digest}})

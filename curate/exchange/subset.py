@@ -32,6 +32,7 @@ from curate.tables.classes import NO_CLASSES, ClassList, class_list
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256, require_images
 from curate.tables.located import Located
+from curate.tables.provenance import white_of
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
@@ -149,6 +150,7 @@ def export(
                    skip_missing=skip_missing)  # fmt: skip
     place = None if dry_run else _place(out, kind, to)
     opened = open_table(table, require=[KEY, *([label] if label else []), *([per] if per else [])])
+    encoding = encoding and replace(encoding, white=white_of(opened))
     label = label or (LABEL if LABEL in opened.schema.names else None)
     per = per or (sides_column(opened) if kind.sides else None)
     _check_classes(opened, label, per)

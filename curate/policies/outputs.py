@@ -137,7 +137,7 @@ def write_outputs(
     outputs: Outputs,
     facts: Mapping[str, Any],
     states: Sequence[tuple[Table, list[FileState]]],
-) -> None:
+) -> frozenset[str]:
     """Stream all columns, write every table, check the sums, then give the files their names together.
 
     Args:
@@ -145,6 +145,9 @@ def write_outputs(
         outputs: under which names.
         facts: what the receipt says beside the counts.
         states: of the files of every table that was read, before it was read.
+
+    Returns:
+        The names of the files that were written: a policy may have had nothing for some.
 
     Raises:
         InputError: if an input changed since it was read, or the place refuses; nothing has a name then.
@@ -185,6 +188,7 @@ def write_outputs(
             made[name] = others[name], None
         receipt.write(receipt_json(decided, facts, made, read))
         outputs.together.commit([*(one.file for one in writers.values()), *others.values()])
+        return frozenset({*writers, *others})
     finally:
         for written in writers.values():
             written.discard()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.engines.settings import ScoreSettings
 from curate.manifest import ReadError
 from curate.retrieval.scorer import fit_of, scorer_of
+from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
 from scoring.heap.model import HeapFit
@@ -72,6 +73,7 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
             runner.model.spec.preprocessing,
             max_pixels=settings.max_pixels,
             allow_truncated=settings.allow_truncated,
+            white=settings.white or WHITE,
         )
     except ReadError as error:
         return f"cannot be read ({error.status}: {error})"

@@ -18,6 +18,7 @@ from curate.manifest.contract import CONNECTIONS, Reader
 from curate.manifest.uris import uri_reader
 from curate.tables.arrays import is_ok
 from curate.tables.digests import is_text, key_bytes, key_texts, plain, tie_breaks
+from curate.tables.provenance import WHITE, white_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -44,12 +45,14 @@ class Encoded:
         key: as text.
         data: encoded bytes; None where they cannot be had.
         problem: why not, as ``status: sentence``; empty where ``data`` is there.
+        white: the value of 16-bit images that is white.
     """
 
     row: int
     key: str
     data: bytes | None
     problem: str = ""
+    white: int = WHITE
 
 
 def drawn_rows(table: Table, n: int, *, seed: int) -> NDArray[np.int64]:
@@ -95,6 +98,11 @@ def holds_paths(table: Table) -> bool:
     return URI in table.schema.names and any(part.column(0).null_count < len(part) for part in table.batches([URI]))
 
 
+def names_every_image(table: Table) -> bool:
+    """Return whether every row of a table names where its image is."""
+    return URI in table.schema.names and not any(part.column(0).null_count for part in table.batches([URI]))
+
+
 class Images:
     """Reads the images of some rows: from their uris, or by their keys from what was scored.
 
@@ -105,6 +113,10 @@ class Images:
         source: what was scored: a folder, list, table or tar file.
         options: how to read the source, as when it was scored.
         partial: some rows may have no image, which reading them says; else that is an error now.
+        white: the value of 16-bit images that is white, as when they were scored.
+
+    Attributes:
+        white: as given.
 
     Raises:
         InputError: if the source cannot be opened or has none of the keys, or a row has neither a path nor a source.
@@ -119,7 +131,9 @@ class Images:
         source: str | None = None,
         options: SourceOptions | None = None,
         partial: bool = False,
+        white: int = WHITE,
     ) -> None:
+        self.white = white
         numbers = range(rows.num_rows) if numbers is None else numbers
         keys = _keys(rows, numbers, name)
         self.key = dict(zip(numbers, keys, strict=True))
@@ -151,7 +165,15 @@ class Images:
         table.require([KEY] if source is not None else [])
         numbers = np.unique(np.asarray(rows, np.int64))
         found = table.take(numbers, [name for name in (KEY, URI, SHA256) if name in table.schema.names])
-        return cls(found, table.path, numbers=numbers.tolist(), source=source, options=options, partial=partial)
+        return cls(
+            found,
+            table.path,
+            numbers=numbers.tolist(),
+            source=source,
+            options=options,
+            partial=partial,
+            white=white_of(table),
+        )
 
     @property
     def named(self) -> bool:
@@ -194,7 +216,7 @@ class Images:
             if scored is not None and hashlib.sha256(data).hexdigest() != scored:
                 yield Encoded(row, self.key[row], None, f"{CHANGED}: the image is not the one that was scored")
             else:
-                yield Encoded(row, self.key[row], data)
+                yield Encoded(row, self.key[row], data, white=self.white)
 
     def _readers(self, rows: Sequence[int]) -> Iterator[tuple[int, Reader]]:
         if self._manifest is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ def cache(
     device: str = "auto",
     precision: str = "auto",
     limit: int | None = None,
+    white: int | None = None,
     workers: int | None = None,
     report: "Callable[[CacheProgress], None]" = lambda progress: None,
     announce: Callable[[str], None] = lambda text: None,
@@ -95,6 +97,7 @@ def cache(
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``fp32`` or ``bf16``.
         limit: only the first N images.
+        white: value of 16-bit images that is white; None finds it in a sample of them.
         workers: decoding threads; None for one a core.
         report: called after every batch.
         announce: called with what the user should know, in words.
@@ -106,10 +109,11 @@ def cache(
     sources = [str(data)] if isinstance(data, str | Path) else [str(one) for one in data]
     import torch
 
-    from curate.training.dataset import open_source, say_failures
+    from curate.training.dataset import open_source, say_failures, white_of
     from curate.training.recipe import augmentation
     from scoring.atomic import require_folder
     from scoring.folded import for_inference
+    from scoring.images.deep import WHITE
     from scoring.runner import select_device, select_precision
     from trainers.cache import read_about
     from trainers.cache_writer import make_cache
@@ -127,10 +131,11 @@ def cache(
     recipe = CacheRecipe(views, seed, dtype, batch_size, exact, where.type)
     manifest = open_source(sources, typed)
     line(manifest.description)
-    images, columns = _images(manifest, label, loss_column)
+    found_white = white_of(manifest, typed, line)
+    images, columns = _images(manifest, label, loss_column, found_white)
     if columns["label"] is None:
         line(f"no labels: there is no column {label!r}; methods that need them cannot use this cache")
-    about = _about(start, recipe, manifest, columns, typed)
+    about = _about(start, recipe, manifest, columns, typed) | ({} if found_white == WHITE else {"white": found_white})
     if where.type == "cpu":
         line("running on the CPU: this is slow")
     if where.type == "cuda" and exact == "fp32":
@@ -151,7 +156,7 @@ def _network_of(start: "Start") -> "ScoringModel":
     return network
 
 
-def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[Any, dict[str, str | None]]:
+def _images(manifest: "Manifest", label: str, loss_column: str | None, white: int) -> tuple[Any, dict[str, str | None]]:
     """Return what the writer reads, and which of the user's columns are in it."""
     from curate.manifest.ahead import ahead
     from curate.training.dataset import class_column, losses_of
@@ -160,7 +165,8 @@ def _images(manifest: "Manifest", label: str, loss_column: str | None) -> tuple[
     keys = manifest.rows(0, manifest.n_rows).column("key").to_pylist()
     labels = class_column(manifest, label) if label in manifest.schema.names else None
     losses = None if loss_column is None else losses_of(manifest, loss_column, option="--loss-column")
-    images = Images(lambda: ahead(manifest.readers(0, manifest.n_rows), manifest.connections), keys, labels, losses)
+    readers = partial(manifest.readers, 0, manifest.n_rows)
+    images = Images(lambda: ahead(readers(), manifest.connections), keys, labels, losses, white)
     return images, {"label": None if labels is None else label, "loss": loss_column}
 
 

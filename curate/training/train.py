@@ -84,6 +84,7 @@ def train(
     licence: str = "not stated",
     note: str = "",
     limit: int | None = None,
+    white: int | None = None,
     overwrite: bool = False,
     report: "Callable[[Progress], None]" = lambda progress: None,
     announce: Line = lambda text: None,
@@ -132,6 +133,7 @@ def train(
         licence: of the training data, for the model card.
         note: a sentence for the model card.
         limit: only the first N images.
+        white: value of 16-bit images that is white; None finds it in a sample of them.
         overwrite: replace a checkpoint that is there.
         report: called after every step.
         announce: called with what the user should know, in words.

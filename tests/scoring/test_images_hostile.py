@@ -298,7 +298,10 @@ def test_pillows_own_odd_files_each_give_one_outcome_in_bounded_time():
         counts[outcome.status] = counts.get(outcome.status, 0) + 1
         if outcome.status == "ok":
             assert outcome.pixels.shape == (16, 16, 3)
-            assert row["pillow_outcome"] in ("ok", "ok-warn") or outcome.format == "heif", row["name"]
+            sound = row["name"].endswith(
+                ("png_decompression_dos.png", "unknown_compression_method.png")
+            )  # but metadata
+            assert row["pillow_outcome"] in ("ok", "ok-warn") or outcome.format == "heif" or sound, row["name"]
         elif row["pillow_outcome"] in ("ok", "ok-warn") and row["format"] in ours:
             assert outcome.status == "unsupported", (row["name"], outcome.error)  # LAB, 32-bit integer, free float
     assert sum(counts.values()) == len(rows) == 1002
