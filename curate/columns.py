@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from scoring.column import Column
-from scoring.heap.columns import CLASS, FITTED, LOCAL, OF_CLASSES, OUTLIER
-from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
+from scoring.heap.columns import CLASS, OF_CLASSES
+from scoring.heap.columns import COLUMNS as FITTED_COLUMNS
 from scoring.intervals import LOWER, UPPER, bounds_of
 from scoring.scorers import METHOD, score_columns
 
@@ -56,7 +56,7 @@ COLUMNS: dict[str, Column] = {
     ERROR: Column("one sentence on the failure, or a warning on an ok row"),
     **QUALITY_COLUMNS,
     EMBEDDING: Column("representation of unit length"),
-    **{name: HEAP_COLUMNS[name] for name in (OUTLIER, FITTED, LOCAL)},
+    **FITTED_COLUMNS,
     CLASS: OF_CLASSES,
     **ERROR_COLUMNS,
 }

@@ -174,15 +174,16 @@ def finders() -> str:
 
 
 def issues() -> str:
-    """Return every kind of `curate issues`: what it is, its measure, the bounds of where it begins, what goes."""
+    """Return every kind of `curate issues`: what it is, its measure, the bounds of where it begins, its witness."""
     from curate.policies.issues.kinds import KINDS
 
     rows = []
     for name, kind in KINDS.items():
         side, bounds = ("below", "above")[not kind.low], sorted((kind.strict, kind.loose))
-        begins = f"{side} {bounds[0]:g} to {bounds[1]:g}"
-        rows.append((f"`{name}`", kind.meaning, f"`{kind.name}`", begins, "go" if kind.drops else "stay"))
-    return table(("kind", "meaning", "measure", "begins, by the heap", "its rows"), rows)
+        begins = f"{side} {bounds[0]:g}" + (f" to {bounds[1]:g}" if bounds[0] != bounds[1] else "")
+        needs = kind.witness.words if kind.witness else ""
+        rows.append((f"`{name}`", kind.meaning, f"`{kind.name}`", begins, needs, "yes" if kind.unusable else ""))
+    return table(("kind", "meaning", "measure", "begins", "and", "unusable"), rows)
 
 
 def strategies() -> str:

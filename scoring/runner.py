@@ -158,22 +158,24 @@ class Runner:
         self.precision = precision
         self.step = 1 << 30
 
-    def submit(self, pixels: np.ndarray, contents: Sequence[str] = ()) -> Pending:
+    def submit(self, pixels: np.ndarray, contents: Sequence[str] = (), *, bounds: bool = True) -> Pending:
         """Start a batch; on a GPU this returns before the work is done.
 
         Args:
             pixels: uint8, shape (N, S, S, 3), RGB, N >= 1.
             contents: SHA-256 of the bytes of each, N of them, which decide its views; needed where there are any.
+            bounds: give the bounds over views too, where there are views.
 
         Raises:
             ValueError: for views without it.
         """
-        if self.views and len(contents) != len(pixels):
+        views = self.views if bounds else 0
+        if views and len(contents) != len(pixels):
             raise ValueError(f"views of {len(pixels)} images are decided by their digests, got {len(contents)}")
         images = torch.from_numpy(pixels)
         while True:
             try:
-                return self._run(images, contents)
+                return self._run(images, contents, views)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -192,7 +194,7 @@ class Runner:
                 torch.cuda.empty_cache()
 
     @torch.inference_mode()
-    def _run(self, images: Tensor, contents: Sequence[str]) -> Pending:
+    def _run(self, images: Tensor, contents: Sequence[str], views: int) -> Pending:
         parts = []
         for start in range(0, len(images), self.step):
             part = images[start : start + self.step]
@@ -202,7 +204,7 @@ class Runner:
             part = part.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 outputs = self.model(part, self.scorers)
-                if self.views:
+                if views:
                     outputs = self._with_bounds(outputs, part, contents[start : start + self.step])
             parts.append(outputs)
         return Pending(parts)

@@ -201,7 +201,7 @@ def _by_neighbours(table: Table, score: Score, truth: Truth) -> Judged:
     from scoring.metrics import nearest
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
-    heap = read_heap(table, names=names, heads=(score.column,))
+    heap = read_heap(table, names=names, numbers=(score.column,), once=False)
     given = read_given(heap, table, truth.label, truth.labelled)
     labels = given.labels
     if labels is None:

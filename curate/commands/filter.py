@@ -14,13 +14,14 @@ from curate.policies.filter.ends import BY, CROSSING, UNDECIDED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from curate.policies.filter.result import GoesBy, Note
+    from curate.policies.filter.result import GoesBy, Note, Spread
     from curate.policies.filter.rules import Rule
     from curate.policies.result import Result
     from curate.tables.fits import FittedApart
 
 Texts = list[str] | None
 MOST_PER_CENT = 100
+MOST_CLASSES = 50  # that a dry run lists
 # What a row is shown for -> what is said of it.
 WHY = {
     "goes": "would go",
@@ -90,6 +91,15 @@ def run(
         Texts,
         options.shared("--per", ": --keep-top and --drop-bottom after it judge in each", metavar="NAME"),
     ] = None,
+    label: Annotated[
+        str | None,
+        options.shared(
+            "--label", " of which amounts drop at most twice the average share. [default: label, else cluster]"
+        ),
+    ] = None,
+    allow_uneven: Annotated[
+        bool, typer.Option("--allow-uneven", help="Let amounts drop far more of some classes or clusters.")
+    ] = False,
     by: Annotated[
         Texts,
         typer.Option(
@@ -128,17 +138,18 @@ def run(
         curate filter scores.parquet --max 0.5 --column unc_junk --by upper -o kept.parquet
 
     Rules apply in the order typed, each to the rows that the earlier ones left. High values are kept,
-    except of unc_* columns, where low is certain. Exactly as many rows stay as asked for: ties break by a
-    hash of the key. Writes kept.parquet, kept.decisions.parquet (every row, and why) and
-    kept.receipt.json, which `curate verify` checks. The table itself is never changed.
-    A --column or --per after the last rule counts for all of them. By unc_fitted, --max 0.5 drops junk alone.
+    except of unc_* columns, where low is certain. --keep-top and --drop-bottom keep exactly the requested number of
+    rows; ties break by a hash of the key. They drop at most twice the average share of any class or cluster.
+    Writes kept.parquet, kept.decisions.parquet (every row, and why) and kept.receipt.json, which `curate verify`
+    checks. The table itself is never changed. A --column or --per after the last rule applies to all of them.
     With --by lower or upper, rows whose interval crosses the cut are listed apart, in kept.undecided.parquet.
     """
     from curate.policies.filter.policy import filter
     from curate.policies.filter.request import rules_in_order
     from curate.tables.table import open_table
 
-    rules = rules_in_order(typed(ctx), open_table(table, require=["key"], embedding=embedding), model=model)
+    opened = open_table(table, require=["key"], embedding=embedding)
+    rules = rules_in_order(typed(ctx), opened, model=model, label=label, allow_uneven=allow_uneven)
     result = filter(table, out, rules, embedding=embedding, dry_run=dry_run, overwrite=overwrite)
     if json_:
         emit({**result.to_json(), "notes": filter_notes(result)})
@@ -153,11 +164,13 @@ def filter_notes(result: "Result") -> list[str]:
 
 
 def _note(note: "Note | FittedApart") -> str:
-    from curate.policies.filter.result import GoesBy, Guarantee, TooFew, WorksOn
+    from curate.policies.filter.result import GoesBy, Guarantee, Spread, TooFew, WorksOn
     from curate.tables.fits import FittedApart
 
     if isinstance(note, FittedApart):
         return note.words()
+    if isinstance(note, Spread):
+        return _spread(note)
     if isinstance(note, GoesBy):
         return _goes_by(note)
     if isinstance(note, Guarantee):
@@ -179,6 +192,17 @@ def _goes_by(note: "GoesBy") -> str:
     return f"{text}; over {note.views} views: it holds the score of a fresh view with a chance of {note.coverage:.1%}"
 
 
+def _spread(note: "Spread") -> str:
+    found, first = note.found, note.found.limited[0]
+    what = {"label": "class", "cluster": "cluster"}.get(found.column, found.column)
+    more = f", and {len(found.limited) - 1} more" if len(found.limited) > 1 else ""
+    return (
+        f"{note.rule}: {what} {first.group} would lose {first.plain / first.rows:.0%} of {first.rows:,} rows (all: "
+        f"{found.share:.0%}); limited to {first.dropped / first.rows:.0%}{more}: other rows are dropped instead; "
+        "--allow-uneven lifts the limit"
+    )
+
+
 def _undecided(why: str) -> str:
     from curate.policies.filter.interval_words import CROSSES
 
@@ -195,30 +219,24 @@ def _meant_shares(rules: "Sequence[Rule]") -> list[str]:
     ]
 
 
-def _uneven(result: "Result") -> list[str]:
-    """Return which classes lose more than twice the share that all lose, the worst first."""
-    from curate.policies.uneven import uneven_words
-
-    rows = sum(rows for rows, _ in result.classes.values())
-    lost = {name: (rows, rows - kept) for name, (rows, kept) in result.classes.items()}
-    return uneven_words("class", lost, sum(gone for _, gone in lost.values()) / max(rows, 1))
-
-
 def _class_row(name: str, counts: tuple[int, int]) -> tuple[str, int, int, str]:
     rows, kept = counts
     return name, rows, kept, f"{kept / rows:.0%}"
 
 
 def _report(result: "Result", rules: "Sequence[Rule]", dry_run: bool) -> None:
+    from curate.policies.uneven import uneven_notes
+
     line, table = printers(asked=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:
         line(note)
     table(result.account(_undecided), right=1)
-    for text in _uneven(result):
+    for text in uneven_notes(result):
         line(text)
     if dry_run:
-        if result.classes:
-            table([_class_row(*each) for each in result.classes.items()], header=("class", "rows", "kept", "share"))
+        if result.classes and result.classes_of != "cluster":
+            rows = [_class_row(*each) for each in [*result.classes.items()][:MOST_CLASSES]]
+            table(rows, header=(result.classes_of, "rows", "kept", "share"))
         for example in result.examples:
             line(f"{WHY.get(example['why'], example['why'])}: {example['key']}: {example['reason']}")
     say_files(result, dry_run=dry_run)

@@ -26,13 +26,15 @@ def run(
     labelled: Annotated[Path | None, options.shared("--labelled", ", or a folder of rounds: to learn from")] = None,
     embedding: options.Embedding = None,
     seed: options.Seed = 0,
+    source: options.Source = None,
+    root: options.SourceRoot = None,
     engine: options.Engine = "local",
     address: options.Address = None,
     overwrite: options.Overwrite = False,
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a score to the heap that a table holds; no image is read.
+    """Fit scores to the dataset that a table holds.
 
     Example:
 
@@ -43,11 +45,10 @@ def run(
         curate fit /nfs/scores --apply /nfs/fitted.parquet --engine ray --address auto
         curate score more/ --model fitted.safetensors -o more.parquet
 
-    unc_fitted is high for junk, and below that for what the heap cannot tell: images far from all others that are no
-    copies, among images of other kinds. sheet, select and filter --max go by it where it is there; filter --keep-top by
-    unc_local, its rank among the nearest images. `curate score` ends with all this by itself; fit it here for a model
-    that scores new images by the same heap, or with labels: from 50 up, they are spread over the heap, unless those
-    that were held out speak against it.
+    unc_fitted is above 0.5 for unusable images, by p_junk, and below that the higher the more ambiguous an image is
+    within the dataset. filter --keep-top ranks by unc_local, its rank among the nearest images. `curate score` does all
+    this at the end. Fit here for a model that scores new images, or with labels, from 50 up. Images are read only
+    where the table has no p_junk.
     """
     from curate.fitting.fit import fit
 
@@ -62,6 +63,8 @@ def run(
         labelled=labelled,
         embedding=embedding,
         seed=seed,
+        source=source,
+        root=root,
         engine=engine,
         address=address,
         overwrite=overwrite,

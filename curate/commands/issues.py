@@ -1,4 +1,4 @@
-"""``curate issues``: pictures with a problem, by kind."""
+"""``curate issues``: findings about the images of a table, by kind."""
 
 from itertools import groupby
 from operator import itemgetter
@@ -21,27 +21,32 @@ Names = list[str] | None
 
 def run(
     table: options.Table,
-    out: Annotated[Path | None, options.written_to("--out", ": the rows without issues, such as clean.parquet")] = None,
-    only: Annotated[
+    out: Annotated[Path | None, options.written_to("--out", ": the rows that are kept, such as clean.parquet")] = None,
+    drop: Annotated[
         Names,
-        typer.Option(
-            metavar="KIND", help="Look for this kind alone; again for more. What is named goes.", show_default=False
-        ),
+        typer.Option(metavar="KIND,...", help="Drop these kinds, unusable, or all (repeatable).", show_default=False),
+    ] = None,
+    drop_group: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Drop this group of images unlike the rest (repeatable).", show_default=False),
+    ] = None,
+    only: Annotated[
+        Names, typer.Option(metavar="KIND", help="Look for this kind alone (repeatable).", show_default=False)
     ] = None,
     without: Annotated[
-        Names, typer.Option(metavar="KIND", help="Do not look for this kind; again for more.", show_default=False)
+        Names, typer.Option(metavar="KIND", help="Do not look for this kind (repeatable).", show_default=False)
     ] = None,
-    also: Annotated[
+    force: Annotated[
         Names,
         typer.Option(
-            metavar="KIND", help="Drop this kind too, harmless by itself; again for more.", show_default=False
+            metavar="KIND", help="Flag this kind even in more than 10% of the images (repeatable).", show_default=False
         ),
     ] = None,
     set_: Annotated[Names, options.shared("--set", ": where a kind begins", metavar="KIND=VALUE")] = None,
     show: Annotated[int, typer.Option(min=0, help="Rows of each kind to name and to draw, the worst.")] = 3,
     sheet: Annotated[
         Path | None,
-        options.shared("--sheet", ": the worst of each kind, NAME.png"),
+        options.shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png"),
     ] = None,
     source: options.Source = None,
     root: options.SourceRoot = None,
@@ -53,19 +58,20 @@ def run(
     json_: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Name the pictures with a problem, and which one it is.
+    """Report unusable, dark, blurry and other conspicuous images, by kind.
 
     Example:
 
     \b
         curate issues scores.parquet
         curate issues scores.parquet --sheet issues.png --show 20
-        curate issues scores.parquet -o clean.parquet
-        curate issues scores.parquet --only blurry --set blurry=0.2 --also grey --without noisy
+        curate issues scores.parquet --drop unusable -o clean.parquet
+        curate issues scores.parquet --drop dark,blurry --drop-group 1 -o clean.parquet
+        curate issues scores.parquet --only blurry --set blurry=0.2 --force blurry
 
-    Where a kind begins adapts to the heap, between two fixed bounds, and is printed; --set says otherwise. With
-    --out the rows that have a harmful kind go; overexposed, bordered, grey, odd-aspect and odd-size are counted and
-    stay, unless --also or --only names them. Copies are no kind here: `curate dedup` finds them.
+    Nothing is dropped unless --drop or --drop-group says so. `--drop unusable` drops images that are unusable in every
+    domain: one colour, pure noise, enlarged from a few pixels, or a placeholder. A kind that more than 10% of the
+    images have describes the dataset and is switched off. `curate dedup` finds copies.
     """
     from curate.policies.issues.policy import issues
     from scoring.settings import parse_settings
@@ -93,17 +99,24 @@ def run(
 
 
 def _report(result: "IssuesResult", *, asked: bool) -> None:
+    from curate.policies.uneven import uneven_notes
+
     line, table = printers(asked=asked)
     n = max(1, result.n_rows - result.failed)
     line(f"{counted(result.n_rows, 'row')}: {_found(result)}")
     rows = []
     for name, found in result.kinds.items():
         median = "" if found["median"] is None else f"{found['median']:.3g}"
-        fate = "go" if found["goes"] else "stay"
-        if "common" in found:
-            fate = f"stay: {found['common']:,} rows are so, which is what the heap is"
-        rows.append((name, found["n"], f"{found['n'] / n:.1%}", f"{found['begins']:.3g}", median, fate))
-    table(rows, header=("kind", "rows", "share", "begins at", "median", "its rows"), right=1)
+        rows.append((name, found["n"], f"{found['n'] / n:.1%}", f"{found['begins']:.3g}", median, _becomes(found)))
+    table(rows, header=("kind", "rows", "share", "begins at", "median", ""), right=1)
+    for name, found in result.kinds.items():
+        if "off" in found:
+            line(
+                f"{name} is off: {found['off']:,} images are so ({found['off'] / n:.0%}), which describes this "
+                f"dataset; --force {name} flags them"
+            )
+    for text in _groups(result, n):
+        line(text)
     for status, count in result.failed_by.items():
         line(f"not scored: {count:,} {status}")
     for why, count in result.undecided_by.items():
@@ -114,7 +127,31 @@ def _report(result: "IssuesResult", *, asked: bool) -> None:
         line(f"both {first} and {second}: {count:,}")
     for kind, examples in groupby(result.examples, key=itemgetter("why")):
         line(f"most {kind}: {', '.join(example['key'] for example in examples)}")
-    line(f"kept {result.kept:,}, dropped {result.dropped:,}; copies are found by `curate dedup`")
+    for text in uneven_notes(result):
+        line(text)
+    line(f"kept {result.kept:,}, dropped {result.dropped:,}{'' if result.dropped_by else '; --drop KIND drops'}")
+
+
+def _becomes(found: dict[str, object]) -> str:
+    return "off" if "off" in found else "dropped" if found["dropped"] else ""
+
+
+def _groups(result: "IssuesResult", n: int) -> list[str]:
+    """Return what is known of the groups of images unlike the rest, and what can be done."""
+    if not result.groups:
+        return []
+    many = f"{len(result.groups)} groups" if len(result.groups) > 1 else "1 group"
+    lines = [f"{result.n_unlike:,} images in {many} look unlike the other {n - result.n_unlike:,}:"]
+    for group in result.groups:
+        near = group.get("nearest_cluster")
+        text = f"  group {group['group']}: {counted(group['rows'], 'image')}"
+        text += f", nearest to cluster {near}" if near is not None else ""
+        text += "; dropped" if group["dropped"] else ""
+        lines.append(text)
+    if not any(group["dropped"] for group in result.groups):
+        first = result.groups[0]["group"]
+        lines.append(f"  look at them with --sheet; to keep them do nothing; to drop one, --drop-group {first}")
+    return lines
 
 
 def _found(result: "IssuesResult") -> str:
@@ -134,22 +171,28 @@ def _draw(
     where: "SourceOptions",
     overwrite: bool,
 ) -> None:
-    """Draw the worst rows of each kind, each with its measure."""
+    """Draw the worst rows of each kind, each with its measure, and images of each group unlike the rest."""
     from curate.display.picture import save_picture
     from curate.display.sheet import contact_sheet, refuse_too_many
     from curate.display.tiles import tiles
-    from curate.policies.issues.kinds import KINDS
+    from curate.policies.issues.kinds import GROUPS, KINDS
     from curate.tables.table import open_table
     from scoring.errors import InputError
 
     if not result.worst:
         raise InputError("no row has an issue: there is nothing to draw; leave out --sheet")
-    refuse_too_many(sum(map(len, result.worst.values())))
+    drawn = {name: rows for name, rows in result.worst.items() if name != GROUPS}
+    sections = [(name, name, rows) for name, rows in drawn.items()]
+    sections += [(f"group {each['group']}", GROUPS, each["examples"]) for each in result.groups]
+    refuse_too_many(sum(len(rows) for _, _, rows in sections))
     opened = open_table(table, require=["key"])
-    sections = []
-    for name, rows in result.worst.items():
+    cells = []
+    for title, name, rows in sections:
         found = result.kinds[name]
         pictures = tiles(opened, rows, KINDS[name].columns[0], source=source, options=where)
-        title = f"{name}: the worst {len(rows)} of {found['n']:,}; begins at {found['begins']:.3g}"
-        sections.append((title, [pictures[row] for row in rows]))
-    save_picture(contact_sheet(sections, columns=10, fewest=5), sheet, overwrite=overwrite)
+        words = f"{title}: the worst {len(rows)} of {found['n']:,}; begins at {found['begins']:.3g}"
+        if name == GROUPS:
+            size = next(each["rows"] for each in result.groups if f"group {each['group']}" == title)
+            words = f"unlike the rest, {title}: {len(rows)} of {size:,}"
+        cells.append((words, [pictures[row] for row in rows]))
+    save_picture(contact_sheet(cells, columns=10, fewest=5), sheet, overwrite=overwrite)

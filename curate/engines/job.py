@@ -1,5 +1,6 @@
 """A scoring run as any process can take it up, and the one function that scores a part of it."""
 
+import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,16 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import PIL
 import pyarrow as pa
 import torch
 
+from curate.columns import QUALITY_COLUMNS
 from curate.engines.decoded import Decoded
 from curate.engines.journal import Part, part_path
+from curate.engines.junk import Corrupter
 from curate.engines.settings import ScoreSettings, difference
 from curate.engines.shard import Span, score_schema, start_shard
 from curate.engines.white import DeepImages
-from curate.manifest import Manifest, SourceOptions, open_manifest
+from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
+from curate.manifest.ahead import ahead
+from curate.tables.images import readers_in_order
 from curate.tables.writer import TableWriter
 from curate.version import __version__
 from scoring.backends import BACKENDS, TORCH, backend_versions
@@ -39,6 +45,7 @@ from scoring.runner import BATCH_SIZE, Runner, columns_given, select_device, sel
 from scoring.scorers import TABLE, Scorer, columns_of, scorers_named
 
 Source = str | Path | Sequence[str | Path]
+SCORES_OF_FIT = tuple(name for name, column in HEAP_COLUMNS.items() if column.higher)
 THREADS = "threads"  # of a model on a CPU, in the metadata of its run: sums in another order have other last digits
 
 
@@ -91,7 +98,7 @@ class Opened:
             f"{views} views of every image: the network runs {views + 1} times for each; an interval holds the score "
             f"of a fresh view with a chance of {coverage(views):.1%} or more"
         ]
-        heap = HEAP_COLUMNS if self.fit is not None or self.fits else ()
+        heap = SCORES_OF_FIT if self.fit is not None or self.fits else ()
         without = ", ".join(dict.fromkeys([*columns_of(self.of_table), *heap]))
         return said + ([f"no interval: {without}, which compare an image with others"] if without else [])
 
@@ -159,18 +166,47 @@ def open_all(
     backend = settings.backend if where.type == device.type else TORCH  # nothing runs here on a device of others
     columns = columns_given(network, of_model, settings.views)
     fit = read_fit(model, card)
-    lacking = [name for name in fit.junk.usual if name not in columns] if fit else []
-    if lacking:
-        raise InputError(
-            f"{model} was fitted to a table with {', '.join(lacking)}, which the model itself does not give: it cannot "
-            "score images; apply it to tables that have the column, by curate fit --fitted"
-        )
+    if fit is not None and fit.junk is not None:
+        _refuse_lacking(model, fit.junk.names, (*columns, *(QUALITY_COLUMNS if settings.quality else ())))
     fits = fit is None and settings.fit and settings.dtype is not None
     of_heap = HEAP_COLUMNS if fit is not None or fits else {}
     manifest = open_manifest(source, replace(options, reserved=(*columns, *columns_of(of_table), *of_heap)))
     # last, for a backend may compile for half a minute
     runner = Runner(network, where, precision, scorers=of_model, backend=backend, views=settings.views)
     return Opened(manifest, runner, device, card, settings.batch_size or BATCH_SIZE[device.type], of_table, fit, fits)
+
+
+def _refuse_lacking(model: str | Path, names: Sequence[str], there: Sequence[str]) -> None:
+    """Refuse a fitted model whose junk classifier reads columns that this run does not write."""
+    lacking = [name for name in names if name not in there]
+    if not lacking:
+        return
+    if any(name in QUALITY_COLUMNS for name in lacking):
+        raise InputError(
+            f"{model} was fitted to a table with {', '.join(lacking)}, which p_junk needs; leave out --no-quality and "
+            "--decode gpu, or fit a model to a table without them"
+        )
+    raise InputError(
+        f"{model} was fitted to a table with {', '.join(lacking)}, which the model itself does not give: it cannot "
+        "score images; apply it to tables that have the column, by curate fit --fitted"
+    )
+
+
+def corrupter_of(opened: Opened, settings: ScoreSettings, workers: int | None) -> Corrupter:
+    """Return what reads images of a run again, and scores corrupted copies of them."""
+    manifest = opened.manifest
+
+    def read(rows: Sequence[int]) -> Iterator[tuple[int, bytes, str]]:
+        ordered = sorted(rows)
+        readers = readers_in_order(manifest, np.array(ordered, np.int64))
+        for row, reader in zip(ordered, ahead(readers, manifest.connections), strict=True):
+            try:
+                data = reader()
+            except ReadError:
+                continue  # how many could not be read is counted, and reported where it is too many
+            yield row, data, hashlib.sha256(data).hexdigest()
+
+    return Corrupter(read, opened.runner, settings, workers or os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from curate.columns import describe_all
 from curate.engines.journal import JOURNAL, RUN, Part, WorkFolder
+from curate.engines.junk import Corrupter
 from curate.engines.whole import Whole, of_whole
 from curate.manifest.store_path import UNFINISHED, StorePath
 from curate.tables.table import open_table
@@ -79,6 +80,7 @@ def publish(
     *,
     scorers: Mapping[str, Scorer],
     fit: bool,
+    corrupter: Corrupter | None,
     overwrite: bool,
     announce: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
@@ -89,7 +91,8 @@ def publish(
         shards: all of them.
         out: the table.
         scorers: that need all rows; only where the table is one file.
-        fit: whether to fit a score to the heap, where the table is one file.
+        fit: whether to fit a score to the dataset, where the table is one file.
+        corrupter: reads and scores images again, for ``p_junk``; None to leave that out.
         overwrite: replace what is there.
         announce: told in words what takes a while.
 
@@ -100,7 +103,7 @@ def publish(
         work.become(out, overwrite=overwrite)
         return [f"a folder of parts gets no unc_fitted by itself; curate fit {out} --apply NAME.parquet"] if fit else []
     parts = work.files(shards)
-    whole = of_whole(parts, scorers, fit=fit, announce=announce)
+    whole = of_whole(parts, scorers, fit=fit, corrupter=corrupter, announce=announce)
     target = work.target(out)
     _merge(parts, target, whole, overwrite=overwrite or target != out)
     work.deliver(target, out, overwrite=overwrite)

@@ -12,7 +12,7 @@ import torch
 from curate.columns import OK
 from curate.counted import Grid, Printed, counted
 from curate.engines.contract import Cluster, Engine
-from curate.engines.job import Job, Opened, model_threads, open_all, threads_here
+from curate.engines.job import Job, Opened, corrupter_of, model_threads, open_all, threads_here
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.log import RunLog, peak_memory
 from curate.engines.output import check_out, holds_scores, publish
@@ -235,6 +235,7 @@ def _score(
                 out,
                 scorers=opened.of_table,
                 fit=opened.fits,
+                corrupter=corrupter_of(opened, settings, workers) if opened.fits else None,
                 overwrite=overwrite,
                 announce=announce,
             )

@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from curate.columns import EMBEDDING, FRAMES, KEY, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE
 from curate.engines.settings import ScoreSettings
+from curate.tables.heap import column_array, numbers_of
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
 from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage
+from scoring.junk.features import Seen
 from scoring.runner import Pending, Runner
 
 
@@ -133,11 +135,20 @@ def _assemble(
         name: np.concatenate([one.columns[name] for one in scored]) if scored else np.zeros(1, np.float32)
         for name in runner.columns
     }
-    if fit is not None:
-        columns |= fit.score(matrix.astype(np.float16), columns).columns
     for name, values in columns.items():
         arrays[name] = pa.array(values[pick], mask=missing)
+    if fit is not None:
+        quality = {name: _of_images(arrays[name], at, len(matrix)) for name in QUALITY_COLUMNS if name in arrays}
+        said = fit.score_images(Seen({**columns, **quality}, matrix.astype(np.float16)))
+        arrays |= {name: column_array(values[pick], missing) for name, values in said.columns.items()}
     return list(arrays.values()), list(arrays)
+
+
+def _of_images(column: pa.Array, at: np.ndarray, n: int) -> np.ndarray:
+    """Return a column of rows as one of n images, NaN for none; ``at`` is the image of each row, or -1."""
+    values, found = numbers_of(column), np.full(n, np.nan)
+    found[at[at >= 0]] = values[at >= 0]
+    return found
 
 
 def score_schema(rows: pa.Schema, runner: Runner, settings: ScoreSettings, fit: HeapFit | None = None) -> pa.Schema:

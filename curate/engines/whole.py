@@ -5,16 +5,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from curate.counted import counted
-from curate.tables.heap import Heap, read_heap
+from curate.engines.junk import Corrupter, find_junk
+from curate.tables.grouped import group_facts, with_groups
+from curate.tables.heap import Heap, column_array, read_heap
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.heap.columns import JUNK, UNLIKE
 from scoring.heap.fit import FEW_ROWS, fit_heap
 from scoring.scorers import Scorer, scored
 
-LONG = 10_000  # rows whose comparison takes more than some seconds
+LONG = 10_000  # images whose comparison takes more than some seconds
 
 
 @dataclass
@@ -37,6 +41,7 @@ def of_whole(
     scorers: Mapping[str, Scorer],
     *,
     fit: bool,
+    corrupter: Corrupter | None = None,
     announce: Callable[[str], None] = lambda text: None,
 ) -> Whole:
     """Return what needs the whole table.
@@ -45,28 +50,47 @@ def of_whole(
         parts: files of the table's rows, in order.
         scorers: each is given the embeddings as stored, shape (M, D), of the M rows that have one, in the order of
             the hashes of their keys.
-        fit: whether to fit a score to the heap as well, where it is large enough.
+        fit: whether to fit a score to the dataset as well, where it is large enough.
+        corrupter: reads and scores images again, for ``p_junk``; None to leave that out.
         announce: told in words what takes a while.
     """
     if not scorers and not fit:
         return Whole()
-    heap = read_heap(Table(parts[0].parent, parts))
-    if len(heap) > LONG:
-        announce(f"comparing {counted(len(heap), 'row')} with one another")
-    found = _fitted(heap) if fit else Whole()
-    for name, scorer in scorers.items():
-        if not scorer.columns.keys() <= found.columns.keys():  # the fit has it already
+    table = Table(parts[0].parent, parts)
+    found = Whole()
+    if fit:
+        found = _fitted(read_heap(table), table, corrupter, announce)
+    missing = {name: scorer for name, scorer in scorers.items() if not scorer.columns.keys() <= found.columns.keys()}
+    if missing:
+        heap = read_heap(table, once=False)
+        for name, scorer in missing.items():
             found.columns |= heap.in_table(scored(name, scorer, heap.embeddings, len(heap)))
     return found
 
 
-def _fitted(heap: Heap) -> Whole:
-    """Return the columns of a score that is fitted to the heap; none, and why, where that cannot be."""
+def _fitted(heap: Heap, table: Table, corrupter: Corrupter | None, announce: Callable[[str], None]) -> Whole:
+    """Return the columns of a score that is fitted to the dataset; none, and why, where that cannot be."""
+    copies = heap.copies.words()
+    notes = [copies] if copies else []
     if len(heap) < FEW_ROWS:
-        few = f"{counted(len(heap), 'image')} with an embedding, and fewer than {FEW_ROWS} tell too little"
-        return Whole(notes=[f"no unc_fitted: {few}; score more together"])
+        few = f"{counted(len(heap), 'different image')} with an embedding, and fewer than {FEW_ROWS} are too few"
+        return Whole(notes=[*notes, f"no unc_fitted: {few}; score more together"])
+    junk = None
+    if corrupter is not None:
+        announce("scoring corrupted copies of some images, for p_junk")
+        junk = find_junk(heap, table, corrupter)
+        notes += junk.notes
+    if len(heap) > LONG:
+        announce(f"comparing {counted(len(heap), 'image')} with one another")
     try:
-        _, said = fit_heap(heap.embeddings, heap.columns)
+        fit, said = fit_heap(heap.embeddings, None if junk is None else junk.log_odds(heap))
     except InputError as error:
-        return Whole(notes=[f"no unc_fitted: {error}"])
-    return Whole(heap.in_table(said.columns), {"fit": {"rows": len(heap), "digest": heap.rows.digest}})
+        return Whole(notes=[*notes, f"no unc_fitted: {error}"])
+    fit, said, groups = with_groups(heap, table, fit, said)
+    columns = heap.in_table(said.columns)
+    probability = np.full(table.n_rows, np.nan, np.float32) if junk is None else junk.probability
+    columns = {JUNK: column_array(probability, np.zeros(table.n_rows, bool)), **columns, **heap.n_copies()}
+    facts = group_facts(groups, columns[UNLIKE])
+    known = {"rows": len(heap.at), "images": len(heap), "digest": heap.rows.digest}
+    about = {**known, "groups": facts, **({} if junk is None else {"junk": junk.about})}
+    return Whole(columns, {"fit": about}, notes)

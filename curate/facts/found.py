@@ -10,7 +10,7 @@ from curate.facts.decided import Decided
 from curate.facts.galleries import EACH, FLAT, MOST_GROUPS, Gallery, Group
 from curate.facts.heap import Heap
 from curate.facts.results import Applied
-from curate.policies.issues.policy import Issues, values_of, worst_of
+from curate.policies.issues.policy import Issues, columns_of, values_of, worst_of
 from curate.tables.digests import plain
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
@@ -52,8 +52,9 @@ def of_issues(heap: Heap, results: Sequence[Applied]) -> list[Gallery]:
         return []  # the table has no measures of quality
     groups = []
     for name, kind in kinds.items():
-        read = read_rows(table, Needs(exact=kind.columns, keys=False))
-        columns = {each: values_of(read, each, heap.ok) for each in kind.columns}
+        names = columns_of({name: kind}, table)
+        read = read_rows(table, Needs(exact=names, keys=False))
+        columns = {each: values_of(read, each, heap.ok) for each in names}
         looked = policy.look({name: kind}, columns, heap.ok)
         rows = worst_of(kind, looked.measures[name], looked.has[name], EACH)
         if len(rows):

@@ -12,6 +12,7 @@ from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
+from scoring.heap.columns import CLUSTER, COPIES, FITTED
 
 
 def check_applied(out: AnyPath, table: Table) -> None:
@@ -42,6 +43,7 @@ def write_applied(
         overwrite: replace what is there.
     """
     table = table.stored
+    _refuse_own(table, columns)
     kept = [name for name in table.schema.names if name not in columns]
     added = [pa.field(name, values.type) for name, values in columns.items()]
     schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)
@@ -62,3 +64,14 @@ def write_applied(
         writer.discard()
         raise
     return writer.file
+
+
+def _refuse_own(table: Table, columns: Mapping[str, pa.Array]) -> None:
+    """Refuse to replace a column of the user's that only shares its name with one of a fit."""
+    told = table.metadata.get("columns")
+    ours = told if isinstance(told, dict) else {}
+    own = [name for name in (CLUSTER, COPIES) if name in columns and name in table.schema.names and name not in ours]
+    if own and FITTED not in table.schema.names:
+        raise InputError(
+            f"{table.path} has a column {own[0]!r} of its own, which the fit would replace; rename it first"
+        )

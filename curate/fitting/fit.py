@@ -1,52 +1,78 @@
 """Fit a score to a heap: a table's embeddings in, a model and the table with its columns out; no image is read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
+from curate.engines.junk import Junk, judge
 from curate.engines.search import searching
 from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.base import base_of, check_same
 from curate.fitting.entropy import class_entropy
+from curate.fitting.junk import junk_of
 from curate.fitting.labels import Given, classes_in, given_labels, labels_in
 from curate.fitting.result import FitResult
 from curate.fitting.shares import Share, of_classes, of_clusters, tells
+from curate.manifest import SourceOptions
 from curate.manifest.file_set import FileSet, file_set, refuse_two_places
 from curate.manifest.store_path import AnyPath, path_here, path_or_store
-from curate.tables.heap import Heap, read_heap
+from curate.tables.grouped import group_facts, with_groups
+from curate.tables.heap import Heap, column_array, read_heap
+from curate.tables.images import ImageSource
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
-from scoring.heap.clusters import labels_of
-from scoring.heap.columns import AMBIGUOUS, CLASS, LOCAL
+from scoring.heap.columns import AMBIGUOUS, CLASS, CLUSTER, JUNK, LOCAL, UNLIKE
 from scoring.heap.fit import fit_heap
 from scoring.heap.learn import telling
 from scoring.heap.model import HeapFit, Said
 from scoring.heap.space import centred
 from scoring.heap.stored import digest_of_fit, read_fit, write_fitted
+from scoring.heap.unlike import Group
 
-TOLD_CLUSTERS = 10  # clusters that a heap without classes is told of by,
-ROWS_A_CLUSTER = 20  # unless a cluster would have fewer rows in the mean, of which shares say nothing
+ROWS_A_CLUSTER = 10  # of fewer rows each in the mean, shares of clusters say nothing
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A heap, what was fitted to it or taken for it, and what that says of its rows."""
+    """The images of a table, what was fitted to them or taken for them, and what that says of each.
+
+    Attributes:
+        heap: the images.
+        fit: the fit.
+        said: its columns.
+        given: the labels that it learned from.
+        classes: of all rows, for what a cut would take.
+        junk: what is known of ``p_junk``; None where it is not known.
+        groups: of images unlike the rest.
+        notes: notes for the user.
+    """
 
     heap: Heap
     fit: HeapFit
     said: Said
     given: Given
     classes: Codes | None
+    junk: Junk | None = None
+    groups: list[Group] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def columns(self) -> dict[str, pa.Array]:
+        """Return the columns of the table that the fit gives."""
+        found = self.heap.in_table(self.said.columns)
+        if self.junk is not None and len(self.junk.probability):
+            found = {JUNK: column_array(self.junk.probability, np.zeros(len(self.junk.probability), bool)), **found}
+        return {**found, **(self.heap.n_copies() if self.heap.once else {})}
 
 
 def fit(
@@ -60,6 +86,8 @@ def fit(
     labelled: str | Path | None = None,
     embedding: str | None = None,
     seed: int = 0,
+    source: str | None = None,
+    root: str | None = None,
     engine: str = "local",
     address: str | None = None,
     overwrite: bool = False,
@@ -80,6 +108,8 @@ def fit(
         labelled: file of keys and classes, or a folder of rounds, to learn from.
         embedding: column of the user's own embeddings, of any length, in place of ``embedding``.
         seed: of clusterings, and of the rows that are kept of a large heap.
+        source: what was scored, where the table has no ``p_junk`` and names no images: 300 of them are corrupted.
+        root: where relative paths of ``source`` start.
         engine: where large searches run, a name in ``curate.engines.table.SEARCHES``.
         address: of the engine's cluster.
         overwrite: replace files that are there.
@@ -104,7 +134,8 @@ def fit(
             if fitted is not None:
                 done = _applied(opened, fitted, report)
             else:
-                done = _fitted(opened, label, labelled, seed, report)
+                images = ImageSource(source, SourceOptions(root=root))
+                done = _fitted(opened, label, labelled, model, images, seed, report)
         about = _about(done, opened, seed)
         _write(done, places, opened, base, about, files, overwrite=overwrite)
     kind, shares = _shares(done)
@@ -122,6 +153,7 @@ def fit(
         path=places[0],
         applied=places[1],
         fitted_before=fitted is not None,
+        notes=done.notes,
     )
 
 
@@ -167,7 +199,7 @@ def _write(
     beside: list[AtomicFile] = []
     try:
         if applied is not None:
-            columns = done.heap.in_table({**done.said.columns, **_of_classes(done, about["seed"])})
+            columns = {**done.columns(), **done.heap.in_table(_of_classes(done, about["seed"]))}
             beside = [write_applied(applied, table, columns, about, files, overwrite=overwrite)]
             about["applied"] = {"file": applied.name, "sha256": beside[0].sha256}
         if model is not None and base is not None:
@@ -180,43 +212,64 @@ def _write(
 
 
 def _fitted(
-    table: Table, label: str | None, labelled: str | Path | None, seed: int, report: Callable[[str], None]
+    table: Table,
+    label: str | None,
+    labelled: str | Path | None,
+    model: str | Path | None,
+    images: ImageSource,
+    seed: int,
+    report: Callable[[str], None],
 ) -> Fitted:
     heap = _heap(table, () if label is None or labelled is not None else (label,))
     given = given_labels(heap, table, label, labelled)
     about = f", {counted(len(given.labels.rows), 'label')}" if given.labels else ""
-    report(f"fitting to {counted(len(heap), 'row')} of {table.path}{about}")
+    report(f"fitting to {counted(len(heap), 'image')} of {table.path}{about}")
+    heap, junk, notes = junk_of(heap, table, model, images)
+    fit, said, groups = fit_with_groups(heap, table, given, seed, junk)
+    copies = heap.copies.words()
     return Fitted(
-        heap, *fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=seed), given, classes_in(heap, table)
+        heap, fit, said, given, classes_in(heap, table), junk, groups, [*([copies] if copies else []), *notes]
     )
 
 
+def fit_with_groups(
+    heap: Heap, table: Table, given: Given, seed: int, junk: Junk | None
+) -> tuple[HeapFit, Said, list[Group]]:
+    """Fit to images with their labels and junk scores; return the fit, its columns and the groups unlike the rest."""
+    fit, said = fit_heap(heap.embeddings, heap.junk, labels=given.labels, seed=seed)
+    fit, said, groups = with_groups(heap, table, fit, said)
+    return replace(fit, junk=None if junk is None else junk.classifier), said, groups
+
+
 def _applied(table: Table, fitted: str | Path, report: Callable[[str], None]) -> Fitted:
-    """Apply what was fitted before."""
+    """Apply what was fitted before: every row is judged by itself."""
     _, card = load_model(find_checkpoint(fitted))
     kept = read_fit(fitted, card)
     if kept is None:
-        raise InputError(f"{fitted} was not fitted to a heap; give one that curate fit wrote, or leave out --fitted")
+        raise InputError(f"{fitted} was not fitted to a dataset; give one that curate fit wrote, or leave out --fitted")
     check_same(table, fitted)
-    lacking = [name for name in kept.junk.usual if name not in table.schema.names]
+    lacking = [name for name in (kept.junk.names if kept.junk else ()) if name not in table.schema.names]
     if lacking:
         raise InputError(
-            f"expected the columns by which {fitted} tells junk in {table.path}, got none named {', '.join(lacking)}; "
+            f"expected the columns that p_junk of {fitted} needs in {table.path}, got none named {', '.join(lacking)}; "
             "score the images with the model, or fit anew"
         )
-    heap = _heap(table, heads=tuple(kept.junk.usual))
+    heap = _heap(table, once=False)
     if heap.embeddings.shape[1] != len(kept.mean):
         raise InputError(
             f"expected embeddings of {len(kept.mean):,} numbers in {table.path}, as {fitted} was fitted to, got "
             f"{heap.embeddings.shape[1]:,}; score the images with the same model"
         )
     report(f"applying {fitted} to {counted(len(heap), 'row')} of {table.path}")
-    return Fitted(heap, kept, kept.score(heap.embeddings, heap.columns), Given(), classes_in(heap, table))
+    probability = np.full(table.n_rows, np.nan, np.float32) if kept.junk is None else judge(kept.junk, table)
+    junk = Junk(kept.junk, probability)
+    said = kept.score(heap.embeddings, junk.log_odds(heap))
+    return Fitted(heap, kept, said, Given(), classes_in(heap, table), junk)
 
 
-def _heap(table: Table, names: tuple[str, ...] = (), heads: tuple[str, ...] | None = None) -> Heap:
-    """Read a heap, with columns of classes that are learned from, and of heads."""
-    heap = read_heap(table, names=names, heads=heads)
+def _heap(table: Table, names: tuple[str, ...] = (), *, once: bool = True) -> Heap:
+    """Read the images of a table, with columns of classes that are learned from."""
+    heap = read_heap(table, names=names, once=once)
     if not len(heap):
         raise InputError(f"{table.path} has no row with an embedding{_why(heap.missing)}; score the images again")
     return heap
@@ -235,6 +288,8 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
         "labels": done.given.source,
         "seed": seed,
         "references": len(done.fit.references),
+        "groups": group_facts(done.groups, done.columns()[UNLIKE]),
+        **({} if done.junk is None or not done.junk.about else {"junk": done.junk.about}),
         "digest": digest_of_fit(done.fit),
         "curate": __version__,
     }
@@ -242,14 +297,11 @@ def _about(done: Fitted, table: Table, seed: int) -> dict[str, Any]:
 
 def _shares(done: Fitted) -> tuple[str, list[Share]]:
     score, classes = done.said.columns[LOCAL], done.classes
-    if classes is not None and tells(classes, done.heap.at):
-        return "class", of_classes(score, classes, done.heap.at)
-    sizes = [k for k in done.fit.centres if k <= TOLD_CLUSTERS and k * ROWS_A_CLUSTER <= len(done.heap)]
-    if not sizes:
+    if classes is not None and tells(classes, done.heap.first):
+        return "class", of_classes(score, classes, done.heap.first)
+    if len(done.heap) < ROWS_A_CLUSTER * len(done.fit.clusters):
         return "cluster", []
-    middle = done.fit.centres[max(sizes)]
-    units = centred(done.heap.embeddings, done.fit.mean).units
-    return "cluster", of_clusters(score, labels_of(units, {max(sizes): middle})[:, 0])
+    return "cluster", of_clusters(score, done.said.columns[CLUSTER])
 
 
 def _of_classes(done: Fitted, seed: int) -> dict[str, NDArray[np.float32]]:

@@ -98,9 +98,8 @@ def labels_in(heap: Heap, codes: Codes) -> Labels:
 
 
 def _labels(heap: Heap, rows: np.ndarray, codes: np.ndarray, classes: tuple[str, ...]) -> Labels:
-    """Return the labels of rows of the table that have a class and an embedding, as places in the heap."""
+    """Return the labels of rows of the table that have a class and an embedding; of copies the first that has one."""
     usable = (codes >= 0) & np.isin(rows, heap.at)
-    place = np.searchsorted(heap.at, rows[usable])
-    order = np.argsort(place, kind="stable")
-    present, numbers = np.unique(codes[usable], return_inverse=True)
-    return Labels(place[order], numbers.astype(np.int64)[order], tuple(classes[code] for code in present.tolist()))
+    place, first = np.unique(heap.copies.place[np.searchsorted(heap.at, rows[usable])], return_index=True)
+    present, numbers = np.unique(codes[usable][first], return_inverse=True)
+    return Labels(place, numbers.astype(np.int64), tuple(classes[code] for code in present.tolist()))

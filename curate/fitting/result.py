@@ -29,6 +29,7 @@ class FitResult(Printed):
         path: the model written, or None.
         applied: the table written, or None.
         fitted_before: whether a model that was fitted before was applied, and nothing fitted.
+        notes: notes for the user, such as what ``p_junk`` is based on.
     """
 
     rows: int
@@ -44,6 +45,7 @@ class FitResult(Printed):
     path: Path | None = None
     applied: AnyPath | None = None
     fitted_before: bool = False
+    notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
@@ -62,6 +64,7 @@ class FitResult(Printed):
         kept = f"{counted(self.references, 'row')} to compare with, {self.n_bytes / 1e6:,.1f} MB"
         return [
             *words.of_rows_left_out(self.without),
+            *self.notes,
             *notes,
             *words.of_shares(self.kind, self.shares),
             *([] if self.path is None else [f"model: {self.path} ({kept})"]),

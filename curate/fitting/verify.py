@@ -4,13 +4,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from curate.fitting.fit import fit_with_groups
+from curate.fitting.junk import junk_of
 from curate.fitting.labels import given_labels
 from curate.manifest.store_path import AnyPath, path_here, path_to_read, sha256_of
 from curate.tables.heap import read_heap
 from curate.tables.table import open_table
 from scoring.checkpoint import find_checkpoint, load_model
 from scoring.errors import InputError
-from scoring.heap.fit import fit_heap
 from scoring.heap.stored import digest_of_fit, read_fit
 
 
@@ -101,7 +102,8 @@ def verify_fit(model: str | Path, table: str | AnyPath | None = None) -> FitVeri
     heap = read_heap(opened, names=names)
     labelled = path_here(_found(origin.labelled, path), "labels") if origin.labelled is not None else None
     given = given_labels(heap, opened, origin.label, labelled)
-    fit, _ = fit_heap(heap.embeddings, heap.columns, labels=given.labels, seed=origin.seed)
+    heap, junk, _ = junk_of(heap, opened, path)
+    fit, _, _ = fit_with_groups(heap, opened, given, origin.seed, junk)
     applied = path.parent / origin.applied
     same = sha256_of(applied) == origin.applied_sha256 if origin.applied and applied.is_file() else None
     return FitVerification(

@@ -40,9 +40,9 @@ def apply(
         examples, failed_by = second_look(decided)
         known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by, "examples": examples}
         result = replace(decided.result, **known, input_digest=decided.digest)
-        classes = kept_by_class(decided)
+        classes_of, classes = kept_by_class(decided)
         if outputs is None:
-            return replace(result, classes=classes)
+            return replace(result, classes=classes, classes_of=classes_of)
         written = write_outputs(decided, outputs, result.facts(), states)
     paths: dict[str, Any] = {name: path for name, path in outputs.paths.items() if name in written}
-    return replace(result, classes=classes, **paths)
+    return replace(result, classes=classes, classes_of=classes_of, **paths)

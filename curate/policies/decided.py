@@ -14,7 +14,9 @@ from curate.policies.findings import Difference, Finding
 from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.policies.result import Result
 from curate.tables.digests import is_text, plain
+from curate.tables.needs import is_plain
 from curate.tables.table import Table
+from scoring.heap.columns import CLUSTER
 
 N_EXAMPLES = 5
 FIRST_DROPPED = "goes"
@@ -71,6 +73,7 @@ class Decided(Generic[R]):
         arranged: what becomes of kept rows; None to write them as they are.
         compare: compares a subset that is arranged with what is derived again; None to compare rows as they are.
         same_classes: column that is added -> column of the table that it shares its classes with.
+        grouped_by: the column of the groups whose losses are reported; None for ``label``, else ``cluster``.
     """
 
     table: Table
@@ -89,6 +92,7 @@ class Decided(Generic[R]):
     arranged: Arranged | None = None
     compare: Compare | None = None
     same_classes: Mapping[str, str] = field(default_factory=dict)
+    grouped_by: str | None = None
 
     def counts(self) -> dict[str, int]:
         """Return ``n_rows`` and the rows of each outcome."""
@@ -150,21 +154,27 @@ def _first(there: np.ndarray, n: int) -> np.ndarray:
     return np.concatenate(parts)[:n]
 
 
-def kept_by_class(decided: Decided[Result]) -> dict[str, tuple[int, int]]:
-    """Return rows in and rows kept of each class, the largest class first; {} without a text column ``label``."""
+def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, int]]]:
+    """Return what groups are of, and rows in and rows kept of each, the largest first.
+
+    Groups are those of the column that the policy names, else of ``label``, else of ``cluster``; {} without any.
+    """
     table = decided.table
-    if LABEL not in table.schema.names or not is_text(table.schema.field(LABEL).type):
-        return {}
+    names = [name for name in (decided.grouped_by, LABEL, CLUSTER) if name and name in table.schema.names]
+    column = next((name for name in names if is_plain(table.schema.field(name).type)), None)
+    if column is None:
+        return "class", {}
     size, kept = Counter[str](), Counter[str]()
-    for start, batch in numbered(table.batches([LABEL])):
+    for start, batch in numbered(table.batches([column])):
         codes = plain(batch.column(0)).cast(pa.string()).dictionary_encode()
         known = codes.indices.is_valid().to_numpy(zero_copy_only=False)
         numbers = codes.indices.fill_null(0).to_numpy(zero_copy_only=False)
         stays = known & (decided.outcome[start : start + batch.num_rows] == KEEP)
-        names = codes.dictionary.to_pylist()
+        values = codes.dictionary.to_pylist()
         for counter, rows in ((size, known), (kept, stays)):
-            counter.update(dict(zip(names, np.bincount(numbers[rows], minlength=len(names)).tolist(), strict=True)))
-    return {name: (n, kept[name]) for name, n in size.most_common() if n}
+            counter.update(dict(zip(values, np.bincount(numbers[rows], minlength=len(values)).tolist(), strict=True)))
+    kind = {LABEL: "class", CLUSTER: "cluster"}.get(column, column)
+    return kind, {name: (n, kept[name]) for name, n in size.most_common() if n}
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

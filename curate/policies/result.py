@@ -20,7 +20,8 @@ class Result(Printed):
         failed_by: status -> rows.
         notes: facts for the user, each of a class of its own; sentences where a receipt holds them.
         examples: a few decisions: ``why`` they are shown (such as ``worst``), ``key`` and ``reason``.
-        classes: class -> rows in, rows kept, where there is a column ``label``.
+        classes: class -> rows in, rows kept, by the column ``label``; where there is none, the same of clusters.
+        classes_of: ``class``, ``cluster``, or the name of another column.
         input_digest: of the rows that were read, whatever their order.
         subset: path written; None in a dry run, as ``decisions`` and ``receipt``.
     """
@@ -36,6 +37,7 @@ class Result(Printed):
     notes: list[Any] = field(default_factory=list)
     examples: list[dict[str, str]] = field(default_factory=list)
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    classes_of: str = "class"
     input_digest: str = ""
     subset: AnyPath | None = None
     decisions: AnyPath | None = None

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from curate.policies.result import Result
+
 TWICE = 2.0  # times what all lose: a group that loses more is named
-LEAST_ROWS = 10  # of a group: fewer may lose as much by luck
+LEAST_ROWS = 10  # of a group: fewer may lose as much by chance
 MOST_NAMED = 3
 
 
@@ -11,17 +13,20 @@ def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float)
     """Return a sentence for each group that loses more than twice what all lose, the worst first.
 
     Args:
-        kind: ``class``, whose rows can be judged apart, or ``cluster``, which no column names.
-        groups: name -> rows, and how many of them go.
-        usual: share of all rows that go, in [0, 1].
+        kind: what groups are of: ``class``, ``cluster`` or the name of a column.
+        groups: name -> rows, and how many of them are dropped.
+        usual: share of all rows that is dropped, in [0, 1].
 
     >>> uneven_words("class", {"cat": (10, 9), "dog": (90, 21), "eel": (1, 1)}, 0.31)
-    ['class cat loses 90%, all together 31%: rare is not bad; see --per']
+    ['class cat loses 90%, all together 31%']
     """
     lost = {name: gone / rows for name, (rows, gone) in groups.items() if rows >= LEAST_ROWS}
     worst = sorted((name for name in lost if lost[name] > TWICE * usual), key=lambda name: -lost[name])
-    what = "; see --per" if kind == "class" else ""
-    return [
-        f"{kind} {name} loses {lost[name]:.0%}, all together {usual:.0%}: rare is not bad{what}"
-        for name in worst[:MOST_NAMED]
-    ]
+    return [f"{kind} {name} loses {lost[name]:.0%}, all together {usual:.0%}" for name in worst[:MOST_NAMED]]
+
+
+def uneven_notes(result: Result) -> list[str]:
+    """Return which classes, or clusters where there are none, a policy takes far more of than of the rest."""
+    rows = sum(rows for rows, _ in result.classes.values())
+    lost = {name: (rows, rows - kept) for name, (rows, kept) in result.classes.items()}
+    return uneven_words(result.classes_of, lost, sum(gone for _, gone in lost.values()) / max(rows, 1))

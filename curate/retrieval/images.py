@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.columns import QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
 from curate.manifest import ReadError
 from curate.retrieval.scorer import fit_of, scorer_of
 from curate.tables.provenance import WHITE
 from curate.tables.table import Table
-from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
+from scoring.heap.columns import PER_IMAGE
 from scoring.heap.model import HeapFit
 from scoring.images import DecodedImage, decode
+from scoring.junk.features import Seen
 from scoring.runner import Runner
 
 BATCH = 64
@@ -73,6 +75,7 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
             runner.model.spec.preprocessing,
             max_pixels=settings.max_pixels,
             allow_truncated=settings.allow_truncated,
+            with_quality=settings.quality,
             white=settings.white or WHITE,
         )
     except ReadError as error:
@@ -84,7 +87,7 @@ def _scored(runner: Runner, fit: HeapFit | None, images: Sequence[DecodedImage |
     there = [at for at, image in enumerate(images) if not isinstance(image, str)]
     problems = [image if isinstance(image, str) else "" for image in images]
     vectors = np.zeros((len(images), runner.model.embedding_width), np.float32)
-    names = (*runner.columns, *(HEAP_COLUMNS if fit is not None else ()))
+    names = (*runner.columns, *(PER_IMAGE if fit is not None else ()))
     columns = {name: np.full(len(images), np.nan) for name in names}
     pixels = [image.pixels for image in images if not isinstance(image, str) and image.pixels is not None]
     if pixels:
@@ -92,7 +95,16 @@ def _scored(runner: Runner, fit: HeapFit | None, images: Sequence[DecodedImage |
         vectors[there] = scores.embedding
         said = dict(scores.columns)
         if fit is not None:
-            said |= fit.score(scores.embedding.astype(np.float16), said).columns
+            said |= fit.score_images(Seen({**said, **_quality(images)}, scores.embedding.astype(np.float16))).columns
         for name, values in columns.items():
             values[there] = said[name]
     return ScoredImages(vectors, columns, problems)
+
+
+def _quality(images: Sequence[DecodedImage | str]) -> dict[str, NDArray[np.float64]]:
+    """Return the quality columns of the images that were decoded, NaN for no value."""
+    there = [image.quality for image in images if not isinstance(image, str)]
+    return {
+        name: np.array([getattr(quality, name.removeprefix(QUALITY), None) for quality in there], np.float64)
+        for name in QUALITY_COLUMNS
+    }

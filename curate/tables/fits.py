@@ -12,7 +12,13 @@ from curate.tables.table import Table, noted_in
 from scoring.heap.columns import CLASS
 from scoring.heap.columns import COLUMNS as RELATIVE
 
-OF_SCORING = {"rows", "digest"}  # what ``curate score`` notes of a fit; others may be applied to more rows
+OF_SCORING = {
+    "rows",
+    "images",
+    "digest",
+    "groups",
+    "junk",
+}  # what ``curate score`` notes of a fit; others may be applied to more rows
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, KEY, without_bounds
 from curate.engines.output import holds_scores
 from curate.engines.score import score
+from curate.fitting.junk import classifier_of
 from curate.manifest import SourceOptions
 from curate.manifest.store_path import path_to_read
 from curate.retrieval.scorer import fit_of, is_fitted, model_named_by, scorer_of
+from curate.tables.heap import log_odds_of, numbers_of
 from curate.tables.images import drawn_rows
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table, embedding_matrix, open_table
@@ -26,14 +28,14 @@ from curate.trial.sample import FEWEST, Sample, of_source, of_table
 from curate.trial.worse import Scorer, climb, less_certain
 from scoring.checkpoint import DEFAULT, load_model
 from scoring.errors import InputError
-from scoring.heap.columns import COLUMNS as OF_HEAP
+from scoring.heap.columns import CLUSTER, JUNK, PER_IMAGE, UNLIKE
 from scoring.heap.fit import REFERENCES, fit_heap
-from scoring.heap.junk import columns_for_junk
 from scoring.heap.model import HeapFit
 from scoring.lookup import closest, told
 from scoring.metrics.degradations import LADDERS
 from scoring.runner import Runner, select_device, select_precision
 
+OF_HEAP = tuple(name for name in PER_IMAGE if name not in (CLUSTER, UNLIKE))  # scores among the fitted columns
 IMAGES = 100
 MOST_IMAGES = 100_000
 
@@ -184,7 +186,7 @@ def _opened(
         sample, everything = of_source(str(images_of), n, folder, seed=seed, options=options, announce=announce)
         scored = folder / "company.scores.parquet"
         announce(f"scoring {len(everything.keys):,} images")
-        score(everything.path, scored, model=model, quality=False, device=device, **everything.keywords())
+        score(everything.path, scored, model=model, device=device, **everything.keywords())
         table = open_table(scored)
     heap, fit = _fitted(table, model, sample, announce)
     return _Tested(table, replace(sample, white=white_of(table)), str(model), runner, heap, fit)
@@ -200,7 +202,7 @@ def _fitted(
     Raises:
         InputError: for a table without embeddings.
     """
-    heads = columns_for_junk(table.schema.names)
+    heads = [JUNK] if JUNK in table.schema.names else []
     table.require([KEY, EMBEDDING])
     rows = drawn_rows(table, REFERENCES + len(sample.keys), seed=0)
     keys = table.take(np.sort(rows), [KEY]).column(KEY).to_pylist()
@@ -209,12 +211,13 @@ def _fitted(
     taken = table.take(others, [EMBEDDING, *heads])
     embeddings = embedding_matrix(taken.column(EMBEDDING))
     there = np.isfinite(embeddings).all(1)
-    columns = {name: taken.column(name).to_numpy().astype(np.float64)[there] for name in heads}
+    junk = log_odds_of(numbers_of(taken.column(JUNK))[there]) if heads else None
     known = fit_of(model) if is_fitted(model) else None
     if known is not None or not any(name in OF_HEAP for name in table.schema.names):
         return embeddings[there], known
     try:
-        return embeddings[there], fit_heap(embeddings[there], columns)[0]
+        fit, _ = fit_heap(embeddings[there], junk)
+        return embeddings[there], replace(fit, junk=classifier_of(table))
     except InputError as error:
         announce(f"scores that are fitted to the heap are not tried: {error}")
         return embeddings[there], None

@@ -19,7 +19,7 @@ from curate.tables.table import open_table
 from curate.trial.contract import BROKEN, HOLDS, SAME, UNTRIED, Check
 from curate.trial.sample import FEWEST, Sample
 from scoring.errors import InputError
-from scoring.heap.columns import COLUMNS as OF_HEAP
+from scoring.heap.columns import PER_IMAGE as OF_HEAP
 from scoring.metrics import Interval
 from scoring.metrics.ranking import spearman
 

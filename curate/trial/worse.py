@@ -8,12 +8,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from curate.columns import QUALITY, QUALITY_COLUMNS
 from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
 from curate.evaluation.measures import Floats
 from curate.evaluation.squares import central_square
 from curate.evaluation.strengths import shares_among
 from curate.trial.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
 from scoring.heap.model import HeapFit
+from scoring.images.geometry import Raster
+from scoring.images.geometry import resize as picture
+from scoring.images.phash import SIDE
+from scoring.images.quality import measure
+from scoring.junk.features import Seen
 from scoring.metrics.degradations import LADDERS, resize
 from scoring.metrics.monotone import Rise, rise
 from scoring.runner import Runner
@@ -58,9 +64,21 @@ class Scorer:
         """Return embeddings, shape (B, D), and the columns, those of the fit among them, for shape (B, 3, S, S)."""
         embedding, found = embedded(self.runner, images, self.side)
         if self.fit is not None:
-            said = self.fit.score(embedding, found).columns
+            names = () if self.fit.junk is None else self.fit.junk.names
+            quality = quality_of(images) if any(name in QUALITY_COLUMNS for name in names) else {}
+            said = self.fit.score_images(Seen({**found, **quality}, embedding)).columns
             found |= {name: values.astype(np.float64) for name, values in said.items()}
         return embedding, {name: found[name] for name in (*self.columns, LAPLACIAN)}
+
+
+def quality_of(images: Tensor) -> dict[str, Floats]:
+    """Return the quality columns of a batch, shape (B, 3, S, S), in [0, 255]; NaN for no value."""
+    pixels = images.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+    measured = [measure(Raster(each, *each.shape[1::-1]), picture(each, SIDE, SIDE, "bilinear")) for each in pixels]
+    return {
+        name: np.array([getattr(quality, name.removeprefix(QUALITY)) for quality in measured], np.float64)
+        for name in QUALITY_COLUMNS
+    }
 
 
 def climb(pictures: Iterable[bytes], scorer: Scorer, *, kinds: Sequence[str], seed: int) -> Climbed:

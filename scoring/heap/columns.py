@@ -1,18 +1,31 @@
-"""The columns of scores that look at the heap; importing this loads nothing."""
+"""The columns of scores that compare an image with the dataset; importing this loads nothing."""
 
 from collections.abc import Mapping
 
 from scoring.column import Column
 
+JUNK = "p_junk"
 NEIGHBOUR, AMBIGUOUS = "unc_neighbour", "unc_ambiguous"
-OUTLIER, FITTED, LOCAL = "unc_outlier", "unc_fitted", "unc_local"
+FITTED, LOCAL = "unc_fitted", "unc_local"
+COPIES, CLUSTER, UNLIKE = "copies", "cluster", "unlike_group"
 CLASS = "unc_class"  # where there are labels to learn from
 LESS = "less certain"
+PER_IMAGE: Mapping[str, Column] = {  # what a fitted model says of any image
+    JUNK: Column(
+        "probability that the image is a corrupted one rather than one of this dataset; 0.5 is the threshold; null "
+        "where it does not apply to the dataset",
+        "1",
+        LESS,
+    ),
+    NEIGHBOUR: Column("1 - cosine to the nearest other image that is no copy, less the dataset's mean", "1", LESS),
+    AMBIGUOUS: Column("how near to the boundary between groups of this dataset: share that is clearer", "1", LESS),
+    FITTED: Column("above 0.5: unusable, by p_junk; up to 0.5: how ambiguous, by unc_ambiguous", "1", LESS),
+    LOCAL: Column("share of the 10 nearest images that are more certain; unusable images highest", "1", LESS),
+    CLUSTER: Column("number of the cluster of similar images, from 0"),
+    UNLIKE: Column("number of the group of images unlike the rest, from 1; null for the rest"),
+}
 COLUMNS: Mapping[str, Column] = {
-    NEIGHBOUR: Column("1 - cosine to the nearest other image that is no copy, less the heap's mean", "1", LESS),
-    AMBIGUOUS: Column("how little the heap tells what it is: the share of it that is clearer", "1", LESS),
-    OUTLIER: Column("unlike the heap as a whole: log of the median mean cosine to all rows over its own", "1", LESS),
-    FITTED: Column("fitted to the heap: junk highest, below it what the heap cannot tell", "1", LESS),
-    LOCAL: Column("how many of its nearest are clearer by unc_fitted; junk highest", "1", LESS),
+    **PER_IMAGE,
+    COPIES: Column("images of the table that are copies of this one, equal or nearly equal, itself among them"),
 }
 OF_CLASSES = Column("entropy of the classes that a linear classifier of the labels expects, out of fold", "nats", LESS)

@@ -1,14 +1,12 @@
 """Fit a score to a heap, without labels or with some."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.heap.clusters import cluster_centres
-from scoring.heap.junk import junk_scale
+from scoring.heap.clusters import cluster_centres, fine_clusters
 from scoring.heap.learn import learn, weighed
 from scoring.heap.model import NO_NEAR, HeapFit, Laid, Said, laid_out, stored
 from scoring.heap.neighbours import EXACT_ROWS
@@ -23,20 +21,20 @@ FEW_ROWS = 50  # and one of fewer little
 
 def fit_heap(
     embeddings: NDArray,
-    columns: Mapping[str, NDArray] | None = None,
+    junk: NDArray | None = None,
     *,
     labels: Labels | None = None,
     seed: int = 0,
     most: int = REFERENCES,
 ) -> tuple[HeapFit, Said]:
-    """Fit a score to a heap, and say it of every row of the heap.
+    """Fit a score to a dataset, and apply it to every row of it.
 
     Up to 100,000 rows each is judged among all others. A fit to more than ``most`` rows keeps a draw to judge new rows
-    by, whose ranks are its own; beyond 100,000 the rows of the heap are judged by that draw as well.
+    by, whose ranks are its own; beyond 100,000 the rows of the dataset are judged by that draw as well.
 
     Args:
         embeddings: shape (N, D), of any length above 0; taken in float16. The same order gives the same fit.
-        columns: of the heads, by name, each shape (N,).
+        junk: log odds of junk, shape (N,), NaN for an unknown one; None where none are known.
         labels: classes of some rows. Where labelled rows that were held out speak against what they teach, the fit
             goes without, and ``Said.learned`` says so.
         seed: of the clusterings, of the draw and of the folds.
@@ -47,10 +45,10 @@ def fit_heap(
     """
     if len(embeddings) < LEAST_ROWS:
         raise InputError(
-            f"expected at least {LEAST_ROWS} images with an embedding to fit a score to, got {len(embeddings):,}; "
-            "score more of them, or go by the model's own columns"
+            f"expected at least {LEAST_ROWS} different images with an embedding to fit a score to, got "
+            f"{len(embeddings):,}; score more of them, or use the model's own columns"
         )
-    rows, columns = stored(embeddings), columns or {}
+    rows = stored(embeddings)
     drawn = _drawn(len(rows), most, labels, seed)
     mean = mean_of(rows)
     directions = centred(rows[drawn], mean)
@@ -61,24 +59,25 @@ def fit_heap(
             f"expected images that differ, got {len(rows):,} that are all copies of one another: nothing can be told "
             "apart; curate dedup keeps one of them"
         )
-    bare = HeapFit(mean, rows[drawn], centres, {}, kept.closest, junk=junk_scale(columns))
+    clusters = fine_clusters(directions.units, seed=seed)
+    bare = HeapFit(mean, rows[drawn], centres, {}, kept.closest, clusters, np.zeros(len(clusters), np.int32))
     whole = kept if len(drawn) == len(rows) else None
     if whole is None and len(rows) <= EXACT_ROWS:
         whole = laid_out(centred(rows, mean), centres)
     if labels is None:
-        fit = _stood(bare, kept, _of(columns, drawn))
-        return fit, fit.score(rows, columns) if whole is None else _said(bare, whole, columns)
-    return _with_labels(bare, rows, columns, (drawn, kept, whole), labels, seed)
+        fit = _stood(bare, kept, _of(junk, drawn))
+        return fit, fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
+    return _with_labels(bare, rows, junk, (drawn, kept, whole), labels, seed)
 
 
-def _of(columns: Mapping[str, NDArray], rows: NDArray[np.int64]) -> dict[str, NDArray]:
-    return {name: values[rows] for name, values in columns.items()}
+def _of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
+    return None if junk is None else junk[rows]
 
 
-def _stood(bare: HeapFit, kept: Laid, columns: Mapping[str, NDArray]) -> HeapFit:
+def _stood(bare: HeapFit, kept: Laid, junk: NDArray | None) -> HeapFit:
     """Return the fit with the ranks and the standing of its references."""
     fit = bare.with_quantiles(kept.signals)
-    return replace(fit, standing=fit.columns_of(kept.signals, columns, kept.near)[1])
+    return replace(fit, standing=fit.columns_of(kept.rows, kept.signals, junk, kept.near)[1])
 
 
 def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.int64]:
@@ -93,16 +92,16 @@ def _drawn(n: int, most: int, labels: Labels | None, seed: int) -> NDArray[np.in
     return np.sort(order[:most])
 
 
-def _said(bare: HeapFit, whole: Laid, columns: Mapping[str, NDArray]) -> Said:
+def _said(bare: HeapFit, whole: Laid, junk: NDArray | None) -> Said:
     """Return what a fit says of the rows of its heap: by their own ranks."""
     fit = bare.with_quantiles(whole.signals)
-    return fit.said(fit.columns_of(whole.signals, columns, whole.near)[0], whole.near.recall)
+    return fit.said(fit.columns_of(whole.rows, whole.signals, junk, whole.near)[0], whole.near.recall)
 
 
 def _with_labels(
     bare: HeapFit,
     rows: NDArray[np.float16],
-    columns: Mapping[str, NDArray],
+    junk: NDArray | None,
     laid: tuple[NDArray[np.int64], Laid, Laid | None],
     labels: Labels,
     seed: int,
@@ -113,18 +112,18 @@ def _with_labels(
     lesson = learn(on, known, seed=seed)
     learned, weights = weighed(bare, on, lesson, known, seed=seed)
     if not learned.better:
-        fit = _stood(bare, kept, _of(columns, drawn))
-        said = fit.score(rows, columns) if whole is None else _said(bare, whole, columns)
+        fit = _stood(bare, kept, _of(junk, drawn))
+        said = fit.score(rows, junk) if whole is None else _said(bare, whole, junk)
         return fit, replace(said, learned=learned)
     inside = slice(None) if whole is None else drawn
     taught = Taught(labels.classes, lesson.middles, lesson.chances[inside].astype(np.float16))
     other = lesson.other if whole is None or whole is kept else taught.other_class(kept.rows.units, kept.near)
     bare = replace(bare, taught=taught, weights=weights)
-    fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(columns, drawn))
+    fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(junk, drawn))
     if whole is None:
-        said = fit.score(rows, columns)
+        said = fit.score(rows, junk)
     else:
-        said = _said(bare, replace(whole, signals={**whole.signals, OTHER: lesson.other}), columns)
+        said = _said(bare, replace(whole, signals={**whole.signals, OTHER: lesson.other}), junk)
     return fit, replace(said, learned=learned)
 
 
@@ -143,4 +142,4 @@ def said_of(embeddings: NDArray, column: str, *, seed: int = 0) -> dict[str, NDA
     directions = centred(rows, mean)
     centres = cluster_centres(directions.units, seed=seed)
     bare = HeapFit(mean, rows[:0], centres, {}, NO_NEAR)
-    return {column: _said(bare, laid_out(directions, centres), {}).columns[column]}
+    return {column: _said(bare, laid_out(directions, centres), None).columns[column]}

@@ -3,40 +3,33 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scoring.heap.clusters import Centroids, labels_of
-from scoring.heap.columns import AMBIGUOUS, COLUMNS, FITTED, LOCAL, NEIGHBOUR, OUTLIER
+from scoring.heap.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE
 from scoring.heap.grades import graded, quantiles_of
-from scoring.heap.junk import JunkScale
 from scoring.heap.local import among_neighbours
 from scoring.heap.neighbours import Near, near_in, near_to
-from scoring.heap.rule import (
-    OUTLIER_AT,
-    WEIGHTS,
-    chance_of,
-    combined,
-    composed,
-    lifted,
-    outlier,
-    outlier_chance,
-    outlier_cut,
-)
-from scoring.heap.signals import CLOSE, SIGNALS, Place, View, likeness
+from scoring.heap.rule import WEIGHTS, combined, composed, lifted
+from scoring.heap.signals import CLOSE, SIGNALS, Place, View
 from scoring.heap.space import BLOCK, Centred, centred, unit
 from scoring.heap.taught import OTHER, Learned, Taught
+from scoring.junk.classifier import JunkClassifier, probability_of
+from scoring.junk.features import Seen
 from scoring.search.links import Recall
 
 AMBIGUITY = "ambiguity"  # what the rule makes of the signals
-LIKENESS = "likeness"
 FAR = 0.99  # quantile of the distances in the heap beyond which a row lies outside of it
 FAR_SHARE = 0.05  # of rows outside, above which somebody should know
-FEW_FAR = 3  # rows outside that luck brings into any few
+FEW_FAR = 3  # rows outside that chance brings into any few
+NO_JUNK = -10.0  # log odds of junk of a row of which none are known
 Floats = NDArray[np.float64]
+Columns = dict[str, NDArray[Any]]
 NO_NEAR = np.zeros((0, CLOSE), np.int32)
+NO_CLUSTERS, NO_GROUPS = np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
 
 
 def far_from(outside: int, rows: int) -> str:
@@ -54,13 +47,14 @@ class Said:
     """What a fitted score says of N rows.
 
     Attributes:
-        columns: by name, each shape (N,), float32; see ``scoring.heap.columns``.
+        columns: by name, each shape (N,); see ``scoring.heap.columns``. Scores are float32; numbers of clusters and of
+            groups int32, -1 for none.
         outside: share of the rows that lie farther from the heap than 99 % of its own; 0 without rows.
         recall: share of the true neighbours that the search found.
         learned: what labels were worth; None without.
     """
 
-    columns: dict[str, NDArray[np.float32]]
+    columns: Columns
     outside: float
     recall: Recall = field(default_factory=Recall.of_everything)
     learned: Learned | None = None
@@ -72,7 +66,7 @@ class Standing:
 
     Attributes:
         share: how ambiguous each is.
-        level: log odds of junk; 0 where nothing tells.
+        level: log odds of junk; very low where they are not known.
         fitted: the score.
     """
 
@@ -95,9 +89,10 @@ class HeapFit:
         centres: of clusterings at several sizes, k -> shape (k, D), float32.
         quantiles: of each signal among the references, and of ``ambiguity``, shape (1001,) each.
         near: the 10 nearest references of each, shape (R, 10), int32.
-        usual_likeness: median likeness of the heap's rows to the heap.
-        outlier_at: how unlike the heap a row is that belongs to another as likely as not.
-        junk: what is usual in the heap of the columns that rise on junk.
+        clusters: centres of the clusters whose numbers rows get, shape (k, D), float32.
+        groups: of each cluster the number of the group of images unlike the rest, from 1, or 0; shape (k,), int32.
+        junk: what separates the dataset from corrupted copies of its images; None where it is not known, or does not
+            apply.
         weights: of the rule.
         taught: what labels of some rows say of the others; None without labels.
         standing: of the references.
@@ -108,9 +103,9 @@ class HeapFit:
     centres: Centroids
     quantiles: Mapping[str, NDArray[np.float32]]
     near: NDArray[np.int32]
-    usual_likeness: float = 0.0
-    outlier_at: float = OUTLIER_AT
-    junk: JunkScale = field(default_factory=JunkScale)
+    clusters: NDArray[np.float32] = field(default_factory=lambda: NO_CLUSTERS)
+    groups: NDArray[np.int32] = field(default_factory=lambda: NO_GROUPS)
+    junk: JunkClassifier | None = None
     weights: Mapping[str, float] = field(default_factory=lambda: dict(WEIGHTS))
     taught: Taught | None = None
     standing: Standing = NOBODY
@@ -119,7 +114,7 @@ class HeapFit:
     def n_bytes(self) -> int:
         """Bytes that it keeps."""
         held = self.mean.nbytes + self.references.nbytes + self.near.nbytes + 3 * self.standing.share.nbytes
-        held += self.taught.n_bytes if self.taught else 0
+        held += self.clusters.nbytes + self.groups.nbytes + (self.taught.n_bytes if self.taught else 0)
         return held + sum(each.nbytes for each in (*self.centres.values(), *self.quantiles.values()))
 
     @property
@@ -134,35 +129,49 @@ class HeapFit:
         rows = centred(self.references, self.mean)
         return rows, place_of(rows, self.centres)
 
-    def score(self, embeddings: NDArray, columns: Mapping[str, NDArray] | None = None) -> Said:
-        """Say how certain rows are, each by itself: the same for a row of the heap as for a new one.
+    def score(self, embeddings: NDArray, junk: NDArray | None = None) -> Said:
+        """Score rows, each by itself: the same for a row of the dataset as for a new one.
 
         A row that is among the references itself is a copy there, and copies do not count.
 
         Args:
             embeddings: shape (N, D), of any length above 0; taken in float16, as tables store them.
-            columns: of the same rows, by name, each shape (N,): those of the model's heads, which tell junk.
+            junk: log odds of junk of the same rows, shape (N,), NaN for an unknown one; None where none is known.
         """
         references, of_references = self._placed
-        found: list[dict[str, NDArray[np.float32]]] = []
+        found: list[Columns] = []
         start = 0
         for part in blocks(stored(embeddings)):
             rows, here = centred(part, self.mean), slice(start, start + len(part))
             near = near_to(rows, references)
             signals = signals_of(View(near, place_of(rows, self.centres), of_references, self.near))
             more = {OTHER: self.taught.other_class(rows.units, near)} if self.taught else {}
-            heads = {name: values[here] for name, values in (columns or {}).items()}
-            found.append(self.columns_of(signals | more, heads, near, self.standing)[0])
+            odds = None if junk is None else junk[here]
+            found.append(self.columns_of(rows, signals | more, odds, near, self.standing)[0])
             start = here.stop
-        none = np.zeros(0, np.float32)
-        return self.said({name: np.concatenate([none, *(each[name] for each in found)]) for name in COLUMNS})
+        return self.said({name: np.concatenate([each[name] for each in found]) for name in found[0]} if found else {})
+
+    def score_images(self, seen: Seen) -> Said:
+        """Score images that are no rows of the dataset, each by itself, and say whether they are junk.
+
+        Args:
+            seen: N images, with the columns that ``junk`` reads.
+
+        Returns:
+            all columns of ``scoring.heap.columns.PER_IMAGE``; ``p_junk`` is NaN where it does not apply.
+
+        Raises:
+            KeyError: for a column that is missing.
+        """
+        odds = None if self.junk is None else self.junk.log_odds(seen)
+        said = self.score(seen.embedding, odds)
+        junk = np.full(len(seen), np.nan, np.float32) if odds is None else probability_of(odds)
+        return replace(said, columns={JUNK: junk, **said.columns})
 
     def with_quantiles(self, signals: Mapping[str, Floats]) -> Self:
         """Return the fit with the quantiles of signals, of those of the heap, and of what the rule makes of them."""
-        quantiles = {name: quantiles_of(values) for name, values in signals.items() if name != LIKENESS}
-        usual = float(np.median(signals[LIKENESS])) if len(signals[LIKENESS]) else 0.0
-        cut = outlier_cut(outlier(signals[LIKENESS], usual))
-        fit = replace(self, quantiles=quantiles, usual_likeness=usual, outlier_at=cut)
+        quantiles = {name: quantiles_of(values) for name, values in signals.items()}
+        fit = replace(self, quantiles=quantiles)
         return replace(fit, quantiles={**quantiles, AMBIGUITY: quantiles_of(fit.ambiguity(signals))})
 
     def ambiguity(self, signals: Mapping[str, Floats]) -> Floats:
@@ -171,36 +180,43 @@ class HeapFit:
 
     def columns_of(
         self,
+        rows: Centred,
         signals: Mapping[str, Floats],
-        columns: Mapping[str, NDArray],
+        junk: NDArray | None,
         near: Near,
         others: Standing | None = None,
-    ) -> tuple[dict[str, NDArray[np.float32]], Standing]:
+    ) -> tuple[Columns, Standing]:
         """Return the columns of N rows, and their standing.
 
         Args:
+            rows: centred.
             signals: of the rows.
-            columns: of the heads.
+            junk: log odds of junk, shape (N,), NaN for an unknown one; None where none is known.
             near: neighbours of the rows among the others.
             others: their standing; None where they are the rows themselves.
         """
         share = graded(self.ambiguity(signals), self.quantiles[AMBIGUITY])
-        outliers = outlier(signals[LIKENESS], self.usual_likeness)
-        level = self.junk.level(columns)
-        chance = np.maximum(outlier_chance(outliers, self.outlier_at), 0 if level is None else chance_of(level))
-        odds = np.zeros(len(share), np.float32) if level is None else level.astype(np.float32)
-        own = Standing(share.astype(np.float32), odds, NOBODY.fitted)
+        odds = np.nan_to_num(junk, nan=NO_JUNK) if junk is not None else np.full(len(share), NO_JUNK)
+        own = Standing(share.astype(np.float32), odds.astype(np.float32), NOBODY.fitted)
         of = others or own
         raised = lifted(own.share, own.level, near.index[:, 0], (of.share, of.level))
-        fitted = composed(chance, raised.astype(np.float64)).astype(np.float32)
+        fitted = composed(probability_of(odds), raised.astype(np.float64)).astype(np.float32)
         local = among_neighbours(fitted, near, fitted if others is None else others.fitted)
-        distance, unlike = signals["distance"].astype(np.float32), outliers.astype(np.float32)
-        found = {NEIGHBOUR: distance, AMBIGUOUS: own.share, OUTLIER: unlike, FITTED: fitted, LOCAL: local}
+        found: Columns = {NEIGHBOUR: signals["distance"].astype(np.float32), AMBIGUOUS: own.share}
+        found |= {FITTED: fitted, LOCAL: local, **self.groups_of(rows)}
         return found, replace(own, fitted=fitted)
 
-    def said(self, columns: dict[str, NDArray[np.float32]], recall: Recall | None = None) -> Said:
+    def groups_of(self, rows: Centred) -> Columns:
+        """Return the number of the cluster of each row, and of its group of images unlike the rest; -1 for none."""
+        if not len(self.clusters):
+            return {CLUSTER: np.full(len(rows), -1, np.int32), UNLIKE: np.full(len(rows), -1, np.int32)}
+        cluster = labels_of(rows.units, {len(self.clusters): self.clusters})[:, 0].astype(np.int32)
+        group = np.where(cluster >= 0, self.groups[cluster.clip(0)], 0)
+        return {CLUSTER: cluster, UNLIKE: np.where(group > 0, group, -1).astype(np.int32)}
+
+    def said(self, columns: Columns, recall: Recall | None = None) -> Said:
         """Return columns with how many of the rows lie outside of what was fitted."""
-        distance = columns[NEIGHBOUR]
+        distance = columns.get(NEIGHBOUR, NOBODY.share)
         outside = float((distance > self.far).mean()) if len(distance) else 0.0
         return Said(columns, outside, recall or Recall.of_everything())
 
@@ -228,13 +244,13 @@ def laid_out(rows: Centred, centres: Centroids) -> Laid:
 
 
 def signals_of(view: View) -> dict[str, Floats]:
-    """Return every signal of rows by its name, and how alike they are to the heap."""
-    return {name: signal(view) for name, signal in SIGNALS.items()} | {LIKENESS: likeness(view)}
+    """Return every signal of rows by its name."""
+    return {name: signal(view) for name, signal in SIGNALS.items()}
 
 
 def place_of(rows: Centred, centres: Centroids) -> Place:
     """Return where rows lie, each by itself."""
-    return Place(labels_of(rows.units, centres), rows.along)
+    return Place(labels_of(rows.units, centres))
 
 
 def stored(embeddings: NDArray) -> NDArray[np.float16]:

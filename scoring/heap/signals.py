@@ -19,11 +19,9 @@ class Place:
 
     Attributes:
         clusters: in each of S clusterings, shape (N, S).
-        along: cosine to the heap's mean times that mean's length, so the mean cosine to the heap's rows, shape (N,).
     """
 
     clusters: NDArray[np.int32]
-    along: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -87,17 +85,6 @@ def unshared(view: View) -> NDArray[np.float64]:
     count = (own >= 0).sum(1)
     shared = (both & (own >= 0)).sum(1)
     return 1 - np.divide(shared, count, out=np.zeros(len(count)), where=count > 0)
-
-
-def likeness(view: View) -> NDArray[np.float64]:
-    """Return how alike a row is to the heap as a whole: its mean cosine to all rows, shape (N,).
-
-    It is not centred, and a mean over the row and its neighbours. A crowd that is a small part of the heap cannot raise
-    it by being alike to itself.
-    """
-    there, index = view.near.there, view.near.index.clip(0)
-    total = view.rows.along + (view.others.along[index].astype(np.float64) * there).sum(1)
-    return total / (1 + there.sum(1))
 
 
 SIGNALS: Mapping[str, Callable[[View], NDArray[np.float64]]] = {  # to add a signal, add a line

@@ -14,18 +14,18 @@ from torch import Tensor
 from scoring.atomic import AtomicFile, commit_together
 from scoring.checkpoint import FIT, checkpoint_of, find_checkpoint, read_checkpoint, write_checkpoint
 from scoring.errors import InputError
-from scoring.heap.clusters import SIZES
+from scoring.heap.clusters import FINE, SIZES
 from scoring.heap.fit import REFERENCES
 from scoring.heap.grades import POINTS
-from scoring.heap.junk import JUNK, RISES, JunkScale
 from scoring.heap.learn import MOST_CLASSES
 from scoring.heap.model import AMBIGUITY, HeapFit, Standing
-from scoring.heap.rule import OUTLIER_AT, OUTLIER_FROM
 from scoring.heap.signals import CLOSE, SIGNALS
 from scoring.heap.taught import OTHER, Taught
+from scoring.junk.stored import from_json, to_json
 
 MOST_WEIGHT = 1e6  # of a signal; the rule's own are below 20
 MEAN, ROWS, NEAR, STANDING = f"{FIT}.mean", f"{FIT}.references", f"{FIT}.near", f"{FIT}.standing"
+CLUSTERS, GROUPS = f"{FIT}.clusters", f"{FIT}.groups"
 MIDDLES, CHANCES = f"{FIT}.middles", f"{FIT}.chances"
 CENTRES, QUANTILES = f"{FIT}.centres.", f"{FIT}.quantiles."
 
@@ -59,9 +59,7 @@ def write_fitted(
     record = {
         **about,
         "weights": dict(fit.weights),
-        "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
-        "usual_likeness": fit.usual_likeness,
-        "outlier_at": fit.outlier_at,
+        "junk": None if fit.junk is None else to_json(fit.junk),
         **({"classes": list(fit.taught.classes)} if fit.taught else {}),
     }
     card = {**card, "base": card.get("base", card["digest"]), FIT: record}
@@ -73,6 +71,7 @@ def write_fitted(
 def tensors_of(fit: HeapFit) -> dict[str, Tensor]:
     """Return what a fit keeps, by the names that it has in a file."""
     arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
+    arrays |= {CLUSTERS: fit.clusters, GROUPS: fit.groups}
     arrays[STANDING] = np.stack([fit.standing.share, fit.standing.level, fit.standing.fitted])
     if fit.taught is not None:
         arrays |= {MIDDLES: fit.taught.middles, CHANCES: fit.taught.chances}
@@ -127,19 +126,17 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> HeapFi
         raise ValueError("quantiles of another number")
     if not weights or not weights.keys() <= set(names) or not all(0 < each < MOST_WEIGHT for each in weights.values()):
         raise ValueError(f"weights {weights}")
-    usual = {str(name): (float(middle), float(spread)) for name, (middle, spread) in record["junk"].items()}
-    if any(not np.isfinite(values).all() for values in arrays.values()) or any(
-        not np.isfinite(pair).all() or pair[1] <= 0 for pair in usual.values()
-    ):
-        raise ValueError("a number that is none")
-    if not usual.keys() <= {JUNK, *RISES}:
-        raise ValueError(f"junk told by {', '.join(usual)}")
-    likeness, cut = float(record["usual_likeness"]), float(record.get("outlier_at", OUTLIER_AT))
-    if not np.isfinite(likeness) or not OUTLIER_FROM <= cut <= OUTLIER_AT:
-        raise ValueError(f"a likeness of {likeness}, cut at {cut}")
-    return HeapFit(
-        mean, rows, centres, quantiles, near, likeness, cut, JunkScale(usual), weights, taught, Standing(*standing)
-    )
+    if any(not np.isfinite(values).all() for values in arrays.values()):
+        raise ValueError("a number that is not finite")
+    clusters, groups = arrays[CLUSTERS], arrays[GROUPS]
+    if clusters.ndim != 2 or not 1 <= len(clusters) <= FINE[1] or clusters.shape[1] != len(mean):
+        raise ValueError(f"clusters of shape {clusters.shape}")
+    if groups.shape != (len(clusters),) or groups.dtype != np.int32 or groups.min() < 0:
+        raise ValueError(f"groups of shape {groups.shape}")
+    junk = None if record["junk"] is None else from_json(record["junk"])
+    if junk is not None and len(junk.mean) != len(mean):
+        raise ValueError(f"a junk classifier for embeddings of {len(junk.mean)} numbers")
+    return HeapFit(mean, rows, centres, quantiles, near, clusters, groups, junk, weights, taught, Standing(*standing))
 
 
 def _taught(record: Mapping[str, Any], arrays: Mapping[str, NDArray], n_rows: int, width: int) -> Taught | None:
@@ -159,9 +156,7 @@ def digest_of_fit(fit: HeapFit) -> str:
     total = hashlib.sha256()
     facts = {
         "weights": dict(fit.weights),
-        "junk": {name: list(pair) for name, pair in fit.junk.usual.items()},
-        "usual_likeness": fit.usual_likeness,
-        "outlier_at": fit.outlier_at,
+        "junk": None if fit.junk is None else to_json(fit.junk),
         "classes": list(fit.taught.classes) if fit.taught else [],
     }
     total.update(json.dumps(facts, sort_keys=True).encode())

@@ -1,6 +1,6 @@
 """Bytes in, pixels out: decoded, oriented, resized, or a failure with a name."""
 
-from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb
+from scoring.images.decoding import DEFAULT_MAX_PIXELS, MAX_SIDE, decode, decode_rgb, decode_small
 from scoring.images.outcome import STATUSES, DecodedImage, DecodeError
 from scoring.images.phash import hamming, perceptual_hash
 from scoring.images.pixels import pixel_digest
@@ -19,6 +19,7 @@ __all__ = [
     "Quality",
     "decode",
     "decode_rgb",
+    "decode_small",
     "hamming",
     "perceptual_hash",
     "pixel_digest",

@@ -28,7 +28,7 @@ from scoring.images.reading import opened
 from scoring.images.signature import signature
 from scoring.images.sniff import sniff
 
-__all__ = ["DEFAULT_MAX_PIXELS", "DEFAULT_SECONDS", "KIND", "MAX_SIDE", "decode", "decode_rgb"]
+__all__ = ["DEFAULT_MAX_PIXELS", "DEFAULT_SECONDS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
 KIND = "background and picture by contrast"  # of the rules that pixels follow; another kind gives other pixels
 
 
@@ -127,6 +127,39 @@ def decode_rgb(
         raster, _ = image.raster(short_side, allow_truncated=allow_truncated, white=white)
         picture = raster.pixels if short_side is None else _resized(raster, short_side, interpolation)
         return np.ascontiguousarray(orient(picture, raster.orientation))
+
+
+def decode_small(
+    data: bytes,
+    short_side: int,
+    *,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    allow_truncated: bool = False,
+    seconds: float = DEFAULT_SECONDS,
+    white: int = WHITE,
+) -> Pixels:
+    """Return the whole image as 8-bit RGB, oriented, reduced to a short side; a smaller image as it is.
+
+    Args:
+        data: the encoded image.
+        short_side: in pixels, at least 1; no image is enlarged. One more than 8 times as long as wide is cut to its
+            middle.
+        max_pixels: as in ``decode``.
+        allow_truncated: as in ``decode``.
+        seconds: as in ``decode``.
+        white: as in ``decode``.
+
+    Raises:
+        DecodeError: as ``decode_rgb``.
+        ValueError: as ``decode_rgb``.
+    """
+    check_white(white)
+    if short_side < 1:
+        raise ValueError(f"short_side must be at least 1, got {short_side}")
+    with opened(data, Bounds(max_pixels, seconds)) as image, BUDGET.hold(image.header.n_pixels):
+        raster, _ = image.raster(short_side, allow_truncated=allow_truncated, white=white)
+        least = min(short_side, raster.width, raster.height)
+        return np.ascontiguousarray(orient(_resized(raster, least, "bicubic"), raster.orientation))
 
 
 def _resized(raster: Raster, short_side: int, interpolation: str) -> Pixels:

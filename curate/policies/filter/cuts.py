@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.policies.filter.ends import BOUND, BY, CROSSING, LOWER, SCORE, UNDECIDED, UPPER
+from curate.policies.filter.even import even_best
 from curate.policies.filter.ranked import best, best_of_groups
 from curate.policies.filter.ruling import Ruling
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.heap.columns import CLUSTER, FITTED, LOCAL
 from scoring.heap.columns import COLUMNS as HEAP_COLUMNS
+from scoring.heap.rule import PICTURE
 from scoring.intervals import bounds_of
 from scoring.lookup import lookup
 
@@ -35,6 +38,10 @@ class Cutting(Protocol):
     @property
     def per(self) -> str | None:
         """The column whose values are judged apart."""
+
+    @property
+    def even(self) -> str | None:
+        """The column of the groups that an amount may not empty; None for a plain cut."""
 
     @property
     def by(self) -> str:
@@ -168,6 +175,8 @@ def judge_rank(
         n_kept: how many stay, from how many compete.
         high: whether high values are the best.
     """
+    if rule.by == SCORE and rule.even is not None:
+        return _judge_evenly(rule, table_rows, rows, inside, n_kept, high=high)
     if rule.by == SCORE:
         column = table_rows.exact[rule.column]
         keep, cuts, _ = _best(rule, table_rows, rows, column.values[rows], inside, column.valid[rows], n_kept, high)
@@ -185,6 +194,27 @@ def judge_rank(
     (np.minimum if high else np.maximum).at(worst, codes[whole], ends.strict[whole].astype(np.float64))
     cuts = np.where(is_cut | np.isnan(cuts), cuts, worst)
     return _ruling(rule, ends, stays & (reaches | whole), stays, cuts)
+
+
+def _judge_evenly(
+    rule: Cutting, table_rows: Rows, rows: slice, inside: Flags, n_kept: Callable[[int], int], *, high: bool
+) -> Ruling:
+    """Keep the best rows, but empty no group of ``rule.even``; unusable images are protected by their class alone."""
+    column, groups = table_rows.exact[rule.column], table_rows.groups[str(rule.even)]
+    values, valid = column.values[rows], column.valid[rows]
+    free = values > PICTURE if rule.even == CLUSTER and rule.column in (FITTED, LOCAL) else None
+    keep, cut, evened = even_best(
+        values,
+        inside & valid,
+        n_kept,
+        table_rows.hashes[rows],
+        groups.codes[rows],
+        groups.names,
+        column=str(rule.even),
+        free=free,
+        low_is_best=not high,
+    )
+    return Ruling(keep, valid, np.array([cut]), evened)
 
 
 def _ruling(rule: Cutting, ends: Ends, surely: Flags, perhaps: Flags, cuts: NDArray[np.float64]) -> Ruling:

@@ -1,7 +1,7 @@
 """A filter applied to a table: rules keep and drop rows by their scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from curate.columns import KEY
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
 from curate.policies.filter.cuts import require_interval
+from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.interval_words import CROSSES, has_interval
 from curate.policies.filter.interval_words import MEANINGS as OF_INTERVALS
@@ -18,6 +19,7 @@ from curate.policies.filter.named import Keys, WithoutKeys
 from curate.policies.filter.request import rules_in_order
 from curate.policies.filter.result import FilterResult, notes_of
 from curate.policies.filter.rules import (
+    EVEN,
     RULES,
     Rule,
     Verdict,
@@ -85,11 +87,15 @@ class Filter:
             words=words.rows,
             examples=words.examples(),
             schema=words.schema,
+            grouped_by=next(
+                (name for rule in self.rules for name in (getattr(rule, EVEN, None), rule.per) if name), None
+            ),
             meanings=MEANINGS | (OF_INTERVALS if self.files.undecided else {}),
             result=FilterResult(
                 dropped_by=self._by_rule(verdict, DROP),
                 undecided_by={name: n for name, n in self._undecided_by(verdict, table_rows).items() if n},
                 notes=[*notes_of(self.rules, verdict, table_rows, table), *fitted_apart(table, needs.columns(table))],
+                evened=self._evened(verdict),
             ),
         )
 
@@ -100,6 +106,11 @@ class Filter:
             n = int(((verdict.rule == number) & (verdict.outcome == outcome)).sum())
             total[typed(rule)] = total.get(typed(rule), 0) + n
         return total
+
+    def _evened(self, verdict: Verdict) -> dict[str, Any]:
+        """Return what became of groups that no amount may empty, as plain JSON, by rule as typed."""
+        found = zip(self.rules, verdict.found, strict=True)
+        return {typed(rule): asdict(each) for rule, each in found if isinstance(each, Evened)}
 
     def _undecided_by(self, verdict: Verdict, table_rows: Rows) -> dict[str, int]:
         """Undecided rows by rule as typed; those whose interval crosses the cut apart from those without a value."""
@@ -136,6 +147,8 @@ def filter(
     judges: str | None = None,
     column: str | None = None,
     per: str | None = None,
+    label: str | None = None,
+    allow_uneven: bool = False,
     by: str | None = None,
     crossing: str | None = None,
     model: str | Path | None = None,
@@ -173,6 +186,9 @@ def filter(
         column: score column for the keywords; default ``unc_fitted``, and ``unc_local`` for amounts; else the
             score of the model's own method.
         per: judge ``keep_top`` and ``drop_bottom`` within each value of this column.
+        label: column of classes of which ``keep_top`` and ``drop_bottom`` drop at most twice the average share; by
+            default ``label`` where the table has it, else ``cluster``.
+        allow_uneven: let them drop more of some classes or clusters.
         by: ``lower`` or ``upper``, for the rules with a cut: go by that end of the interval of the score, in place of
             the score itself; a row whose interval crosses the cut is undecided.
         crossing: ``bound``: such a row is what the end alone says.
@@ -202,8 +218,14 @@ def filter(
         given |= {"keep_top": keep_top, "audit": _paths(audit), "confidence": confidence}
         given |= {"promise": promise, "judges": judges, "max_bad_rate": max_bad_rate}
         rules = rules_in_order(
-            [(name, value) for name, value in given.items() if value is not None], opened, model=model
+            [(name, value) for name, value in given.items() if value is not None],
+            opened,
+            model=model,
+            label=label,
+            allow_uneven=allow_uneven,
         )
+    elif label is not None or allow_uneven:
+        raise InputError("label and allow_uneven are for rules named by keywords; give each rule its own even=")
     return apply(Filter(tuple(rules)), opened, out, dry_run=dry_run, overwrite=overwrite)
 
 

@@ -5,13 +5,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from curate.columns import LABEL
 from curate.policies.filter.alike import Like, Unlike, parse_examples
+from curate.policies.filter.ends import SCORE
 from curate.policies.filter.guaranteed import MaxBadRate, read_guarantee
 from curate.policies.filter.named import Keys, WithoutKeys, read_rule
-from curate.policies.filter.rules import OF_INTERVALS, RULES, Rule
+from curate.policies.filter.rules import EVEN, OF_INTERVALS, RULES, Rule
+from curate.tables.needs import is_plain
 from curate.tables.signals import amount_column, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.heap.columns import CLUSTER
 
 EXAMPLES: dict[str, type[Like] | type[Unlike]] = {kind.name: kind for kind in (Like, Unlike)}
 NAMED: dict[str, type[Keys] | type[WithoutKeys]] = {kind.name: kind for kind in (Keys, WithoutKeys)}
@@ -22,7 +26,14 @@ OF_AUDITS = (AUDIT, CONFIDENCE, PROMISE, JUDGES)  # that only a rule with a guar
 GROUPED = ""  # of a rule that judges each row by itself
 
 
-def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str | Path | None = None) -> list[Rule]:
+def rules_in_order(
+    typed: Sequence[tuple[str, Any]],
+    table: Table,
+    *,
+    model: str | Path | None = None,
+    label: str | None = None,
+    allow_uneven: bool = False,
+) -> list[Rule]:
     """Return the rules that a command line, or the keywords of Python, ask for.
 
     ``column``, ``per``, ``by`` and ``crossing`` count for the rules after them. The only one of its kind that stands
@@ -33,10 +44,13 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str
         typed: (one of these or a rule's name, value) in the order typed; ``_`` may stand for ``-``.
         table: where the default column and the keys of examples come from.
         model: that scored the table, if it does not ship, for examples that are images.
+        label: column of the classes that no amount may empty; by default ``label``, else ``cluster``.
+        allow_uneven: let an amount empty classes and clusters.
 
     Raises:
         InputError: for a value that cannot be read, or one of these options without a rule after it.
     """
+    even = _even_column(table, label, allow_uneven, typed)
     names = [name.replace("_", "-") for name, _ in typed]
     values = [value for _, value in typed]
     given = {option: _trailing(names, values, option) for option in (COLUMN, PER, *INTERVALS)}
@@ -62,8 +76,26 @@ def rules_in_order(typed: Sequence[tuple[str, Any]], table: Table, *, model: str
             if COLUMN in options:
                 default = amount_column if options.get(PER, GROUPED) is None else default_column
                 options[COLUMN] = given[COLUMN] or default(table)
+            if _takes(name, EVEN) and options.get(PER) is None and options.get("by", SCORE) == SCORE:
+                options[EVEN] = even
             rules.append(RULES[name](value, **options))
     return rules
+
+
+def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:
+    """Return the column of the groups that an amount may not empty; None for a plain cut."""
+    amounts = [name for name in RULES if _takes(name, EVEN)]
+    if label is not None and not any(name.replace("_", "-") in amounts for name, _ in typed):
+        raise InputError(f"--label {label} is for {' and '.join(f'--{name}' for name in amounts)}; add one")
+    if label is not None and allow_uneven:
+        raise InputError(f"--allow-uneven lets amounts empty classes, and --label {label} names them; leave one out")
+    if allow_uneven:
+        return None
+    if label is not None:
+        table.require([label])
+        return label
+    there = (name for name in (LABEL, CLUSTER) if name in table.schema.names)
+    return next((name for name in there if is_plain(table.schema.field(name).type)), None)
 
 
 def _listed(values: Sequence[Any], names: Sequence[str], name: str) -> list[str]:

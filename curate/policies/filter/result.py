@@ -1,7 +1,7 @@
 """What a filter did, and the facts that its command says beside the counts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from curate.columns import describe
@@ -9,6 +9,7 @@ from curate.manifest.store_path import AnyPath
 from curate.policies.audit.results import Promise
 from curate.policies.filter.cuts import compared
 from curate.policies.filter.ends import LOWER
+from curate.policies.filter.even import Evened
 from curate.policies.filter.guaranteed import MaxBadRate
 from curate.policies.filter.named import Keys, WithoutKeys, named
 from curate.policies.filter.rules import DropBottom, KeepTop, Rule, Verdict, by_interval, typed
@@ -25,9 +26,15 @@ class FilterResult(Result):
 
     Attributes:
         undecided_rows: path of the rows that stay undecided, where a rule went by intervals.
+        evened: by rule as typed, what became of the groups that no amount may empty.
     """
 
     undecided_rows: AnyPath | None = None
+    evened: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the receipt says beside the counts, as plain JSON."""
+        return {**super().facts(), **({"evened": self.evened} if self.evened else {})}
 
     FILES: ClassVar[tuple[str, ...]] = (*Result.FILES, UNDECIDED_ROWS)
 
@@ -117,7 +124,20 @@ class GoesBy:
     coverage: float | None
 
 
-Note = WorksOn | TooFew | Names | Guarantee | GoesBy
+@dataclass(frozen=True)
+class Spread:
+    """Groups that an amount took less of than a plain cut would have.
+
+    Attributes:
+        rule: as typed.
+        found: the groups.
+    """
+
+    rule: str
+    found: Evened
+
+
+Note = WorksOn | TooFew | Names | Guarantee | GoesBy | Spread
 
 
 def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: Table) -> list[Note]:
@@ -132,11 +152,13 @@ def notes_of(rules: Sequence[Rule], verdict: Verdict, table_rows: Rows, table: T
         count = rule.amount if isinstance(rule, KeepTop | DropBottom) and rule.per is None else ""
         if str(count).isdigit() and int(count) > n:
             notes.append(TooFew(typed(rule), int(count), n))
+        if isinstance(found, Evened) and found.limited:
+            notes.append(Spread(typed(rule), found))
         if isinstance(rule, MaxBadRate):
             notes.append(Guarantee(typed(rule), rule.goal.confidence, rule.promise, found))
         if isinstance(rule, Keys | WithoutKeys):
             notes.append(Names(typed(rule), len(rule.keys), int(named(rule, table_rows).sum())))
-    return list(dict.fromkeys(notes))
+    return list({repr(note): note for note in notes}.values())
 
 
 def _goes_by(rule: Any, table: Table) -> GoesBy:

@@ -30,6 +30,7 @@ from scoring.errors import InputError
 from scoring.lookup import lookup
 
 OF_INTERVALS = {"by": SCORE, "crossing": UNDECIDED_ROW}  # parameters, which a receipt names where they are others
+EVEN = "even"  # the parameter of amounts that may empty no group
 BLOCK = 1 << 22  # rows that a rule which looks at one row at a time judges at once
 
 
@@ -77,6 +78,7 @@ class Minimum:
     bound: str | int | float
     column: str
     per: str | None = field(default=None, init=False)
+    even: str | None = field(default=None, init=False)
     by: str = SCORE
     crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "min"
@@ -98,6 +100,7 @@ class Maximum:
     bound: str | int | float
     column: str
     per: str | None = field(default=None, init=False)
+    even: str | None = field(default=None, init=False)
     by: str = SCORE
     crossing: str = UNDECIDED_ROW
     name: ClassVar[str] = "max"
@@ -121,6 +124,7 @@ class DropBottom:
     per: str | None = None
     by: str = SCORE
     crossing: str = UNDECIDED_ROW
+    even: str | None = None
     name: ClassVar[str] = "drop-bottom"
     ranks: ClassVar[bool] = True
 
@@ -138,8 +142,9 @@ class DropBottom:
 class KeepTop:
     """Keep the most certain rows: highest values, or lowest in a column whose name starts with ``unc_``.
 
-    Exactly ``amount`` rows stay (a share is rounded up), in each value of ``per`` where given. Rows that tie
-    at the cut are ranked by a hash of their key, so the same ones stay on any machine, in any order.
+    Exactly ``amount`` rows are kept (a share is rounded up), in each value of ``per`` where given. Rows that tie
+    at the cut are ranked by a hash of their key, so the same ones are kept on any machine, in any order. With ``even``,
+    a column of groups, no group loses more than twice the average share; see ``even_best``.
     """
 
     amount: str | int | float
@@ -147,6 +152,7 @@ class KeepTop:
     per: str | None = None
     by: str = SCORE
     crossing: str = UNDECIDED_ROW
+    even: str | None = None
     name: ClassVar[str] = "keep-top"
     ranks: ClassVar[bool] = True
 
@@ -210,6 +216,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Return a rule as plain JSON, for a receipt."""
     values = asdict(rule)  # type: ignore[call-overload]
     usual = {name for name, default in OF_INTERVALS.items() if values.get(name) == default}
+    usual |= {name for name in (EVEN,) if values.get(name) is None}
     return {"rule": rule.name, **{name: value for name, value in values.items() if name not in usual}}
 
 
@@ -228,7 +235,7 @@ def needs_of(rules: Sequence[Rule]) -> Needs:
     """Return what has to be read of a table for these rules."""
     return Needs(
         exact=tuple(name for rule in rules if rule.column is not None for name in _read(rule)),
-        groups=tuple(rule.per for rule in rules if rule.per is not None),
+        groups=tuple(dict.fromkeys(name for rule in rules for name in (rule.per, getattr(rule, EVEN, None)) if name)),
         representations=EMBEDDINGS if any(isinstance(rule, Like | Unlike) for rule in rules) else frozenset(),
         conditions=tuple(("--where", rule.condition) for rule in rules if isinstance(rule, Where)),
         advice="use --where for other columns, --column for another score",

@@ -116,9 +116,10 @@ class DecisionWords:
         codes, *found = self._numbers(index, start + judged)
         score[judged], threshold[judged], margin[judged] = found
         tied = dropped & (margin[judged] == 0)
+        protected = ~dropped & (margin[judged] < 0)
         texts = [f"{value:.6g}" for value in score[judged].tolist()]
         before, after = f"{rule.column} ", self._endings(index)
-        kinds = np.where(tied, 2, np.where(dropped, 1, 0))
+        kinds = np.where(tied, 2, np.where(dropped, 1, np.where(protected, 3, 0)))
         reason[judged] = [
             before + text + after[kind][code]
             for text, kind, code in zip(texts, kinds.tolist(), codes.tolist(), strict=True)
@@ -212,8 +213,10 @@ class DecisionWords:
             whole = f"the {'bottom' if keeps_high(rule) else 'highest'} {amount_of(rule)}"
             kept, dropped = f" is outside {whole}", f" is in {whole}"
         tie = " equals the cut and loses the tie by the hash of its key:" + dropped.removeprefix(" is")
+        found = self.verdict.found[index]
+        even = f"{dropped}, and kept: no {found.column} may lose more than {found.most:.0%};" if found else dropped
         pairs = list(zip(groups, values, strict=True))
-        return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie)]
+        return [[f"{words}{group} ({value})" for group, value in pairs] for words in (kept, dropped, tie, even)]
 
 
 class _Ends:

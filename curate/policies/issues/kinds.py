@@ -6,11 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.heap.columns import COPIES, JUNK, UNLIKE
+
 Values = NDArray[np.float32]  # (N,), NaN where there is none
+Flags = NDArray[np.bool_]
 
 FAR = 3.5  # robust standard deviations: Iglewicz and Hoaglin 1993, "How to detect and handle outliers"
 _SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal values
-COMMON = 0.5  # a kind that is harmless by itself and has more of the heap than this is what the heap is
+STYLE = 0.1  # share of a dataset above which a kind describes its style, not defects
+FEW = 5  # images, which are no style however small the dataset
+JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # of p_junk: unusable, and suspect enough to confirm another measure
+UNUSABLE, ALL = "unusable", "all"  # names for several kinds
+GROUPS = "unlike-the-rest"
 
 
 def _itself(value: Values) -> Values:
@@ -23,12 +30,51 @@ def _aspect(width: Values, height: Values) -> Values:
 
 
 def _size(width: Values, height: Values) -> Values:
-    """By what factor the side of a square of this area differs from the heap's median, from 1 on."""
+    """By what factor the side of a square of this area differs from the dataset's median, from 1 on."""
     side = np.sqrt(width * height)
     with np.errstate(invalid="ignore"):
         known = side[~np.isnan(side)]
         ratio = side / (np.median(known) if len(known) else 1)
         return np.maximum(ratio, 1 / ratio).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What must confirm a kind, for its measure alone describes drawings, scans and products on white as well.
+
+    Attributes:
+        columns: of which those that the table has are looked at.
+        confirms: their values by name, shape (N,) each -> which rows they confirm, shape (N,).
+        needed: whether a table without them has no row of the kind; otherwise the measure alone decides there.
+        words: what it is, in words.
+    """
+
+    columns: tuple[str, ...]
+    confirms: Callable[[Mapping[str, Values]], Flags]
+    needed: bool
+    words: str
+
+
+def _is_junk(values: Mapping[str, Values]) -> Flags:
+    return values[JUNK] > JUNK_CUT
+
+
+def _low_contrast(values: Mapping[str, Values]) -> Flags:
+    found = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
+    found += [values["quality_contrast"] < CONTRAST] if "quality_contrast" in values else []
+    return np.logical_or.reduce(found)
+
+
+def _compressed(values: Mapping[str, Values]) -> Flags:
+    found = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
+    found += [values["quality_jpeg"] < JPEG] if "quality_jpeg" in values else []
+    return np.logical_or.reduce(found)
+
+
+CONTRAST, JPEG = 0.1, 30.5
+BY_JUNK = Witness((JUNK,), _is_junk, True, "p_junk above 0.5")
+BY_CONTRAST = Witness((JUNK, "quality_contrast"), _low_contrast, False, "p_junk above 0.1, or contrast below 0.1")
+BY_JPEG = Witness((JUNK, "quality_jpeg"), _compressed, False, "p_junk above 0.1, or a JPEG quality of 30 or less")
 
 
 @dataclass(frozen=True)
@@ -39,12 +85,14 @@ class Kind:
         meaning: in words.
         columns: that the measure is made of.
         low: whether the low tail is the issue, or the high one.
-        strict: a value beyond it is an issue in any heap.
+        strict: a value beyond it is an issue in any dataset.
         loose: a value short of it is one in none.
-        drops: whether the rows go by default; the other kinds are no harm by themselves.
         log: whether the spread is that of the logarithm, for measures that are ratios.
         measure: columns as float32 -> the measure, shape (N,).
         what: the measure in words.
+        witness: what must confirm it; None where the measure is enough.
+        unusable: whether such an image is unusable in every domain.
+        style: whether a large share of the dataset speaks of its style, so that no row is flagged then.
     """
 
     meaning: str
@@ -52,50 +100,85 @@ class Kind:
     low: bool
     strict: float
     loose: float
-    drops: bool = True
     log: bool = False
     measure: Callable[..., Values] = _itself
     what: str = ""
+    witness: Witness | None = None
+    unusable: bool = False
+    style: bool = True
 
     @property
     def name(self) -> str:
         """What is measured, in words."""
         return self.what or self.columns[0]
 
-    def beyond(self, values: Values, cut: float) -> NDArray[np.bool_]:
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that it can be told by, those of the witness among them."""
+        return (*self.columns, *(self.witness.columns if self.witness else ()))
+
+    def beyond(self, values: Values, cut: float) -> Flags:
         """Return where the measure lies beyond a cut; nowhere without a value."""
         limit = np.float32(cut)
         return values < limit if self.low else values > limit
 
+    def confirmed(self, columns: Mapping[str, Values], n: int) -> Flags:
+        """Return which of N rows the witness confirms; all where there is none to ask."""
+        if self.witness is None:
+            return np.ones(n, bool)
+        there = {name: columns[name] for name in self.witness.columns if name in columns}
+        if not any(np.isfinite(values).any() for values in there.values()):
+            return np.full(n, not self.witness.needed)
+        return self.witness.confirms(there)
+
 
 _SIZES = ("width", "height")
 KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
+    "junk": Kind("unlike this dataset and like corrupted copies of it", (JUNK,), False, 0.5, 0.5, style=False),
+    "blank": Kind("one colour, or nearly", ("quality_contrast",), True, 0.01, 0.01, unusable=True, style=False),
+    "pure-noise": Kind(
+        "noise and no image", ("quality_sharpness",), False, 1.2, 1.2, witness=BY_JUNK, unusable=True, style=False
+    ),
+    "enlarged": Kind(
+        "enlarged from a few pixels",
+        ("quality_sharpness",),
+        True,
+        0.35,
+        0.35,
+        witness=BY_JUNK,
+        unusable=True,
+        style=False,
+    ),
+    "placeholder": Kind(
+        "one unusable image, at least 10 times", (COPIES,), False, 9.5, 9.5, witness=BY_JUNK, unusable=True, style=False
+    ),
+    GROUPS: Kind("in a group of images unlike the rest", (UNLIKE,), False, 0.5, 0.5, style=False),
     "dark": Kind("nothing in it is bright", ("quality_highlight",), True, 0.21, 0.27),
-    "bright": Kind("nothing in it is dark", ("quality_shadow",), False, 0.7, 0.65),
+    "bright": Kind("nothing in it is dark", ("quality_shadow",), False, 0.7, 0.65, witness=BY_CONTRAST),
     "overexposed": Kind(
-        "white for the most part: overexposed, or a thing on white", ("quality_brightness",), False, 0.93, 0.75, False
+        "white for the most part: overexposed, or a thing on white", ("quality_brightness",), False, 0.93, 0.75
     ),
     "low-contrast": Kind("blank, or nearly", ("quality_contrast",), True, 0.02, 0.05, log=True),
-    "low-information": Kind("few shades of grey", ("quality_entropy",), True, 1.5, 2.2),
+    "low-information": Kind("few shades of grey", ("quality_entropy",), True, 1.5, 2.2, witness=BY_CONTRAST),
     "blurry": Kind("the finest detail is gone", ("quality_sharpness",), True, 0.2, 0.27, log=True),
     "noisy": Kind("noise of colour", ("quality_noise",), False, 4.0, 2.0),
-    "blocky": Kind("JPEG's grid shows", ("quality_blocking",), False, 1.8, 1.4, log=True),
+    "blocky": Kind("JPEG's grid shows", ("quality_blocking",), False, 1.8, 1.4, log=True, witness=BY_JPEG),
     "compressed": Kind("a JPEG of very low quality", ("quality_jpeg",), True, 10.5, 20.5),
-    "bordered": Kind("bars or a frame around the picture", ("quality_border",), False, 0.25, 0.04, drops=False),
-    "grey": Kind("no colour, among pictures in colour", ("quality_colourfulness",), True, 2.0, 4.0, drops=False),
-    "odd-aspect": Kind(
-        "much longer than wide, or wider than long", _SIZES, False, 5.0, 2.5, False, True, _aspect, "aspect"
-    ),
-    "odd-size": Kind("much smaller or larger than most", _SIZES, False, 10.0, 4.0, False, True, _size, "size ratio"),
+    "bordered": Kind("bars or a frame around the image", ("quality_border",), False, 0.25, 0.04),
+    "grey": Kind("no colour, among images in colour", ("quality_colourfulness",), True, 2.0, 4.0),
+    "tiny": Kind("short side below 32 pixels", _SIZES, True, 32, 32, measure=np.minimum, what="short side"),
+    "odd-aspect": Kind("much longer than wide, or wider than long", _SIZES, False, 5.0, 2.5, True, _aspect, "aspect"),
+    "odd-size": Kind("much smaller or larger than most", _SIZES, False, 10.0, 4.0, True, _size, "size ratio"),
 }
+UNUSABLE_KINDS = tuple(name for name, kind in KINDS.items() if kind.unusable)
 
 
 def cut_of(kind: Kind, values: Values) -> float:
-    """Return where a kind begins in this heap.
+    """Return where a kind begins in this dataset.
 
     It begins 3.5 robust standard deviations (1.4826 median absolute deviations) from the median, but never short of
-    ``loose`` nor beyond ``strict``: so a clean heap has few issues however wide it spreads, and a heap that is mostly
-    dark has its dark pictures found.
+    ``loose`` nor beyond ``strict``: so a clean dataset has few issues however wide it spreads, and a dataset that is
+    mostly dark has its dark images found.
 
     Args:
         kind: which tail of what.

@@ -1,4 +1,4 @@
-"""Issues of a table: which rows have a problem, of which kind; those go whose kind is harmful."""
+"""Issues of a table: which rows have a finding, of which kind; rows are dropped only where a kind is named for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import numpy as np
 from curate.columns import KEY, QUALITY
 from curate.policies.apply import apply
 from curate.policies.decided import Decided
-from curate.policies.issues.kinds import COMMON, KINDS, Kind, Values, cut_of
+from curate.policies.issues.kinds import ALL, FEW, GROUPS, KINDS, STYLE, UNUSABLE, UNUSABLE_KINDS, Kind, Values, cut_of
 from curate.policies.issues.words import MEANINGS, SCHEMA, IssueWords
 from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
@@ -20,6 +20,7 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
+from scoring.heap.columns import UNLIKE
 from scoring.lookup import lookup
 
 N_WORST = 3  # rows of each kind that are shown
@@ -30,12 +31,15 @@ class IssuesResult(Result):
     """What issues a table has; what ``curate issues`` prints.
 
     Attributes:
-        kinds: by kind that was looked for: ``n`` rows, ``begins`` at, ``median`` of the measure, whether its rows
-            ``go``, and the ``common`` ones, that are left alone for they are what the heap is.
-        n_issues: rows with any.
+        kinds: by kind that was looked for: ``n`` rows, ``begins`` at, ``median`` of the measure, whether its rows are
+            to be ``dropped``; of one that describes the style of the dataset, and so is ``off``, how many rows are so.
+        n_issues: rows with any, groups of images unlike the rest aside.
         overlaps: pairs of kinds and the rows that have both, the most first.
         not_looked: kinds whose columns the table lacks, or that hold no value.
         worst: by kind, numbers of the worst rows in the table, the worst first.
+        groups: of images unlike the rest: ``group``, ``rows``, ``examples`` (row numbers), whether it is
+            ``dropped``, and what the table says of each.
+        n_unlike: rows in these groups.
     """
 
     kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -43,10 +47,12 @@ class IssuesResult(Result):
     overlaps: list[tuple[str, str, int]] = field(default_factory=list)
     not_looked: list[str] = field(default_factory=list)
     worst: dict[str, list[int]] = field(default_factory=dict)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    n_unlike: int = 0
 
     def facts(self) -> dict[str, Any]:
         """Return what the receipt says beside the counts, as plain JSON."""
-        return {**super().facts(), "kinds": self.kinds}
+        return {**super().facts(), "kinds": self.kinds, "groups": self.groups}
 
 
 @dataclass(frozen=True)
@@ -56,25 +62,27 @@ class Looked:
     Attributes:
         measures: shape (N,).
         cuts: where each kind begins.
-        has: shape (N,) bool; nowhere for a kind that is common.
-        common: rows of the harmless kinds that most of the heap has.
+        has: shape (N,) bool; nowhere for a kind that is off.
+        off: kinds that describe the style of the dataset -> rows that are so.
     """
 
     measures: dict[str, Values]
     cuts: dict[str, float]
     has: dict[str, np.ndarray]
-    common: dict[str, int]
+    off: dict[str, int]
 
 
 @dataclass(frozen=True)
 class Issues:
-    """What to look for; a ``Policy``.
+    """What to look for, and what to drop; a ``Policy``.
 
     Attributes:
-        only: kinds to look for; all without one. What is named here goes, harmless or not.
+        only: kinds to look for; all without one.
         without: kinds not to look for.
-        also: kinds that go too, though they are harmless by themselves.
-        set: kind -> where it begins, in place of what the heap says.
+        drop: kinds whose rows are dropped; ``unusable`` and ``all`` stand for several.
+        force: kinds whose rows are flagged however many there are.
+        drop_group: numbers of groups of images unlike the rest, whose rows are dropped.
+        set: kind -> where it begins, instead of where the dataset says.
         show: rows of each kind that are named as its worst.
 
     Raises:
@@ -83,20 +91,25 @@ class Issues:
 
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    force: tuple[str, ...] = ()
+    drop_group: tuple[int, ...] = ()
     set: dict[str, float] = field(default_factory=dict)
     show: int = N_WORST
     files: ClassVar[Files] = Files()
 
     def __post_init__(self) -> None:
-        for name in (*self.only, *self.without, *self.also, *self.set):
+        for name in (*self.only, *self.without, *self.force, *self.set):
             lookup(KINDS, name, kind="kind of issue")
+        for name in self.drop:
+            lookup({**KINDS, UNUSABLE: None, ALL: None}, name, kind="kind of issue")
         for name, value in self.set.items():
             if not np.isfinite(value):
                 raise InputError(f"--set {name}: expected a number, got {value}")
         if not self.kinds:
             raise InputError("--without leaves no kind to look for; name fewer")
-        out = sorted({*self.also, *self.set} - set(self.kinds))
+        named = [name for name in self.drop if name in KINDS]
+        out = sorted({*named, *self.force, *self.set} - {*self.kinds})
         if out:
             raise InputError(f"{out[0]} is not looked for; name it in --only, or leave it out of --without")
 
@@ -109,9 +122,9 @@ class Issues:
             if (not self.only or name in self.only) and name not in self.without
         }
 
-    def goes(self, name: str) -> bool:
-        """Return whether the rows of a kind go."""
-        return KINDS[name].drops or name in self.only or name in self.also
+    def drops(self, name: str) -> bool:
+        """Return whether the rows of a kind are dropped."""
+        return name in self.drop or ALL in self.drop or (UNUSABLE in self.drop and name in UNUSABLE_KINDS)
 
     @classmethod
     def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
@@ -119,47 +132,36 @@ class Issues:
         return from_json(cls, rules[0], what="the rule of the receipt", ignored=("rule",))
 
     def decide(self, table: Table, *, write: bool) -> Decided[IssuesResult]:
-        """Decide every row of a table; InputError for one without measures of quality."""
+        """Decide every row of a table; InputError for one without the columns that kinds are told by."""
         kinds, absent = self.kinds_in(table)
-        names = tuple(dict.fromkeys(name for kind in kinds.values() for name in kind.columns))
+        names = columns_of(kinds, table)
         rows = read_rows(table, Needs(exact=names, advice="score the images again"))
         columns = {name: values_of(rows, name, rows.ok) for name in names}
         looked = self.look(kinds, columns, rows.ok)
-        measures, cuts, has, common = looked.measures, looked.cuts, looked.has, looked.common
-        outcome = self._outcome(rows, has, [columns[name] for name in names if name.startswith(QUALITY)])
-        first = _first(has, outcome, self.goes)
-        words = IssueWords(kinds, measures, cuts, has, outcome, first)
-        worst = {name: worst_of(kind, measures[name], has[name], self.show) for name, kind in kinds.items()}
+        groups = self._groups(table, columns.get(UNLIKE), looked.has)
+        in_groups = np.isin(columns[UNLIKE], self.drop_group) if self.drop_group else np.zeros(len(rows), bool)
+        outcome = self._outcome(
+            rows, looked.has, in_groups, [columns[each] for each in names if each.startswith(QUALITY)]
+        )
+        first = self._first(looked.has, outcome, in_groups)
+        words = IssueWords(kinds, looked.measures, looked.cuts, looked.has, outcome, first)
+        worst = {
+            name: worst_of(kind, looked.measures[name], looked.has[name], self.show) for name, kind in kinds.items()
+        }
         result = IssuesResult(
-            dropped_by={
-                name: int(((first == i) & (outcome == DROP)).sum()) for i, name in enumerate(has) if self.goes(name)
-            },
+            dropped_by=self._dropped_by(looked.has, outcome, first),
             undecided_by={"no measures": int((outcome == UNDECIDED).sum())} if (outcome == UNDECIDED).any() else {},
-            kinds={
-                name: {
-                    "n": int(has[name].sum()),
-                    "begins": float(cuts[name]),
-                    "median": _median(measures[name]),
-                    "goes": self.goes(name),
-                    **({"common": common[name]} if name in common else {}),
-                }
-                for name in kinds
-            },
-            n_issues=int(np.logical_or.reduce([*has.values()]).sum()),
-            overlaps=_overlaps(has),
-            not_looked=[*absent, *(name for name in kinds if np.isnan(measures[name]).all() and len(rows))],
+            kinds={name: self._facts(name, looked) for name in kinds},
+            n_issues=int(_any([each for name, each in looked.has.items() if name != GROUPS], len(rows)).sum()),
+            overlaps=_overlaps(looked.has),
+            not_looked=[*absent, *(name for name in kinds if np.isnan(looked.measures[name]).all() and len(rows))],
             worst={name: each.tolist() for name, each in worst.items() if len(each)},
+            groups=groups,
+            n_unlike=sum(group["rows"] for group in groups),
         )
         return Decided(
             table=table,
-            policy=[
-                {
-                    "rule": "issues",
-                    **{name: list(getattr(self, name)) for name in ("only", "without", "also")},
-                    "set": dict(self.set),
-                    "show": self.show,
-                }
-            ],
+            policy=[{"rule": "issues", **self.to_json()}],
             outcome=outcome,
             hashes=rows.hashes,
             digest=rows.digest,
@@ -170,53 +172,127 @@ class Issues:
             examples={name: each for name, each in worst.items() if len(each)},
         )
 
-    def look(self, kinds: Mapping[str, Kind], columns: Mapping[str, Values], ok: np.ndarray) -> "Looked":
+    def to_json(self) -> dict[str, Any]:
+        """Return what a receipt holds."""
+        names = ("only", "without", "drop", "force", "drop_group")
+        return {**{name: list(getattr(self, name)) for name in names}, "set": dict(self.set), "show": self.show}
+
+    def look(self, kinds: Mapping[str, Kind], columns: Mapping[str, Values], ok: np.ndarray) -> Looked:
         """Look for kinds of issues.
 
         Args:
             kinds: which.
-            columns: that they are made of, shape (N,) each, NaN where there is no value.
+            columns: that they are told by, shape (N,) each, NaN where there is no value.
             ok: whether the image was scored, shape (N,).
         """
         measures = {name: kind.measure(*(columns[each] for each in kind.columns)) for name, kind in kinds.items()}
         cuts = {name: self.set.get(name, cut_of(kind, measures[name])) for name, kind in kinds.items()}
-        has = {name: ok & kind.beyond(measures[name], cuts[name]) for name, kind in kinds.items()}
+        has = {
+            name: ok & kind.beyond(measures[name], cuts[name]) & kind.confirmed(columns, len(ok))
+            for name, kind in kinds.items()
+        }
         n_ok = max(1, int(ok.sum()))
-        common = {
+        off = {
             name: int(each.sum())
             for name, each in has.items()
-            if not self.goes(name) and name not in self.set and each.sum() > COMMON * n_ok
+            if kinds[name].style
+            and name not in self.set
+            and name not in self.force
+            and each.sum() > max(STYLE * n_ok, FEW)
         }
-        for name in common:
+        for name in off:
             has[name] = np.zeros(len(ok), bool)
-        return Looked(measures, cuts, has, common)
+        return Looked(measures, cuts, has, off)
 
     def kinds_in(self, table: Table) -> tuple[dict[str, Kind], list[str]]:
-        """Return the kinds whose columns a table has, and those whose it lacks; InputError if those were asked for."""
+        """Return the kinds whose columns a table has, and those whose it lacks; InputError if those were named."""
         schema = table.schema
         numbers = {name for name in schema.names if is_number(schema.field(name).type)}
-        there = {name: kind for name, kind in self.kinds.items() if numbers.issuperset(kind.columns)}
+
+        def told(kind: Kind) -> bool:
+            needed = kind.witness.columns if kind.witness is not None and kind.witness.needed else ()
+            return numbers.issuperset((*kind.columns, *needed))
+
+        there = {name: kind for name, kind in self.kinds.items() if told(kind)}
         absent = [name for name in self.kinds if name not in there]
-        asked = next((name for name in absent if name in {*self.only, *self.also, *self.set}), None)
-        if asked is None and not (any(name.startswith(QUALITY) for name in numbers) or (there and self.only)):
-            asked = next(iter(absent), None)
-        if asked is not None:
-            lacking = next(name for name in KINDS[asked].columns if name not in numbers)
+        named = {*self.only, *(name for name in self.drop if name in KINDS), *self.force, *self.set}
+        if self.drop_group:
+            named.add(GROUPS)
+        if UNUSABLE in self.drop:
+            named.add("blank")
+        lacking = next((name for name in absent if name in named), None)
+        if lacking is None and not (any(name.startswith(QUALITY) for name in numbers) or (there and self.only)):
+            lacking = next((name for name in absent if KINDS[name].columns[0].startswith(QUALITY)), None)
+        if lacking is not None:
+            column = next(name for name in KINDS[lacking].reads if name not in numbers)
             raise InputError(
-                f"{table.path} has no column {lacking!r}, by which {asked} is told; score the images again with "
-                "curate score, without --no-quality"
+                f"{table.path} has no column {column!r}, by which {lacking} is told; score the images again with "
+                "curate score, without --no-quality and --no-fit"
             )
         return there, absent
 
-    def _outcome(self, rows: Rows, has: Mapping[str, np.ndarray], measured: Sequence[Values]) -> np.ndarray:
+    def _groups(self, table: Table, numbers: Values | None, has: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+        """Return what is known of each group of images unlike the rest; InputError for a group that is not there."""
+        if numbers is None or GROUPS not in has:
+            return []
+        fit = table.metadata.get("fit")
+        said = fit.get("groups") if isinstance(fit, Mapping) else None
+        known = (
+            {each.get("group"): each for each in said if isinstance(each, Mapping)} if isinstance(said, list) else {}
+        )
+        there = sorted({int(number) for number in np.unique(numbers[has[GROUPS]])})
+        wrong = next((number for number in self.drop_group if number not in there), None)
+        if wrong is not None:
+            listed = ", ".join(map(str, there)) or "none"
+            raise InputError(f"--drop-group {wrong}: expected the number of a group unlike the rest ({listed})")
+        return [
+            {
+                **known.get(number, {}),
+                "group": number,
+                "rows": int((has[GROUPS] & (numbers == number)).sum()),
+                "examples": np.flatnonzero(has[GROUPS] & (numbers == number))[: self.show].tolist(),
+                "dropped": self.drops(GROUPS) or number in self.drop_group,
+            }
+            for number in there
+        ]
+
+    def _facts(self, name: str, looked: Looked) -> dict[str, Any]:
+        return {
+            "n": int(looked.has[name].sum()),
+            "begins": float(looked.cuts[name]),
+            "median": _median(looked.measures[name]),
+            "dropped": self.drops(name),
+            **({"off": looked.off[name]} if name in looked.off else {}),
+        }
+
+    def _outcome(
+        self, rows: Rows, has: Mapping[str, np.ndarray], in_groups: np.ndarray, measured: Sequence[Values]
+    ) -> np.ndarray:
         outcome = np.full(len(rows), KEEP, np.uint8)
         if measured:
             outcome[np.logical_and.reduce([np.isnan(each) for each in measured])] = UNDECIDED
         for name, each in has.items():
-            if self.goes(name):
+            if self.drops(name):
                 outcome[each] = DROP
+        outcome[in_groups & rows.ok] = DROP
         outcome[~rows.ok] = FAILED
         return outcome
+
+    def _first(self, has: Mapping[str, np.ndarray], outcome: np.ndarray, in_groups: np.ndarray) -> np.ndarray:
+        """The kind that decided, as a place among them: of those for which a row is dropped, the first; or -1."""
+        first = np.full(len(outcome), -1, np.int8)
+        for number, (name, each) in reversed([*enumerate(has.items())]):
+            drops = each & (in_groups | self.drops(name)) if name == GROUPS else each & self.drops(name)
+            first[(each & (outcome != DROP)) | drops] = number
+        return first
+
+    def _dropped_by(self, has: Mapping[str, np.ndarray], outcome: np.ndarray, first: np.ndarray) -> dict[str, int]:
+        """Return the rows that each kind dropped, of kinds that drop any."""
+        return {
+            name: int(((first == number) & (outcome == DROP)).sum())
+            for number, name in enumerate(has)
+            if self.drops(name) or (name == GROUPS and self.drop_group)
+        }
 
 
 def issues(
@@ -225,20 +301,25 @@ def issues(
     *,
     only: Iterable[str] | None = None,
     without: Iterable[str] | None = None,
-    also: Iterable[str] | None = None,
+    drop: str | Iterable[str] | None = None,
+    force: Iterable[str] | None = None,
+    drop_group: Iterable[int] | None = None,
     set: Mapping[str, object] | None = None,
     show: int = N_WORST,
     dry_run: bool = False,
     overwrite: bool = False,
 ) -> IssuesResult:
-    """Say which pictures have a problem and of which kind; with ``out``, write the subset without them.
+    """Report which images have a finding, and of which kind; with ``drop`` and ``out``, write the subset without them.
 
     Args:
         table: Parquet file or folder of ``part-*.parquet`` with a unique ``key``; it is never changed.
-        out: subset to write, a name ending in ``.parquet``; None only counts.
-        only: kinds to look for, keys of ``KINDS``; those named here go, harmless or not.
+        out: subset to write, a name ending in ``.parquet``, with the decisions, which hold the kinds of every row; None
+            only counts.
+        only: kinds to look for, keys of ``KINDS``.
         without: kinds not to look for.
-        also: kinds that go too, though they are harmless by themselves.
+        drop: kinds whose rows are dropped; ``"unusable"`` and ``"all"`` stand for several.
+        force: kinds whose rows are flagged though they are more than a tenth of the dataset.
+        drop_group: numbers of groups of images unlike the rest, whose rows are dropped.
         set: kind -> where it begins, in the unit of its measure.
         show: rows of each kind that are named as its worst.
         dry_run: count only; write nothing.
@@ -251,7 +332,15 @@ def issues(
         InputError: for a table, kind or output that cannot be used; nothing is written then.
     """
     cuts = {name: _number(name, value) for name, value in (set or {}).items()}
-    policy = Issues(tuple(only or ()), tuple(without or ()), tuple(also or ()), cuts, show)
+    policy = Issues(
+        tuple(only or ()),
+        tuple(without or ()),
+        tuple(each.strip() for text in _listed(drop) for each in text.split(",") if each.strip()),
+        tuple(force or ()),
+        tuple(int(number) for number in drop_group or ()),
+        cuts,
+        show,
+    )
     return apply(policy, open_table(table, require=[KEY]), out, dry_run=dry_run or out is None, overwrite=overwrite)
 
 
@@ -262,6 +351,16 @@ def _number(name: str, value: object) -> float:
         raise InputError(f"--set {name}: expected a number, such as 0.1, got {str(value)!r}") from None
 
 
+def _listed(given: str | Iterable[str] | None) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def columns_of(kinds: Mapping[str, Kind], table: Table) -> tuple[str, ...]:
+    """Return the columns of a table that kinds are told by, each once."""
+    there = {name for name in table.schema.names if is_number(table.schema.field(name).type)}
+    return tuple(dict.fromkeys(name for kind in kinds.values() for name in kind.reads if name in there))
+
+
 def values_of(rows: Rows, name: str, ok: np.ndarray) -> Values:
     """Return a column as measures are made of it: NaN where there is no value, or no image that was scored."""
     column = rows.exact[name]
@@ -270,12 +369,8 @@ def values_of(rows: Rows, name: str, ok: np.ndarray) -> Values:
     return values
 
 
-def _first(has: Mapping[str, np.ndarray], outcome: np.ndarray, goes: Any) -> np.ndarray:
-    """The kind that decided, as a place among them: of those for which a row goes, the first; else the first; or -1."""
-    first = np.full(len(outcome), -1, np.int8)
-    for number, (name, each) in reversed([*enumerate(has.items())]):
-        first[each & ((outcome != DROP) | goes(name))] = number
-    return first
+def _any(flags: Sequence[np.ndarray], n: int) -> np.ndarray:
+    return np.logical_or.reduce([np.zeros(n, bool), *flags])
 
 
 def worst_of(kind: Kind, values: Values, has: np.ndarray, n: int) -> np.ndarray:

@@ -5,18 +5,18 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from curate.policies.issues.kinds import Kind, Values
+from curate.policies.issues.kinds import GROUPS, Kind, Values
 from curate.policies.outcomes import DECISION_SCHEMA, FAILED, OUTCOMES, UNDECIDED, failures
 
 SCHEMA = DECISION_SCHEMA.append(pa.field("kinds", pa.string()))
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (the row has no measures) or failed (not scored)",
     "reason": "the decision in words",
-    "rule": "the kind of issue that decided; of a row that stays, the first that it has",
+    "rule": "the kind of issue that decided; of a kept row, the first that it has",
     "score": "the row's value in that kind's measure",
-    "threshold": "where the kind begins in this heap",
+    "threshold": "where the kind begins in this dataset",
     "margin": "score against threshold, in the direction of no issue: negative is one",
-    "kinds": "every kind of issue that the row has, also those for which nothing goes; null for none",
+    "kinds": "every kind of issue that the row has, also those for which nothing is dropped; null for none",
 }
 
 
@@ -59,6 +59,8 @@ class IssueWords:
             side = "below" if kind.low else "above"
             for row in here.tolist():
                 text = f"{name}: {kind.name} {values[row]:.4g} is {side} {self.cuts[name]:.4g}"
+                if name == GROUPS:
+                    text = f"{name}: in group {values[row]:.0f}"
                 found.setdefault(row, []).append(text)
                 every[row] = name if every[row] is None else f"{every[row]}, {name}"
             decided = np.flatnonzero(first == number)

@@ -92,7 +92,7 @@ def examine(table: Table, request: LabelsRequest) -> Examined:
     """
     request.check(table)
     read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
-    heap = read_heap(table, names=request.columns, heads=())
+    heap = read_heap(table, names=request.columns, once=False)
     rows, at = heap.rows, heap.at
     who: NDArray[np.int64] | None = None
     if read is not None:

@@ -106,7 +106,7 @@ def test_what_it_costs_and_which_scores_have_none_is_said(viewed):
     said = "\n".join(viewed[1])
     assert "4 views of every image: the network runs 5 times for each" in said
     assert "60.0%" in said
-    assert "no interval: unc_neighbour" in said
+    assert "no interval: p_junk, unc_neighbour" in said
     metadata = open_table(viewed[0]).metadata
     assert metadata["intervals"] == {"views": 4, "coverage": 0.6}
     assert metadata["settings"]["number of views"] == 4

@@ -22,8 +22,10 @@ from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
 from scoring.checkpoint import read_checkpoint, read_header, write_checkpoint
 from scoring.errors import InputError
-from scoring.heap.columns import COLUMNS, LOCAL
+from scoring.heap.columns import COPIES, JUNK, LOCAL, PER_IMAGE
 from scoring.published import load_published
+
+WITHOUT_JUNK = [name for name in PER_IMAGE if name != JUNK]  # of a table without images
 
 
 def write(path, rows, digest, *, labels=None, order=None, dtype="float16", **columns):
@@ -57,14 +59,14 @@ def table(tmp_path, digest):
 
 
 def columns_of(path):
-    rows = open_table(path).read(["key", *COLUMNS]).to_pylist()
-    return {row["key"]: [row[name] for name in COLUMNS] for row in rows}
+    rows = open_table(path).read(["key", *WITHOUT_JUNK]).to_pylist()
+    return {row["key"]: [-1 if row[name] is None else row[name] for name in WITHOUT_JUNK] for row in rows}
 
 
 def test_a_table_gets_its_columns_and_a_model_gives_the_same(table, tmp_path, tiny_checkpoint):
     result = fit(table, tmp_path / "f.safetensors", apply=tmp_path / "a.parquet", model=tiny_checkpoint)
     fit(table, apply=tmp_path / "b.parquet", fitted=tmp_path / "f.safetensors")
-    assert open_table(tmp_path / "a.parquet").schema.names == [*open_table(table).schema.names, *COLUMNS]
+    assert open_table(tmp_path / "a.parquet").schema.names == [*open_table(table).schema.names, *WITHOUT_JUNK, COPIES]
     one, other = columns_of(tmp_path / "a.parquet"), columns_of(tmp_path / "b.parquet")
     assert all(one[key] == pytest.approx(other[key], abs=0.02) for key in one)
     assert (result.rows, result.references, result.kind) == (150, 150, "class")
@@ -114,7 +116,7 @@ def test_rows_without_an_embedding_stay_and_get_no_score(tmp_path, digest):
     rows[3], rows[4] = np.nan, 0
     result = fit(write(tmp_path / "s.parquet", rows, digest), apply=tmp_path / "a.parquet")
     found = columns_of(tmp_path / "a.parquet")
-    assert found["k3"] == found["k4"] == [None] * len(COLUMNS)
+    assert found["k3"] == found["k4"] == [-1] * len(WITHOUT_JUNK)
     assert result.rows == 78
     assert sum(result.without.values()) == 2
 
@@ -136,7 +138,7 @@ def test_rows_of_another_heap_are_told_to_lie_outside(tmp_path, digest, tiny_che
 
 
 MISTAKES = {
-    "at least 20 images with an embedding": lambda rows: rows[:10],
+    "at least 20 different images": lambda rows: rows[:10],
     "all copies of one another": lambda rows: np.tile(rows[:1], (60, 1)),
     "no row with an embedding .*60 with an embedding that is missing, NaN": lambda rows: np.full((60, 24), np.nan),
 }
@@ -182,7 +184,7 @@ REFUSED = [
     ({"apply": "t.csv"}, "expected --apply NAME.parquet"),
     ({"apply": "scores.parquet"}, "the table itself"),
     ({"out": "m.safetensors", "fitted": "f.safetensors"}, "leave out -o"),
-    ({"apply": "t.parquet", "fitted": "tiny.safetensors"}, "was not fitted to a heap"),
+    ({"apply": "t.parquet", "fitted": "tiny.safetensors"}, "was not fitted"),
 ]
 
 
@@ -217,29 +219,6 @@ def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoin
 
 def test_python_has_it_too(table, tmp_path):
     assert curate.fit(table, apply=tmp_path / "a.parquet").applied == tmp_path / "a.parquet"
-
-
-def test_a_table_without_what_tells_junk_is_refused_by_a_fit_that_goes_by_it(tmp_path, tiny_checkpoint, digest):
-    rows, chances = kinds(n=100)[0], np.linspace(0.01, 0.3, 100)
-    with_it = write(tmp_path / "s.parquet", rows, digest, unc_junk=chances)
-    fit(with_it, tmp_path / "f.safetensors", model=tiny_checkpoint)
-    without = write(tmp_path / "t.parquet", rows, digest, unc_losspred=chances)
-    with pytest.raises(InputError, match=r"tells junk in .*t\.parquet, got none named unc_junk; .* fit anew"):
-        fit(without, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors")
-    with pytest.raises(InputError, match=r"unc_junk, which the model itself does not give.* curate fit --fitted"):
-        curate.score(tmp_path, tmp_path / "x.parquet", model=tmp_path / "f.safetensors")
-
-
-def test_a_table_with_more_columns_of_junk_goes_by_those_of_the_fit(tmp_path, tiny_checkpoint, digest):
-    rows, high = kinds(n=100)[0], np.linspace(0.01, 0.3, 100)
-    fit(
-        write(tmp_path / "s.parquet", rows, digest, unc_losspred=high), tmp_path / "f.safetensors",
-        apply=tmp_path / "a.parquet", model=tiny_checkpoint,
-    )  # fmt: skip
-    more = write(tmp_path / "t.parquet", rows, digest, unc_losspred=high, unc_junk=high[::-1])
-    fit(more, apply=tmp_path / "b.parquet", fitted=tmp_path / "f.safetensors")
-    one, other = columns_of(tmp_path / "a.parquet"), columns_of(tmp_path / "b.parquet")
-    assert all(one[key] == pytest.approx(other[key], abs=0.02) for key in one)
 
 
 def test_one_row_outside_of_a_few_is_no_reason_to_warn(tmp_path, digest, tiny_checkpoint):
@@ -283,7 +262,7 @@ def test_a_heap_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores_mo
         curate.score(tmp_path / "photos", tmp_path / f"{name}.parquet", model=model, device="cpu")
     one, other = (open_table(tmp_path / f"{name}.parquet") for name in "ab")
     assert one.read(["embedding"]).equals(other.read(["embedding"]))
-    assert set(COLUMNS) <= set(other.schema.names)
+    assert set(WITHOUT_JUNK) <= set(other.schema.names)
     assert one.metadata["model"]["digest"] == other.metadata["model"]["digest"]
     other_table = write(tmp_path / "t.parquet", kinds(n=60, width=512)[0], "f" * 64)
     with pytest.raises(InputError, match="expected the model that scored"):

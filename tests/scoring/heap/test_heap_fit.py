@@ -3,32 +3,37 @@ import pytest
 from heaps import kinds, slow_distance, unit
 
 from scoring.errors import InputError
-from scoring.heap.columns import AMBIGUOUS, COLUMNS, FITTED, NEIGHBOUR, OUTLIER
+from scoring.heap.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, PER_IMAGE, UNLIKE
 from scoring.heap.fit import LEAST_ROWS, fit_heap, said_of
-from scoring.heap.rule import composed, outlier_chance
 from scoring.metrics import auroc, ranks
 from scoring.scorers import scored, scorers_named
+
+SCORES = (NEIGHBOUR, AMBIGUOUS, FITTED, LOCAL)
 
 
 def test_a_row_means_the_same_alone_as_in_its_heap():
     rows, _ = kinds(n=400)
     fit, said = fit_heap(rows)
     alone = [fit.score(rows[i : i + 1]).columns for i in range(0, 400, 37)]
-    for name in COLUMNS:
+    for name in SCORES:
         assert np.concatenate([each[name] for each in alone]) == pytest.approx(said.columns[name][::37], abs=0.01)
+    assert np.concatenate([each[CLUSTER] for each in alone]).tolist() == said.columns[CLUSTER][::37].tolist()
 
 
 def test_columns_are_what_they_say():
     rows, _ = kinds(n=400)
     fit, said = fit_heap(rows)
-    assert said.columns.keys() == COLUMNS.keys()
-    assert all(values.dtype == np.float32 and values.shape == (400,) for values in said.columns.values())
+    assert said.columns.keys() == PER_IMAGE.keys() - {JUNK}
+    assert all(said.columns[name].dtype == np.float32 for name in SCORES)
+    assert all(values.shape == (400,) for values in said.columns.values())
     assert said.columns[NEIGHBOUR] == pytest.approx(slow_distance(rows), abs=1e-3)
     share = said.columns[AMBIGUOUS]
     assert share == pytest.approx((ranks(share) - 0.5) / 400, abs=0.01)
-    chance = outlier_chance(said.columns[OUTLIER], fit.outlier_at)
-    assert said.columns[FITTED] == pytest.approx(composed(chance, share), abs=1e-6)
-    assert np.median(said.columns[OUTLIER]) == pytest.approx(0, abs=1e-6)
+    assert said.columns[FITTED] == pytest.approx(share / 2, abs=1e-6)  # nothing is known of junk
+    centred = unit(rows.astype(float))
+    centred = unit(centred - centred.mean(0))
+    assert (said.columns[CLUSTER] == (centred @ fit.clusters.T).argmax(1)).mean() > 0.98  # but for near ties
+    assert set(said.columns[UNLIKE]) == {-1}
 
 
 def test_it_tells_rows_whose_nearest_row_is_of_another_kind():
@@ -47,16 +52,22 @@ def test_a_copy_in_the_heap_makes_no_image_certain():
     assert twins[-1] > np.quantile(twins[:300], 0.9)
 
 
-def test_junk_in_crowds_is_junk_where_the_heads_say_so():
+def test_junk_is_above_all_else_and_is_ordered_by_its_probability():
     rows, _ = kinds(n=300)
     page = unit(np.random.default_rng(7).normal(size=(1, 24)))
     crowd = unit(page + np.random.default_rng(8).normal(size=(80, 24)) * 0.08).astype(np.float16)
-    generator = np.random.default_rng(9)
-    head = {"unc_losspred": np.exp(np.concatenate([generator.normal(size=300), 7 + generator.normal(size=80)]))}
-    junk = np.arange(380) >= 300
-    _, said = fit_heap(np.concatenate([rows, crowd]), head)
-    assert auroc(said.columns[NEIGHBOUR], junk) < 0.2  # they lie near their own kind
-    assert auroc(said.columns[FITTED], junk) > 0.97
+    odds = np.concatenate([np.random.default_rng(9).normal(-5, 1, 300), np.linspace(0.5, 6, 80)])
+    _, said = fit_heap(np.concatenate([rows, crowd]), odds)
+    assert auroc(said.columns[NEIGHBOUR], odds > 0) < 0.2  # they lie near their own kind
+    assert said.columns[FITTED][300:] == pytest.approx(1 / (1 + np.exp(-odds[300:])), abs=1e-6)
+    assert said.columns[FITTED][:300].max() <= 0.5
+    assert (said.columns[LOCAL][300:] == said.columns[FITTED][300:]).all()
+
+
+def test_a_row_without_junk_score_is_no_junk():
+    rows, _ = kinds(n=120)
+    odds = np.full(120, np.nan)
+    assert fit_heap(rows, odds)[1].columns[FITTED].max() <= 0.5
 
 
 def test_of_a_large_heap_a_bounded_draw_is_kept():
@@ -64,7 +75,7 @@ def test_of_a_large_heap_a_bounded_draw_is_kept():
     fit, said = fit_heap(rows, most=200)
     whole = fit_heap(rows)[1]
     assert len(fit.references) == 200
-    assert fit.n_bytes < 200 * 24 * 2 + 300 * 24 * 4 + 5 * 1001 * 4 + 200 * 10 * 4
+    assert fit.n_bytes < 200 * 24 * 2 + 300 * 24 * 4 + 5 * 1001 * 4 + 200 * 10 * 4 + 60 * 24 * 4
     assert said.columns[NEIGHBOUR] == pytest.approx(whole.columns[NEIGHBOUR])  # the heap itself is judged as a whole
     apart = fit.score(rows).columns
     assert (apart[NEIGHBOUR] >= said.columns[NEIGHBOUR] - 1e-4).all()
@@ -80,7 +91,7 @@ def test_rows_of_another_place_lie_outside():
 
 @pytest.mark.parametrize("n", [0, 1, LEAST_ROWS - 1])
 def test_too_few_rows_are_refused(n):
-    with pytest.raises(InputError, match=f"at least {LEAST_ROWS} images.* got {n}"):
+    with pytest.raises(InputError, match=f"at least {LEAST_ROWS} different images.* got {n}"):
         fit_heap(kinds(n=40)[0][:n])
 
 

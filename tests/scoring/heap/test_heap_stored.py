@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,14 +10,24 @@ from safetensors.torch import save_file
 
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
+from scoring.heap.columns import PER_IMAGE
 from scoring.heap.fit import fit_heap
 from scoring.heap.stored import digest_of_fit, fit_from, read_fit, tensors_of, write_fitted
+from scoring.junk.classifier import train
+from scoring.junk.features import Seen
+from scoring.junk.stored import rounded
 
 
 @pytest.fixture(scope="module")
 def fitted():
     rows, _ = kinds(n=100)
-    return fit_heap(rows, {"unc_losspred": np.random.default_rng(0).uniform(1, 2, 100)})[0]
+    odds = np.random.default_rng(0).normal(-4, 1, 100)
+    draw = np.random.default_rng(1)
+    copies = Seen({"unc_losspred": draw.uniform(4, 5, 90)}, draw.normal(size=(90, 24)))
+    dataset = Seen({"unc_losspred": draw.uniform(1, 2, 100)}, rows)
+    junk = rounded(train(dataset, copies, np.arange(90) % 30, ["dark"] * 90).classifier)
+    fit = fit_heap(rows, odds)[0]
+    return replace(fit, junk=junk, groups=(np.arange(len(fit.clusters)) % 3).astype(np.int32))
 
 
 def test_a_fitted_model_is_its_base_and_what_it_was_fitted_to(tmp_path, tiny_checkpoint, fitted):
@@ -29,10 +40,11 @@ def test_a_fitted_model_is_its_base_and_what_it_was_fitted_to(tmp_path, tiny_che
     assert all(torch.equal(value, base.state_dict()[name]) for name, value in model.state_dict().items())
     again = read_fit(path, card)
     assert digest_of_fit(again) == digest_of_fit(fitted)
-    columns = {"unc_losspred": np.linspace(0.5, 4, 10)}
-    rows = kinds(n=10, seed=5)[0]
-    said, expected = again.score(rows, columns).columns, fitted.score(rows, columns).columns
+    seen = Seen({"unc_losspred": np.linspace(0.5, 4, 10)}, kinds(n=10, seed=5)[0])
+    said, expected = again.score_images(seen).columns, fitted.score_images(seen).columns
     assert all(np.array_equal(said[name], expected[name]) for name in expected)
+    assert said.keys() == PER_IMAGE.keys()
+    assert (said["p_junk"] > 0.5).any()
 
 
 def test_what_is_fitted_anew_takes_the_place_of_what_was(tmp_path, tiny_checkpoint, fitted):
@@ -60,10 +72,12 @@ def test_the_digest_tells_fits_apart(fitted):
         ("fit.centres.4", torch.zeros(4, 3)),
         ("fit.quantiles.distance", torch.zeros(7)),
         ("fit.quantiles.ambiguity", torch.full((1001,), float("nan"))),
+        ("fit.clusters", torch.zeros(9, 3)),
+        ("fit.groups", torch.zeros(3, dtype=torch.int32)),
     ],
 )
 def test_a_section_of_another_shape_is_refused(fitted, name, value):
-    record = {"weights": {"distance": 1.0}, "junk": {}}
+    record = {"weights": {"distance": 1.0}, "junk": None}
     with pytest.raises(ValueError, match=r"shape|width|number"):
         fit_from(record, tensors_of(fitted) | {name: value})
 
@@ -73,7 +87,13 @@ def test_a_section_of_another_shape_is_refused(fitted, name, value):
 )
 def test_weights_of_no_rule_are_refused(fitted, weights):
     with pytest.raises(ValueError, match="weights"):
-        fit_from({"weights": weights, "junk": {}}, tensors_of(fitted))
+        fit_from({"weights": weights, "junk": None}, tensors_of(fitted))
+
+
+@pytest.mark.parametrize("junk", [{}, {"version": 0}, {"version": 1, "columns": []}])
+def test_a_junk_classifier_that_is_none_is_refused(fitted, junk):
+    with pytest.raises((KeyError, ValueError)):
+        fit_from({"weights": {"distance": 1.0}, "junk": junk}, tensors_of(fitted))
 
 
 def test_a_changed_number_is_found_before_anything_is_scored(tmp_path, tiny_checkpoint, fitted):

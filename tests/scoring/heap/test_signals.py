@@ -4,7 +4,7 @@ from heaps import kinds, slow_distance, unit
 
 from scoring.heap.clusters import SIZES, cluster_centres, labels_of
 from scoring.heap.neighbours import Near, near_in
-from scoring.heap.signals import SIGNALS, Place, View, contrast, disagreement, distance, likeness, unshared
+from scoring.heap.signals import SIGNALS, Place, View, contrast, disagreement, distance, unshared
 from scoring.heap.space import centred, mean_of
 from scoring.search.links import Recall
 
@@ -15,7 +15,7 @@ def view_of(rows):
 
 
 def seen(heap, centres):
-    near, place = near_in(heap), Place(labels_of(heap.units, centres), heap.along)
+    near, place = near_in(heap), Place(labels_of(heap.units, centres))
     return View(near, place, place, near.index[:, :10].astype(np.int32))
 
 
@@ -52,13 +52,12 @@ def test_rows_between_two_kinds_are_disagreed_about():
 
 def test_a_row_without_neighbours_is_as_far_as_can_be_and_undecided():
     none = Near(np.full((2, 3), -1), np.zeros((2, 3), np.float32), np.ones(2, bool), Recall.of_everything())
-    place = Place(np.zeros((2, 4), np.int32), np.array([0.3, 0.1], np.float32))
+    place = Place(np.zeros((2, 4), np.int32))
     view = View(none, place, place, np.full((2, 10), -1, np.int32))
     assert distance(view).tolist() == [2, 2]
     assert disagreement(view).tolist() == [0.5, 0.5]
     assert contrast(view).tolist() == [1, 1]
     assert unshared(view).tolist() == [1, 1]
-    assert likeness(view) == pytest.approx([0.3, 0.1])
 
 
 def test_contrast_holds_the_nearest_row_against_those_further_off():
@@ -76,25 +75,6 @@ def test_unshared_counts_neighbours_that_the_nearest_row_lacks():
     expected = np.array([len(near[i] - near[first[i]]) / 10 for i in range(130)])
     assert unshared(view) == pytest.approx(expected, abs=0.101)  # a 10th and an 11th may be too close to call
     assert np.mean(np.abs(unshared(view) - expected) > 1e-9) < 0.05
-
-
-def test_likeness_is_the_mean_cosine_to_all_rows_over_a_row_and_its_neighbours():
-    rows, _ = kinds(n=130)
-    view, heap = view_of(rows)
-    wide = unit(rows.astype(np.float64))
-    to_all = (wide @ wide.T).mean(1)
-    near = np.argsort(-products_of(heap), axis=1)[:, :20]
-    expected = np.array([np.mean([to_all[i], *to_all[near[i]]]) for i in range(130)])
-    assert likeness(view) == pytest.approx(expected, abs=2e-3)
-
-
-def test_a_crowd_of_another_place_is_unlike_the_heap_though_it_is_alike_in_itself():
-    generator = np.random.default_rng(4)
-    common, other = generator.normal(size=(2, 24))
-    heap = unit(2 * common + generator.normal(size=(300, 24)))
-    crowd = unit(2 * other + 0.1 * generator.normal(size=(25, 24)))
-    view, _ = view_of(np.concatenate([heap, crowd]).astype(np.float16))
-    assert likeness(view)[300:].max() < likeness(view)[:300].min()
 
 
 @pytest.mark.parametrize("name", SIGNALS)

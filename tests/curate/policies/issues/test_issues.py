@@ -1,4 +1,4 @@
-"""Issues by kind: where they begin in clean and in bad heaps, what goes, and what is said."""
+"""Issues by kind: where they begin in clean and in bad datasets, what is dropped only by name, and what is said."""
 
 import json
 
@@ -11,7 +11,7 @@ from PIL import Image
 
 import curate
 from curate.columns import QUALITY_COLUMNS
-from curate.policies.issues.kinds import KINDS, cut_of
+from curate.policies.issues.kinds import GROUPS, KINDS, UNUSABLE_KINDS, cut_of
 from scoring.errors import InputError
 
 N = 400
@@ -28,67 +28,135 @@ CLEAN = {
     "blocking": 1.0,
     "jpeg": 90.0,
 }
-BAD = {
-    "dark": ("highlight", 0.1),
-    "bright": ("shadow", 0.8),
-    "overexposed": ("brightness", 0.97),
-    "low-contrast": ("contrast", 0.01),
-    "low-information": ("entropy", 1.0),
-    "blurry": ("sharpness", 0.1),
-    "noisy": ("noise", 12.0),
-    "blocky": ("blocking", 2.5),
-    "compressed": ("jpeg", 5.0),
-    "bordered": ("border", 0.3),
-    "grey": ("colourfulness", 0.0),
-    "odd-aspect": ("width", 3000),
-    "odd-size": ("width", 20_000),
+BAD = {  # kind -> what an image of it measures
+    "junk": {"p_junk": 0.9},
+    "blank": {"quality_contrast": 0.002},
+    "pure-noise": {"quality_sharpness": 1.4, "p_junk": 0.9},
+    "enlarged": {"quality_sharpness": 0.3, "p_junk": 0.9},
+    "placeholder": {"copies": 40, "p_junk": 0.9},
+    "unlike-the-rest": {"unlike_group": 2},
+    "dark": {"quality_highlight": 0.1},
+    "bright": {"quality_shadow": 0.8, "quality_contrast": 0.09},
+    "overexposed": {"quality_brightness": 0.97},
+    "low-contrast": {"quality_contrast": 0.01},
+    "low-information": {"quality_entropy": 1.0, "quality_contrast": 0.09},
+    "blurry": {"quality_sharpness": 0.1},
+    "noisy": {"quality_noise": 12.0},
+    "blocky": {"quality_blocking": 2.5, "quality_jpeg": 20},
+    "compressed": {"quality_jpeg": 5.0},
+    "bordered": {"quality_border": 0.3},
+    "grey": {"quality_colourfulness": 0.0},
+    "tiny": {"height": 30},
+    "odd-aspect": {"width": 3000},
+    "odd-size": {"width": 20_000},
 }
+INTEGERS = ("width", "height", "copies", "unlike_group")
 
 
-def heap(tmp_path, n=N, name="scores", **changed):
-    """A clean heap with some spread; ``changed`` is kind -> rows that have it."""
+def dataset(tmp_path, n=N, name="scores", without=(), **changed):
+    """A clean table with some spread; ``changed`` is kind -> rows that have it."""
     rng = np.random.default_rng(0)
     columns = {f"quality_{name}": value * rng.normal(1, 0.05, n) for name, value in CLEAN.items()}
     columns["width"], columns["height"] = np.full(n, 320), np.full(n, 240)
+    columns |= {"p_junk": np.full(n, 0.01), "copies": np.ones(n), "unlike_group": np.full(n, -1)}
     for kind, rows in changed.items():
-        measure, value = BAD[kind.replace("_", "-")]
-        columns[measure if measure == "width" else f"quality_{measure}"][rows] = value
+        for measure, value in BAD[kind.replace("_", "-")].items():
+            columns[measure][rows] = value
     table = pa.table(
         {
             "key": pa.array([f"{i:04}" for i in range(n)], pa.string()),
             "status": pa.array(["ok"] * n, pa.string()),
-            **{name: pa.array(values, pa.int32() if name in ("width", "height") else pa.float32())
-               for name, values in columns.items()},
+            **{name: pa.array(values, pa.int32() if name in INTEGERS else pa.float32())
+               for name, values in columns.items() if name not in without},
         }
     )  # fmt: skip
     pq.write_table(table, tmp_path / f"{name}.parquet")
     return tmp_path / f"{name}.parquet"
 
 
-def test_every_kind_is_of_columns_that_score_writes_and_every_column_has_one():
+def test_every_kind_is_of_columns_that_score_writes_and_every_measure_has_one():
     used = {name for kind in KINDS.values() for name in kind.columns}
-    assert used - {"width", "height"} == set(QUALITY_COLUMNS)
+    assert used == {*QUALITY_COLUMNS, "width", "height", "p_junk", "copies", "unlike_group"}
     assert set(BAD) == set(KINDS)
 
 
-def test_a_clean_heap_has_none(tmp_path):
-    result = curate.issues(heap(tmp_path))
+def test_a_clean_dataset_has_none(tmp_path):
+    result = curate.issues(dataset(tmp_path))
     assert result.n_issues == 0
     assert result.kept == N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n_bad", [1, N // 10, N * 6 // 10])
-def test_a_bad_picture_is_found_be_it_one_or_more_than_half_of_the_heap(tmp_path, kind, n_bad):
-    result = curate.issues(heap(tmp_path, **{kind: slice(n_bad)}))
-    found = result.kinds[kind]
-    if kind == "odd-size" and n_bad > N / 2:
-        assert found["n"] == N - n_bad  # then it is the others that are odd
-    elif not KINDS[kind].drops and n_bad > N / 2:
-        assert (found["n"], found["common"]) == (0, n_bad)
+@pytest.mark.parametrize("n_bad", [1, N // 10, N // 10 + 1, N * 6 // 10])
+def test_a_bad_image_is_found_but_a_style_of_the_dataset_is_not(tmp_path, kind, n_bad):
+    path = dataset(tmp_path, **{kind: slice(n_bad)})
+    found = curate.issues(path).kinds[kind]
+    n = N - n_bad if kind == "odd-size" and n_bad > N / 2 else n_bad  # then it is the others that are odd
+    if KINDS[kind].style and n > N / 10:
+        assert (found["n"], found["off"]) == (0, n)
     else:
-        assert found["n"] == n_bad
-    assert result.dropped == (found["n"] if KINDS[kind].drops else 0)
+        assert (found["n"], "off" in found) == (n, False)
+    forced = curate.issues(path, force=[kind]).kinds[kind]
+    assert (forced["n"], "off" in forced) == (n, False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_dropped_only_by_name(tmp_path, kind):
+    path, out = dataset(tmp_path, **{kind: slice(20)}), tmp_path / "clean.parquet"
+    assert (curate.issues(path).dropped, curate.issues(path, out).kept) == (0, N)
+    named = curate.issues(path, out, drop=kind, overwrite=True)
+    assert (named.dropped, named.dropped_by) == (20, {kind: 20})
+    assert curate.verify(named.receipt).identical
+    assert curate.issues(path, drop="all").dropped == 20
+    assert curate.issues(path, drop="unusable").dropped == (20 if kind in UNUSABLE_KINDS else 0)
+    other = "grey" if kind != "grey" else "dark"
+    assert curate.issues(path, drop=f"{other}, {kind}").dropped == 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "measure", "innocent"),
+    [
+        ("bright", "quality_contrast", 0.2),  # a thing on white
+        ("low-information", "quality_contrast", 0.4),  # a drawing, a scan
+        ("blocky", "quality_jpeg", 95.0),  # a texture with a period
+        ("pure-noise", "p_junk", 0.2),  # sand, a sharp scan
+        ("enlarged", "p_junk", 0.2),  # a smooth image
+        ("placeholder", "p_junk", 0.2),  # a good image with many copies
+    ],
+)
+def test_a_kind_with_a_witness_is_none_without_it(tmp_path, kind, measure, innocent, monkeypatch):
+    seen = {**BAD[kind], measure: innocent}
+    monkeypatch.setitem(BAD, kind, seen)
+    assert curate.issues(dataset(tmp_path, **{kind: slice(9)})).kinds[kind]["n"] == 0
+    if measure != "p_junk":
+        suspect = {**seen, "p_junk": 0.2}
+        monkeypatch.setitem(BAD, kind, suspect)
+        assert curate.issues(dataset(tmp_path, **{kind: slice(9)})).kinds[kind]["n"] == 9
+
+
+def test_unusable_images_are_told_from_others_by_p_junk_and_not_looked_for_without(tmp_path):
+    path = dataset(tmp_path, without=["p_junk", "copies", "unlike_group"], blank=slice(2), enlarged=slice(5, 9))
+    result = curate.issues(path, drop="unusable")
+    assert set(result.not_looked) == {"junk", "pure-noise", "enlarged", "placeholder", GROUPS}
+    assert result.dropped == 2
+    with pytest.raises(InputError, match=r"p_junk.*by which enlarged is told; score the"):
+        curate.issues(path, drop="enlarged")
+
+
+def test_a_group_is_reported_and_dropped_by_its_number(tmp_path):
+    path, out = dataset(tmp_path, unlike_the_rest=slice(10, 30)), tmp_path / "clean.parquet"
+    result = curate.issues(path)
+    assert (result.n_issues, result.n_unlike) == (0, 20)
+    assert result.groups == [{"group": 2, "rows": 20, "examples": [10, 11, 12], "dropped": False}]
+    dropped = curate.issues(path, out, drop_group=[2])
+    assert (dropped.dropped, dropped.dropped_by) == (20, {GROUPS: 20})
+    rows = pq.read_table(dropped.decisions).to_pylist()
+    assert rows[10]["reason"] == "unlike-the-rest: in group 2"
+    assert curate.verify(dropped.receipt).identical
+    with pytest.raises(InputError, match=r"--drop-group 7: expected the number of a group .*\(2\)"):
+        curate.issues(path, drop_group=[7])
+    with pytest.raises(InputError, match="none"):
+        curate.issues(dataset(tmp_path, name="clean"), drop_group=[2])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,9 +177,9 @@ def test_a_cut_is_the_median_less_robust_deviations():
     assert cut_of(KINDS["dark"], values) == pytest.approx(median - 3.5 * 1.4826 * deviation, rel=1e-6)
 
 
-def test_a_row_has_all_its_kinds_and_harmless_ones_stay_until_asked(tmp_path):
-    path = heap(tmp_path, dark=slice(0, 3), blurry=slice(2, 6), grey=slice(5, 9))
-    result = curate.issues(path, tmp_path / "clean.parquet")
+def test_a_row_has_all_its_kinds(tmp_path):
+    path = dataset(tmp_path, dark=slice(0, 3), blurry=slice(2, 6), grey=slice(5, 9))
+    result = curate.issues(path, tmp_path / "clean.parquet", drop="dark,blurry")
     assert (result.n_issues, result.dropped, result.kept) == (9, 6, N - 6)
     assert {("dark", "blurry", 1), ("blurry", "grey", 1)} == set(result.overlaps)
     rows = pq.read_table(result.decisions).to_pylist()
@@ -123,16 +191,24 @@ def test_a_row_has_all_its_kinds_and_harmless_ones_stay_until_asked(tmp_path):
     assert rows[2]["margin"] == pytest.approx(-0.17)
     assert (rows[8]["decision"], rows[8]["rule"]) == ("keep", "grey")
     assert curate.verify(result.receipt).identical
-    also = curate.issues(path, tmp_path / "coloured.parquet", also=["grey"])
-    assert also.dropped == 9
-    assert curate.issues(path, only=["grey"]).dropped == 4
-    assert curate.issues(path, without=["blurry"]).dropped == 3
+    assert curate.issues(path, drop="all").dropped == 9
+    assert curate.issues(path, only=["grey"], drop="all").dropped == 4
+    assert curate.issues(path, without=["blurry"], drop="all").dropped == 7
+
+
+def test_where_every_image_is_flagged_all_can_be_dropped_and_nothing_is_lost(tmp_path):
+    path, out = dataset(tmp_path, junk=slice(N)), tmp_path / "none.parquet"
+    assert curate.issues(path).n_issues == N
+    done = curate.issues(path, out, drop="junk")
+    assert (done.kept, done.dropped, pq.read_metadata(out).num_rows) == (0, N, 0)
+    assert len(pq.read_table(done.decisions)) == N
+    assert curate.verify(done.receipt).identical
 
 
 def test_set_says_where_a_kind_begins(tmp_path):
-    path = heap(tmp_path, dark=slice(3))
+    path = dataset(tmp_path, dark=slice(3))
     assert curate.issues(path, set={"dark": 0.05}).kinds["dark"]["n"] == 0
-    assert curate.issues(path, set={"dark": "2"}).kinds["dark"]["n"] == N
+    assert curate.issues(path, set={"dark": "2"}).kinds["dark"]["n"] == N  # a style that is asked for
     done = curate.issues(path, tmp_path / "o.parquet", set={"dark": "0.5"})
     assert curate.verify(done.receipt).identical
 
@@ -141,6 +217,9 @@ def test_set_says_where_a_kind_begins(tmp_path):
     ("asked", "words"),
     [
         ({"only": ["drak"]}, "unknown kind of issue 'drak'; did you mean 'dark'"),
+        ({"drop": "drak"}, "unknown kind of issue 'drak'; did you mean 'dark'"),
+        ({"drop": "unusabel"}, "did you mean 'unusable'"),
+        ({"force": ["blury"]}, "did you mean 'blurry'"),
         ({"set": {"dark": "low"}}, "--set dark: expected a number, such as 0.1, got 'low'"),
         ({"set": {"dark": "nan"}}, "--set dark: expected a number"),
         ({"without": list(KINDS)}, "leaves no kind"),
@@ -149,29 +228,29 @@ def test_set_says_where_a_kind_begins(tmp_path):
 )
 def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, asked, words):
     with pytest.raises(InputError, match=words):
-        curate.issues(heap(tmp_path), **asked)
+        curate.issues(dataset(tmp_path), **asked)
 
 
 def test_a_table_without_measures_is_told_to_be_scored_again(tmp_path):
-    path = heap(tmp_path)
+    path = dataset(tmp_path)
     bare = pq.read_table(path).select(["key", "status", "width", "height"])
     pq.write_table(bare, tmp_path / "old.parquet")
-    with pytest.raises(InputError, match=r"no column .quality_highlight., by which dark is told; score the"):
+    with pytest.raises(InputError, match=r"no column .quality_\w+., by which \w+ is told; score the"):
         curate.issues(tmp_path / "old.parquet")
     assert curate.issues(tmp_path / "old.parquet", only=["odd-size"]).n_issues == 0
     pq.write_table(pq.read_table(path).drop(["quality_jpeg"]), tmp_path / "less.parquet")
-    assert curate.issues(tmp_path / "less.parquet").not_looked == ["compressed"]
+    assert set(curate.issues(tmp_path / "less.parquet").not_looked) == {"compressed"}
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_no_row_and_one_row(tmp_path, n):
-    result = curate.issues(heap(tmp_path, n), tmp_path / "clean.parquet")
+    result = curate.issues(dataset(tmp_path, n), tmp_path / "clean.parquet")
     assert (result.n_rows, result.kept) == (n, n)
     assert curate.verify(result.receipt).identical
 
 
 def test_failed_rows_stay_failed_and_rows_without_a_measure_are_undecided(tmp_path):
-    table = pq.read_table(heap(tmp_path, 30))
+    table = pq.read_table(dataset(tmp_path, 30))
     empty = pa.array([None] * 10, pa.float32())
     for name in QUALITY_COLUMNS:
         at = table.schema.get_field_index(name)
@@ -188,7 +267,7 @@ def test_failed_rows_stay_failed_and_rows_without_a_measure_are_undecided(tmp_pa
 
 
 def test_the_first_line_says_of_how_many_rows_that_could_be_looked_at(tmp_path):
-    path = heap(tmp_path, dark=[3, 4])
+    path = dataset(tmp_path, dark=[3, 4])
 
     def first(**columns):
         read = pq.read_table(path)
@@ -224,4 +303,4 @@ def test_from_photographs_to_a_sheet(tmp_path, tiny_checkpoint):
     assert Image.open(tmp_path / "s.png").width > 500
     shown = curate_run("issues", table)
     assert "begins at" in shown.stdout
-    assert "curate dedup" in shown.stdout
+    assert "--drop KIND" in shown.stdout

@@ -1,0 +1,213 @@
+"""``p_junk``: corrupted copies of some images of a dataset are scored, and a classifier learns to find such images."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.columns import EMBEDDING, QUALITY, QUALITY_COLUMNS
+from curate.engines.settings import ScoreSettings
+from curate.tables.heap import Heap, log_odds_of, numbers_of, sample_of
+from curate.tables.table import Table, embedding_matrix
+from scoring.errors import InputError
+from scoring.images import DecodeError, Quality, decode_small
+from scoring.images.deep import WHITE
+from scoring.images.geometry import Pixels
+from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, Trained, probability_of, train
+from scoring.junk.copies import Copy, corrupted_copies, side_needed
+from scoring.junk.corruptions import KINDS
+from scoring.junk.features import Seen, columns_read
+from scoring.junk.stored import rounded, to_json
+from scoring.runner import BATCH_SIZE, Pending, Runner
+
+IMAGES = 300  # of the dataset, that are corrupted
+COPIES = 900  # corrupted ones in all
+FEWEST_READ = 30  # images that have to be readable again
+AHEAD = 32  # images decoded ahead of the model
+
+Read = Callable[[Sequence[int]], Iterable[tuple[int, bytes, str]]]
+
+
+@dataclass(frozen=True)
+class Corrupter:
+    """What makes and scores corrupted copies of a table's images.
+
+    Attributes:
+        read: rows of the table -> (row, encoded image, its digest) of those that can be read.
+        runner: the model that scored the table.
+        settings: by which it was scored.
+        workers: threads that decode.
+    """
+
+    read: Read
+    runner: Runner
+    settings: ScoreSettings
+    workers: int = 4
+
+
+@dataclass(frozen=True)
+class Junk:
+    """What came of the corrupted copies of a table.
+
+    Attributes:
+        classifier: None where the score does not apply.
+        probability: ``p_junk`` of every row of the table, in its order, float32, NaN for none.
+        about: what the table says of it, as plain JSON.
+        notes: notes for the user.
+    """
+
+    classifier: JunkClassifier | None
+    probability: NDArray[np.float32]
+    about: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def log_odds(self, heap: Heap) -> NDArray[np.float64] | None:
+        """Return the log odds of junk of the different images of the table; None where the score does not apply."""
+        if self.classifier is None:
+            return None
+        return log_odds_of(self.probability[heap.places(np.arange(len(heap)))])
+
+
+def find_junk(heap: Heap, table: Table, corrupter: Corrupter) -> Junk:
+    """Train the junk classifier of a table, and judge every row by it.
+
+    Args:
+        heap: the different images of the table.
+        table: scored, with the columns of the model and of quality.
+        corrupter: reads and scores images.
+    """
+    nothing = np.full(table.n_rows, np.nan, np.float32)
+    if len(heap) < LEAST_IMAGES:
+        return Junk(None, nothing)
+    try:
+        trained = _trained(heap, table, corrupter)
+    except InputError as error:
+        return Junk(None, nothing, {"applies": False, "problem": str(error)}, [f"p_junk does not apply: {error}"])
+    about = trained.held_out.to_json()
+    if not trained.held_out.applies:
+        return Junk(None, nothing, about, [f"p_junk does not apply to this dataset: {trained.held_out.problem}"])
+    classifier = rounded(trained.classifier)
+    probability = judge(classifier, table)
+    sample = heap.places(np.arange(len(trained.log_odds)))
+    probability[sample] = probability_of(trained.log_odds)
+    place = heap.rows.place[heap.at]
+    probability[place] = probability[place[heap.copies.unique]][heap.copies.place]  # copies get that of the first
+    return Junk(classifier, probability, {**about, "classifier": to_json(classifier)}, [_words(trained, probability)])
+
+
+def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
+    """Return ``p_junk`` of every row of a table, in its order; NaN for a row without embedding."""
+    found = np.full(table.n_rows, np.nan, np.float32)
+    start = 0
+    for batch in table.batches([EMBEDDING, *classifier.names]):
+        there = np.flatnonzero(batch.column(EMBEDDING).is_valid().to_numpy(zero_copy_only=False))
+        if len(there):
+            some = batch.take(pa.array(there))
+            columns = {name: numbers_of(some.column(name)) for name in classifier.names}
+            found[start + there] = classifier.probability(Seen(columns, embedding_matrix(some.column(EMBEDDING))))
+        start += batch.num_rows
+    return found
+
+
+def _trained(heap: Heap, table: Table, corrupter: Corrupter) -> Trained:
+    n_images = min(IMAGES, len(heap))
+    per_image = min(len(KINDS), math.ceil(COPIES / n_images))
+    copies = _scored_copies(corrupter, heap.places(np.arange(n_images)).tolist(), per_image)
+    n_read = len(np.unique(copies.image))
+    if n_read < min(FEWEST_READ, n_images):
+        raise InputError(
+            f"{n_read:,} of {n_images:,} images could be read again to be corrupted; score where they can be read"
+        )
+    dataset = sample_of(heap, table)
+    names = [name for name in columns_read(dataset.columns) if name in copies.seen.columns]
+    corrupted = Seen({name: copies.seen.columns[name] for name in names}, copies.seen.embedding)
+    dataset = Seen({name: dataset.columns[name] for name in names}, dataset.embedding)
+    return train(dataset, corrupted, copies.image, copies.kinds)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """P corrupted copies, scored, in the order of images: what each was made of, and the kind of corruption."""
+
+    image: NDArray[np.int64]
+    kinds: list[str]
+    seen: Seen
+
+
+def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> _Copies:
+    """Corrupt and score the images of some rows."""
+    runner = corrupter.runner
+    size = corrupter.settings.batch_size or BATCH_SIZE[runner.device.type]  # as the run's: a part may bound the step
+    images, kinds, qualities = list[int](), list[str](), list[Quality | None]()
+    pending, batch = list[Pending](), list[Pixels]()
+
+    def flush() -> None:
+        if batch:
+            pending.append(runner.submit(np.stack(batch), bounds=False))
+            batch.clear()
+
+    for image, copies in _made(corrupter, rows, per_image):
+        for copy in copies:
+            images.append(image)
+            kinds.append(copy.kind)
+            qualities.append(copy.quality)
+            batch.append(copy.pixels)
+            if len(batch) == size:
+                flush()
+    flush()
+    scores = [one.result() for one in pending]
+    columns = {name: np.concatenate([each.columns[name] for each in scores]) for name in runner.scores if scores}
+    if corrupter.settings.quality:
+        for name in QUALITY_COLUMNS:
+            values = [getattr(quality, name.removeprefix(QUALITY)) for quality in qualities]
+            columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
+    nothing = np.zeros((0, runner.model.embedding_width), np.float32)
+    seen = Seen(columns, np.concatenate([nothing, *(each.embedding for each in scores)]).astype(np.float16))
+    order = np.argsort(images, kind="stable")  # images come in the order in which they are read
+    return _Copies(np.array(images, np.int64)[order], [kinds[at] for at in order], seen.take(order))
+
+
+def _made(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> Iterator[tuple[int, list[Copy]]]:
+    """Yield the copies of each image that can be read, with its place among the rows, in the order of reading."""
+    settings, preprocessing = corrupter.settings, corrupter.runner.model.spec.preprocessing
+    place = {row: image for image, row in enumerate(rows)}
+
+    def work(image: int, data: bytes, digest: str) -> list[Copy]:
+        try:
+            pixels = decode_small(
+                data,
+                side_needed(preprocessing),
+                max_pixels=settings.max_pixels,
+                allow_truncated=settings.allow_truncated,
+                seconds=settings.decode_timeout,
+                white=settings.white or WHITE,
+            )
+        except DecodeError:
+            return []
+        kinds = [KINDS[(image * per_image + step) % len(KINDS)] for step in range(per_image)]
+        return corrupted_copies(pixels, digest, kinds, preprocessing, with_quality=settings.quality)
+
+    with ThreadPoolExecutor(corrupter.workers, thread_name_prefix="corrupt") as pool:
+        waiting = deque[tuple[int, Future[list[Copy]]]]()
+        for row, data, digest in corrupter.read(rows):
+            waiting.append((place[row], pool.submit(work, place[row], data, digest)))
+            if len(waiting) >= AHEAD:
+                image, copies = waiting.popleft()
+                yield image, copies.result()
+        for image, copies in waiting:
+            yield image, copies.result()
+
+
+def _words(trained: Trained, probability: NDArray[np.float32]) -> str:
+    known = probability[~np.isnan(probability)]
+    flagged, held = int((known > 0.5).sum()), trained.held_out
+    return (
+        f"p_junk above 0.5: {flagged:,} of {len(known):,} images ({flagged / max(len(known), 1):.1%}); on corrupted "
+        f"copies of your images held-out AUROC {held.auroc.value:.3f}, {held.found.value:.0%} found"
+    )

@@ -1,0 +1,84 @@
+"""Where the junk score of a fit comes from: the table, or corrupted copies of its images."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.engines.junk import Corrupter, Junk, find_junk
+from curate.retrieval.scorer import scorer_of
+from curate.tables.heap import Heap
+from curate.tables.images import Images, ImageSource, holds_paths
+from curate.tables.table import Table
+from scoring.checkpoint import FIT
+from scoring.errors import InputError
+from scoring.heap.columns import JUNK
+from scoring.junk.classifier import JunkClassifier
+from scoring.junk.stored import from_json
+
+NO_IMAGES = (
+    "no p_junk: the table was scored without it and names no images; name what was scored with --source, or score again"
+)
+
+
+def junk_of(
+    heap: Heap, table: Table, model: str | Path | None, images: ImageSource | None = None
+) -> tuple[Heap, Junk | None, list[str]]:
+    """Return the images with their log odds of junk, what is known of the score, and notes for the user.
+
+    A table that has ``p_junk`` keeps it. One without gets it from corrupted copies of its images, where these can be
+    read; where they cannot, the fit goes without.
+
+    Args:
+        heap: the different images of the table.
+        table: scored.
+        model: that scored it; None to look among those that ship.
+        images: where the images are, if not at the paths of the table.
+    """
+    if JUNK in table.schema.names:
+        return heap, Junk(classifier_of(table), np.zeros(0, np.float32), dict(junk_facts(table))), []
+    if table.own is not None:
+        return heap, None, []
+    if not holds_paths(table) and (images is None or images.source is None):
+        return heap, None, [NO_IMAGES]
+    try:
+        runner, settings = scorer_of(table, model=model)
+        found = find_junk(heap, table, Corrupter(_reader(table, images), runner, settings))
+    except InputError as error:
+        return heap, None, [f"no p_junk: {error}"]
+    return replace(heap, junk=found.log_odds(heap)), found, found.notes
+
+
+def junk_facts(table: Table) -> Mapping[str, Any]:
+    """Return what a table says of its junk score; empty where it says nothing."""
+    fit = table.metadata.get(FIT)
+    about = fit.get("junk") if isinstance(fit, Mapping) else None
+    return about if isinstance(about, Mapping) else {}
+
+
+def classifier_of(table: Table) -> JunkClassifier | None:
+    """Return the junk classifier in the metadata of a table; None where the score does not apply to it."""
+    about = junk_facts(table)
+    if "classifier" not in about:
+        return None
+    try:
+        return from_json(about["classifier"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the junk classifier in the table cannot be used ({error}); score the images again with curate score"
+        ) from None
+
+
+def _reader(table: Table, images: ImageSource | None) -> Any:
+    where = images or ImageSource()
+
+    def read(rows: Sequence[int]) -> Iterator[tuple[int, bytes, str]]:
+        found = Images.of(table, rows, source=where.source, options=where.options, partial=True)
+        for image in found.read(rows):
+            if image.data is not None:
+                yield image.row, image.data, hashlib.sha256(image.data).hexdigest()
+
+    return read

@@ -1,0 +1,123 @@
+"""Which rows of a table show the same image: equal bytes, or nearly equal looks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curate.tables.needs import PHASH, SHA256
+from curate.tables.rows import Rows
+from scoring.search.hamming import HammingIndex
+
+NEAR_BITS = 3  # of the perceptual hash, in which near copies may differ,
+NEAR_COSINE = 0.98  # and the cosine of their signatures
+BLOCK = 65_536
+LEAST_NAMED = 2  # copies of one image from which a group is reported
+FEWEST_SHARE = 0.01  # of rows that are copies, below which nothing is reported
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Groups of M rows that show the same image.
+
+    Attributes:
+        first: the first row of the group of each, shape (M,): itself for one without copies.
+        unique: rows that are the first of their group, shape (U,), ascending.
+        place: of each row, which of ``unique`` stands for it, shape (M,).
+        count: rows in the group of each, shape (M,).
+    """
+
+    first: NDArray[np.int64]
+    unique: NDArray[np.int64]
+    place: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, first: NDArray[np.int64]) -> "Copies":
+        """Return groups from the first row of each row's group."""
+        unique, place, size = np.unique(first, return_inverse=True, return_counts=True)
+        return cls(first, unique, place, size[place])
+
+    def words(self) -> str:
+        """Return how many rows are copies of how few images; nothing where they are hardly any."""
+        sizes = self.count[self.unique]
+        several = sizes[sizes >= LEAST_NAMED]
+        n_rows = int(several.sum())
+        if n_rows < max(1, FEWEST_SHARE * len(self.first)):
+            return ""
+        images = f"{len(several):,} image{'s' if len(several) > 1 else ''}"
+        return (
+            f"{n_rows:,} of {len(self.first):,} rows are copies of {images}; the largest group has "
+            f"{int(several.max()):,}: each image counts once in the scores"
+        )
+
+
+def columns_for_copies(names: list[str]) -> frozenset[str]:
+    """Return which representations of images a table has to find copies by."""
+    from curate.columns import SIGNATURE
+
+    looks = {PHASH, SIGNATURE} if {PHASH, SIGNATURE} <= set(names) else set()
+    return frozenset(looks | ({SHA256} & set(names)))
+
+
+def find_copies(rows: Rows, at: NDArray[np.int64]) -> Copies:
+    """Return the groups of rows that show the same image: equal digests, then nearly equal hashes and signatures.
+
+    Args:
+        rows: with what ``columns_for_copies`` names.
+        at: which rows to group, shape (M,), ascending; positions in the result count among them.
+    """
+    first = np.arange(len(at))
+    if SHA256 in rows.texts:
+        first = _first_equal(rows.texts[SHA256].take(pa.array(at)))
+    if rows.phash is not None and rows.has_phash is not None and rows.signature is not None:
+        some = np.flatnonzero((first == np.arange(len(at))) & rows.has_phash[at])
+        near = _first_near(rows.phash[at[some]], rows.signature, at[some])
+        first[some] = some[near]
+        first = _roots(first)
+    return Copies.of(first)
+
+
+def _first_equal(values: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the first row with the same text; a row without text is its own."""
+    codes = values.combine_chunks().dictionary_encode().indices
+    known = codes.is_valid().to_numpy(zero_copy_only=False)
+    numbers = codes.fill_null(0).to_numpy(zero_copy_only=False)
+    first = np.arange(len(numbers))
+    _, lowest, place = np.unique(numbers[known], return_index=True, return_inverse=True)
+    first[known] = np.flatnonzero(known)[lowest][place]
+    return first
+
+
+def _first_near(phash: NDArray[np.uint64], signature: NDArray[np.int8], at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return, for each of S rows, the first that looks nearly the same: close hashes, confirmed by signatures.
+
+    Args:
+        phash: shape (S,).
+        signature: of all rows of the table, shape (N, 255).
+        at: which of them these are, shape (S,).
+    """
+    first = np.arange(len(phash))
+    if len(phash) < LEAST_NAMED:
+        return first
+    links = HammingIndex(phash, NEAR_BITS).search(phash, first=True)
+    candidate = first.copy()
+    candidate[links.row] = np.minimum(links.query, links.row)
+    for start in range(0, len(first), BLOCK):
+        here = slice(start, start + BLOCK)
+        ours = signature[at[here]].astype(np.float32)
+        theirs = signature[at[candidate[here]]].astype(np.float32)
+        length = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
+        cosine = np.divide((ours * theirs).sum(1), length, out=np.zeros(len(ours), np.float32), where=length > 0)
+        first[here] = np.where(cosine >= NEAR_COSINE, candidate[here], first[here])
+    return first
+
+
+def _roots(first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first of the first of ... of each row."""
+    while True:
+        above = first[first]
+        if np.array_equal(above, first):
+            return first
+        first = above

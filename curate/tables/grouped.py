@@ -1,0 +1,51 @@
+"""Groups of images unlike the rest of a table, as columns and as facts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.tables.heap import Heap, sample_of
+from curate.tables.table import Table
+from scoring.heap.columns import CLUSTER, UNLIKE
+from scoring.heap.model import HeapFit, Said
+from scoring.heap.space import centred
+from scoring.heap.unlike import Group, group_of_clusters, unlike_groups
+from scoring.junk.features import Scale, features_of
+
+
+def with_groups(heap: Heap, table: Table, fit: HeapFit, said: Said) -> tuple[HeapFit, Said, list[Group]]:
+    """Return a fit and its columns with the groups of images unlike the rest.
+
+    Args:
+        heap: the different images of the table.
+        table: whose quality columns say what images look like.
+        fit: to the heap.
+        said: of its images.
+    """
+    sample = sample_of(heap, table)
+    looks = features_of(sample.columns, sample.columns)
+    scaled = Scale.of(looks, looks).scaled(looks)[:, : looks.shape[1]] if looks.size else np.zeros((len(sample), 0))
+    units = centred(sample.embedding, fit.mean).units
+    groups = unlike_groups(units, said.columns[CLUSTER][: len(sample)], scaled)
+    fit = replace(fit, groups=group_of_clusters(groups, len(fit.clusters)))
+    cluster = said.columns[CLUSTER]
+    number = np.where(cluster >= 0, fit.groups[cluster.clip(0)], 0)
+    columns = {**said.columns, UNLIKE: np.where(number > 0, number, -1).astype(np.int32)}
+    return fit, replace(said, columns=columns), groups
+
+
+def group_facts(groups: Sequence[Group], column: pa.Array) -> list[dict[str, Any]]:
+    """Return what a table says of its groups, as plain JSON.
+
+    Args:
+        groups: in the order of their numbers.
+        column: ``unlike_group`` of every row.
+    """
+    return [
+        {"group": number, "rows": pc.sum(pc.equal(column, number)).as_py() or 0, **group.to_json()}
+        for number, group in enumerate(groups, 1)
+    ]

@@ -1,0 +1,241 @@
+"""The junk classifier: images of a dataset against corrupted copies of them, cross-fitted, robust to junk among them.
+
+Linear in scaled features and in the embedding. Junk that is in the dataset already, often as a crowd of near-equal
+images, must not teach the classifier that it is normal. So suspects are found first by classifiers that have not seen
+the image's own cluster, and left out; then every image is judged by a classifier of the other images.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.errors import InputError
+from scoring.junk.features import Floats, Scale, Seen, columns_read
+from scoring.junk.heldout import HeldOut, held_out
+from scoring.junk.threshold import tail_bound, threshold_of
+from scoring.search.kmeans import assign, spherical_kmeans
+
+FOLDS = 3  # classifiers; each image is judged by the one that has not seen it
+CLUSTER_FOLDS = 4  # of the search for suspects
+ROUNDS = 3  # of the search for suspects, with the embedding
+SUSPECT_TAIL, SUSPECT_LEAST, SUSPECT_SHARE = 3.2, -1.0, 0.03  # where suspects begin; see ``tail_bound``
+ROWS_A_CLUSTER, CLUSTERS = 60, (6, 40)  # images a cluster; fewest and most clusters
+DIMENSIONS = 128  # of the embedding that count: principal axes of the dataset and the copies together
+PENALTY = 3e-3  # ridge penalty for the mean log loss
+EMBEDDING_LENGTH = 4.0  # root mean square length of the reduced embedding, in standard deviations of a feature
+LEAST_IMAGES = 50  # of a dataset
+LEAST_NORMAL = 0.2  # share of a dataset that is no suspect
+BLOCK = 8192  # rows judged at a time
+
+
+@dataclass(frozen=True)
+class JunkClassifier:
+    """What separates a dataset from corrupted copies of its images.
+
+    Attributes:
+        names: columns that it reads.
+        scale: of their features.
+        mean: of the dataset's embeddings at length 1, shape (D,).
+        on_features: coefficients of each fold, shape (K, G).
+        on_embedding: likewise, shape (K, D).
+        intercept: likewise, shape (K,).
+        threshold: log odds at which ``p_junk`` is 0.5.
+    """
+
+    names: tuple[str, ...]
+    scale: Scale
+    mean: Floats
+    on_features: Floats
+    on_embedding: Floats
+    intercept: Floats
+    threshold: float
+
+    def log_odds(self, seen: Seen) -> Floats:
+        """Return the log odds of junk, shape (N,): the mean over the folds less the threshold.
+
+        Raises:
+            KeyError: for a column that is missing.
+            ValueError: for embeddings of another width.
+        """
+        if seen.embedding.shape[1] != len(self.mean):
+            raise ValueError(f"expected embeddings of {len(self.mean)} numbers, got {seen.embedding.shape[1]}")
+        found = np.empty(len(seen))
+        on_features, on_embedding = self.on_features.mean(0), self.on_embedding.mean(0)
+        for start in range(0, len(seen), BLOCK):
+            part = seen.take(slice(start, start + BLOCK))  # type: ignore[arg-type]
+            features = self.scale.scaled(part.features(self.names))
+            found[start : start + BLOCK] = features @ on_features + (_units(part.embedding) - self.mean) @ on_embedding
+        return found + self.intercept.mean() - self.threshold
+
+    def probability(self, seen: Seen) -> NDArray[np.float32]:
+        """Return ``p_junk``, shape (N,), in (0, 1); see ``probability_of``."""
+        return probability_of(self.log_odds(seen))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A classifier, and what it says of the images that it was trained on.
+
+    Attributes:
+        classifier: the classifier.
+        log_odds: of each image, by a fold that has not seen it, shape (N,); 0 at the threshold.
+        held_out: how well it separates the dataset from corrupted copies that it has not seen.
+    """
+
+    classifier: JunkClassifier
+    log_odds: Floats
+    held_out: HeldOut
+
+
+def probability_of(log_odds: NDArray) -> NDArray[np.float32]:
+    """Return probabilities of log odds, float32.
+
+    >>> probability_of(np.array([0.0, 3.0])).round(2).tolist()
+    [0.5, 0.949999988079071]
+    """
+    return (0.5 * (1 + np.tanh(np.asarray(log_odds, np.float64) / 2))).astype(np.float32)
+
+
+def train(dataset: Seen, corrupted: Seen, source: NDArray[np.int64], kinds: Sequence[str]) -> Trained:
+    """Train the classifier of a dataset.
+
+    Args:
+        dataset: N images, one of each group of copies, in an order that does not depend on what they show.
+        corrupted: P corrupted copies of some of them.
+        source: which image each copy was made of, shape (P,).
+        kinds: of corruption, P names.
+
+    Raises:
+        InputError: for fewer than 50 images.
+    """
+    if len(dataset) < LEAST_IMAGES:
+        raise InputError(f"expected at least {LEAST_IMAGES} different images, got {len(dataset)}")
+    names = tuple(name for name in columns_read(dataset.columns) if name in corrupted.columns)
+    plain, damaged = dataset.features(names), corrupted.features(names)
+    scale = Scale.of(plain, damaged)
+    axes = _Axes.of(dataset.embedding, corrupted.embedding)
+    ours, theirs = scale.scaled(plain), scale.scaled(damaged)
+    reduced, reduced_copies = axes.reduced(dataset.embedding), axes.reduced(corrupted.embedding)
+
+    by_cluster = _Folds(_cluster_folds(reduced), source % CLUSTER_FOLDS, CLUSTER_FOLDS)
+    normal = np.ones(len(dataset), bool)
+    inputs = _Inputs(np.concatenate([ours, reduced], 1), np.concatenate([theirs, reduced_copies], 1))
+    for number in range(1 + ROUNDS):
+        first = _Inputs(ours, theirs) if number == 0 and names else inputs
+        judged, copies, _ = _cross_fitted(first, by_cluster, normal)
+        bound = tail_bound(judged[normal], SUSPECT_TAIL)
+        normal = judged < np.clip(bound, SUSPECT_LEAST, np.quantile(copies, SUSPECT_SHARE))
+        if normal.sum() < LEAST_NORMAL * len(dataset):  # nothing separates them: the score will not apply
+            normal = np.ones(len(dataset), bool)
+            break
+    folds = _Folds(np.arange(len(dataset)) % FOLDS, source % FOLDS, FOLDS)
+    judged, copies, coefficients = _cross_fitted(inputs, folds, normal)
+    threshold = threshold_of(judged, copies, normal)
+
+    width = ours.shape[1]
+    classifier = JunkClassifier(
+        names,
+        scale,
+        axes.mean,
+        coefficients[:, :width],
+        coefficients[:, width:-1] @ axes.axes.T,
+        coefficients[:, -1],
+        threshold,
+    )
+    return Trained(classifier, judged - threshold, held_out(judged - threshold, copies - threshold, kinds))
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """Scaled inputs of images (N, G) and of corrupted copies (P, G)."""
+
+    images: Floats
+    copies: Floats
+
+
+@dataclass(frozen=True)
+class _Folds:
+    """The fold of each image (N,) and of each corrupted copy (P,)."""
+
+    images: NDArray[np.int64]
+    copies: NDArray[np.int64]
+    count: int
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Principal axes of embeddings about the mean of the dataset: mean (D,) and axes with their scale (D, K)."""
+
+    mean: Floats
+    axes: Floats
+
+    @classmethod
+    def of(cls, embedding: NDArray, copies: NDArray) -> "_Axes":
+        units = _units(embedding)
+        mean = units.mean(0)
+        ours, theirs = units - mean, _units(copies) - mean
+        spread = ours.T @ ours / len(ours) + theirs.T @ theirs / len(theirs)
+        axes = np.linalg.eigh(spread)[1][:, ::-1][:, :DIMENSIONS]
+        length = np.sqrt(((ours @ axes) ** 2).sum(1).mean())
+        return cls(mean, axes * (EMBEDDING_LENGTH / max(length, 1e-9)))
+
+    def reduced(self, embedding: NDArray) -> Floats:
+        """Return the reduced embeddings, shape (N, K)."""
+        return (_units(embedding) - self.mean) @ self.axes
+
+
+def _cluster_folds(reduced: Floats) -> NDArray[np.int64]:
+    """Return a fold for each image, the same for all of a cluster."""
+    k = int(np.clip(len(reduced) // ROWS_A_CLUSTER, *CLUSTERS))
+    rows = reduced.astype(np.float32)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    centres = spherical_kmeans(rows, k, seed=0, iterations=10, sample=k * 256)
+    cluster = assign(rows, centres)[0][:, 0].clip(0)
+    return np.random.default_rng(0).permutation(np.arange(k) % CLUSTER_FOLDS)[cluster]
+
+
+def _cross_fitted(inputs: _Inputs, folds: _Folds, normal: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+    """Return log odds of images and of copies by the folds without them, and the coefficients, shape (K, G + 1).
+
+    Args:
+        inputs: of all.
+        folds: of all.
+        normal: images that count as such, shape (N,); the others are judged, and teach nothing.
+    """
+    judged, copies, every = np.zeros(len(inputs.images)), np.zeros(len(inputs.copies)), []
+    for fold in range(folds.count):
+        ours = inputs.images[(folds.images != fold) & normal]
+        theirs = inputs.copies[folds.copies != fold]
+        coefficients = _logistic(np.concatenate([ours, theirs]), np.arange(len(ours) + len(theirs)) >= len(ours))
+        for out, rows, of in ((judged, inputs.images, folds.images), (copies, inputs.copies, folds.copies)):
+            here = of == fold
+            out[here] = rows[here] @ coefficients[:-1] + coefficients[-1]
+        every.append(coefficients)
+    return judged, copies, np.stack(every)
+
+
+def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
+    """Return the coefficients and the intercept of a ridge logistic regression in which both classes count the same."""
+    from scipy.optimize import minimize  # type: ignore[import-untyped]
+
+    sign = np.where(corrupted, 1.0, -1.0)
+    weight = np.where(corrupted, 0.5 / max(corrupted.sum(), 1), 0.5 / max((~corrupted).sum(), 1))
+    wide = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+    penalty = np.full(wide.shape[1], PENALTY)
+    penalty[-1] = 0
+
+    def loss(beta: Floats) -> tuple[float, Floats]:
+        margin = sign * (wide @ beta)
+        slope = -(weight * sign * 0.5 * (1 - np.tanh(margin / 2))) @ wide
+        value = float(weight @ np.logaddexp(0, -margin) + 0.5 * penalty @ beta**2)
+        return value, slope + penalty * beta
+
+    found: Floats = minimize(loss, np.zeros(wide.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    return found
+
+
+def _units(rows: NDArray) -> Floats:
+    wide = rows.astype(np.float64)
+    return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,132 @@
+"""What the junk classifier sees of an image: quality columns, columns of trained heads, and the embedding."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Change = Callable[[Floats], Floats]
+
+HEADS = ("unc_", "kappa_")  # what names of columns of trained heads begin with
+PROBABILITY = "unc_junk"
+FARTHEST = 6.0  # standard deviations: a value farther out counts as this far out
+LEAST = 1e-9
+
+
+def _itself(values: Floats) -> Floats:
+    return values
+
+
+# A quality column and the logarithms in which damage shows: `to add a feature, add a line`.
+QUALITY_FEATURES: Mapping[str, tuple[Change, ...]] = {
+    "quality_brightness": (_itself,),
+    "quality_shadow": (_itself, lambda x: np.log(1.01 - x)),
+    "quality_highlight": (_itself, lambda x: np.log(x + 0.01)),
+    "quality_contrast": (_itself, lambda x: np.log(np.maximum(x, 1e-3))),
+    "quality_entropy": (_itself,),
+    "quality_sharpness": (_itself, lambda x: np.log(np.maximum(x, 0.02))),
+    "quality_noise": (_itself, lambda x: np.log(x + 0.1)),
+    "quality_colourfulness": (_itself, lambda x: np.log(x + 1)),
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of N images.
+
+    Attributes:
+        columns: quality columns and columns of trained heads by name, shape (N,), NaN where an image has no value.
+        embedding: shape (N, D), any length above 0.
+    """
+
+    columns: Mapping[str, NDArray[np.floating]]
+    embedding: NDArray[np.floating]
+
+    def __len__(self) -> int:
+        return len(self.embedding)
+
+    def features(self, names: Sequence[str]) -> Floats:
+        """Return the features that some of the columns give, shape (N, F); see ``features_of``."""
+        return features_of(self.columns, names) if names else np.zeros((len(self), 0))
+
+    def take(self, rows: NDArray) -> "Seen":
+        """Return some of the images, by number or mask."""
+        return Seen({name: values[rows] for name, values in self.columns.items()}, self.embedding[rows])
+
+
+def columns_read(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns of a table that the classifier reads, in the table's order.
+
+    Of a kappa and the uncertainty of the same method, which is 1 / kappa, only kappa is read.
+
+    >>> columns_read(["key", "quality_noise", "quality_jpeg", "kappa_visimsiam", "unc_visimsiam", "unc_junk_upper"])
+    ('quality_noise', 'kappa_visimsiam')
+    """
+    there = list(names)
+    doubles = {f"unc_{name.removeprefix('kappa_')}" for name in there if name.startswith("kappa_")}
+    return tuple(
+        name
+        for name in there
+        if name in QUALITY_FEATURES
+        or (name.startswith(HEADS) and not name.endswith(("_lower", "_upper")) and name not in doubles)
+    )
+
+
+def features_of(columns: Mapping[str, NDArray[np.floating]], names: Iterable[str]) -> Floats:
+    """Return the features that some columns give, shape (N, F): quality columns as they are and in logarithms.
+
+    Columns of heads count in logarithms, a probability in log odds; a value without logarithm counts as the least.
+
+    Raises:
+        KeyError: for a column that is missing.
+    """
+    found = []
+    for name in names:
+        values = np.asarray(columns[name], np.float64)
+        changes = QUALITY_FEATURES.get(name) or ((_log_odds,) if name == PROBABILITY else (_log,))
+        found += [change(values) for change in changes]
+    n = len(next(iter(columns.values()), ()))
+    return np.stack(found, 1) if found else np.zeros((n, 0))
+
+
+def _log(values: Floats) -> Floats:
+    return np.log(np.clip(values, LEAST, 1 / LEAST))
+
+
+def _log_odds(values: Floats) -> Floats:
+    p = np.clip(values, 1e-6, 1 - 1e-6)
+    return np.log(p / (1 - p))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How features become comparable numbers.
+
+    Attributes:
+        centre: median of each feature among the images of the dataset, shape (F,).
+        spread: standard deviation over them and their corrupted copies, shape (F,).
+        missing: which features are missing somewhere, and so get one that says whether they are, shape (F,).
+    """
+
+    centre: Floats
+    spread: Floats
+    missing: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, dataset: Floats, corrupted: Floats) -> "Scale":
+        """Measure it on features of the dataset (N, F) and of corrupted copies (P, F)."""
+        both = np.concatenate([dataset, corrupted])
+        if not both.shape[1]:
+            return cls(np.zeros(0), np.ones(0), np.zeros(0, bool))
+        unknown = np.isnan(both)
+        centre = np.nanmedian(np.where(np.isnan(dataset).all(0), 0.0, dataset), axis=0)
+        spread = np.nanstd(np.where(unknown.all(0), 0.0, both), axis=0) + 1e-6
+        return cls(centre, spread, unknown.any(0))
+
+    def scaled(self, features: Floats) -> Floats:
+        """Return the scaled features, how far each is from the centre, and which are missing, shape (N, 2 F + M)."""
+        unknown = np.isnan(features)
+        z = np.clip(np.where(unknown, 0.0, (features - self.centre) / self.spread), -FARTHEST, FARTHEST)
+        return np.concatenate([z, np.abs(z), unknown[:, self.missing].astype(np.float64)], axis=1)

@@ -1,0 +1,102 @@
+"""How well the junk classifier works on this dataset, on corrupted copies that it has not seen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics import Interval, auroc, percentiles
+from scoring.metrics.proportions import wilson
+
+LEAST_AUROC = 0.98  # below either of the two, p_junk does not apply
+LEAST_FOUND = 0.8
+MOST_FLAGGED = 0.5  # of a dataset; more of it is no exception
+RESAMPLES = 200
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Measured on the dataset and on corrupted copies of its images, each judged by a fold that has not seen it.
+
+    Attributes:
+        images: of the dataset.
+        copies: corrupted ones.
+        auroc: corrupted copies against the images that are not flagged, with its 95 % interval.
+        found: share of the corrupted copies above the threshold, with its 95 % interval.
+        by_kind: the same by kind of corruption.
+        flagged: share of the images above the threshold, which bounds the false alarms.
+        false_alarms: share of clean images expected above the threshold, by the tail below it.
+    """
+
+    images: int
+    copies: int
+    auroc: Interval
+    found: Interval
+    by_kind: Mapping[str, float]
+    flagged: float
+    false_alarms: float
+
+    @property
+    def problem(self) -> str:
+        """Why the score does not apply to this dataset; empty where it does."""
+        if not self.auroc.value >= LEAST_AUROC:
+            return f"held-out AUROC {self.auroc.value:.3f}, at least {LEAST_AUROC} is needed"
+        if self.found.value < LEAST_FOUND:
+            return f"{self.found.value:.0%} of corrupted copies found, at least {LEAST_FOUND:.0%} is needed"
+        if self.flagged > MOST_FLAGGED:
+            return f"{self.flagged:.0%} of the images would be flagged"
+        return ""
+
+    @property
+    def applies(self) -> bool:
+        """Whether the score says anything on this dataset."""
+        return not self.problem
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain JSON."""
+        return {**asdict(self), "applies": self.applies, "problem": self.problem}
+
+
+def held_out(images: Floats, copies: Floats, kinds: Sequence[str]) -> HeldOut:
+    """Measure a classifier on log odds that are 0 at the threshold.
+
+    Args:
+        images: of the dataset, shape (N,).
+        copies: of corrupted copies, shape (P,).
+        kinds: of corruption, P names.
+    """
+    clean, named = images[images <= 0], np.array(kinds)
+    return HeldOut(
+        len(images),
+        len(copies),
+        _auroc(clean, copies),
+        wilson(int((copies > 0).sum()), len(copies)),
+        {kind: float((copies[named == kind] > 0).mean()) for kind in dict.fromkeys(kinds)},
+        float((images > 0).mean()),
+        tail_share(clean),
+    )
+
+
+def tail_share(log_odds: Floats) -> float:
+    """Return the share of images expected above 0 by the exponential tail between the 90 % and the 99 % quantile."""
+    if not len(log_odds):
+        return 1.0
+    upper, last = np.quantile(log_odds, [0.9, 0.99])
+    rate = np.log(10) / max(float(last - upper), 1e-9)
+    return float(min(1.0, 0.01 * np.exp(min(0.0, rate * float(last)))))
+
+
+def _auroc(clean: Floats, copies: Floats) -> Interval:
+    if not len(clean):
+        return Interval(float("nan"), 0.0, 1.0)
+    generator = np.random.default_rng(0)
+
+    def of(ours: Floats, theirs: Floats) -> float:
+        return auroc(np.concatenate([ours, theirs]), np.arange(len(ours) + len(theirs)) >= len(ours))
+
+    drawn = [of(generator.choice(clean, len(clean)), generator.choice(copies, len(copies))) for _ in range(RESAMPLES)]
+    low, high = percentiles(np.array(drawn)[:, None])
+    return Interval(of(clean, copies), float(low[0]), float(high[0]))

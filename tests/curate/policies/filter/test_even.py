@@ -1,0 +1,137 @@
+"""Cuts that empty no class and no cluster: which rows go instead, what is said, and that it repeats."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import run as curate_run
+
+import curate
+from curate.policies.filter.even import even_best
+from scoring.errors import InputError
+
+FEW = 10  # rows below which groups count as one
+
+
+def slowly(values, group, n_dropped, free):
+    """Drop the worst row whose group has lost less than its limit, one at a time."""
+    n = len(values)
+    share = n_dropped / n
+    most = min(2 * share, (1 + share) / 2)
+    size = {name: sum(1 for g, f in zip(group, free, strict=True) if g == name and not f) for name in set(group)}
+    pooled = [name if size[name] >= FEW else "few" for name in group]
+    rows = {name: sum(1 for g, f in zip(pooled, free, strict=True) if g == name and not f) for name in set(pooled)}
+    limit = {name: max(math.floor(most * m + 1e-9), math.ceil(share * m - 1e-9)) for name, m in rows.items()}
+    gone: set[int] = set()
+    for row in sorted(range(n), key=lambda row: -values[row]):
+        if len(gone) == n_dropped:
+            break
+        if free[row]:
+            gone.add(row)
+        elif limit[pooled[row]]:
+            limit[pooled[row]] -= 1
+            gone.add(row)
+    return [row not in gone for row in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_is_what_dropping_one_row_at_a_time_gives(seed):
+    draw = np.random.default_rng(seed)
+    n, groups = int(draw.integers(1, 300)), int(draw.integers(1, 12))
+    codes = np.minimum(draw.geometric(0.3, n) - 1, groups - 1)
+    values = draw.normal(size=n) + draw.normal(0, 2, groups)[codes]
+    free = draw.random(n) < draw.choice([0, 0.2])
+    n_dropped = int(draw.integers(0, n + 1))
+    keep, _, found = even_best(
+        values,
+        np.ones(n, bool),
+        lambda m: m - n_dropped,
+        draw.integers(0, 2**63, n).astype(np.uint64),
+        codes,
+        [str(g) for g in range(groups)],
+        column="label",
+        free=free,
+        low_is_best=True,
+    )
+    assert keep.sum() == n - n_dropped
+    assert found.share == pytest.approx(n_dropped / n)
+    assert keep.tolist() == slowly(values.tolist(), codes.tolist(), n_dropped, free.tolist())
+
+
+def table_of(tmp_path, name="label", kind=pa.string(), n=200, rare=40):
+    """160 certain rows of one class and 40 uncertain ones of another."""
+    draw = np.random.default_rng(0)
+    codes = (np.arange(n) >= n - rare).astype(int)
+    values = draw.uniform(0, 0.2, n) + 0.25 * codes
+    groups = ["cat", "shoe"] if pa.types.is_string(kind) else [0, 1]
+    table = pa.table(
+        {
+            "key": [f"{row:03}" for row in range(n)],
+            "status": ["ok"] * n,
+            "unc_fitted": pa.array(values, pa.float32()),
+            name: pa.array([groups[code] for code in codes]).cast(kind),
+        }
+    )
+    pq.write_table(table, tmp_path / "scores.parquet")
+    return tmp_path / "scores.parquet"
+
+
+def kept_of_rare(subset):
+    return sum(key >= "160" for key in pq.read_table(subset)["key"].to_pylist())
+
+
+@pytest.mark.parametrize("name", ["label", "cluster"])
+@pytest.mark.parametrize("kind", [pa.string(), pa.int32(), pa.bool_()])
+@pytest.mark.parametrize("amount", [{"keep_top": "80%"}, {"drop_bottom": "20%"}])
+def test_a_rare_class_is_not_emptied(tmp_path, name, kind, amount):
+    path, out = table_of(tmp_path, name, kind), tmp_path / "kept.parquet"
+    plain = curate.filter(path, out, **amount, allow_uneven=True)
+    assert (plain.kept, kept_of_rare(out), plain.evened) == (160, 0, {})
+    even = curate.filter(path, out, **amount, overwrite=True)
+    assert (even.kept, kept_of_rare(out)) == (160, 24)  # of 40 at most twice 20% go
+    (found,) = even.evened.values()
+    assert [(each["rows"], each["plain"], each["dropped"]) for each in found["limited"]] == [(40, 40, 16)]
+    assert curate.verify(even.receipt).identical
+
+
+def test_it_is_said_with_and_without_it(tmp_path):
+    path = table_of(tmp_path, kind=pa.int64())
+    shown = curate_run("filter", path, "-o", tmp_path / "a.parquet", "--keep-top", "80%").stderr
+    assert "--allow-uneven" in shown
+    plain = curate_run("filter", path, "-o", tmp_path / "b.parquet", "--keep-top", "80%", "--allow-uneven").stderr
+    assert "class 1 loses 100%" in plain
+
+
+def test_any_column_is_named_by_label(tmp_path):
+    path, out = table_of(tmp_path, "species"), tmp_path / "kept.parquet"
+    assert curate.filter(path, out, keep_top="80%").evened == {}
+    curate.filter(path, out, keep_top="80%", label="species", overwrite=True)
+    assert kept_of_rare(out) == 24
+    with pytest.raises(InputError, match="spcies"):
+        curate.filter(path, out, keep_top="80%", label="spcies", overwrite=True)
+    with pytest.raises(InputError, match="allow-uneven"):
+        curate.filter(path, out, keep_top="80%", label="species", allow_uneven=True, overwrite=True)
+    with pytest.raises(InputError, match="keep-top"):
+        curate.filter(path, out, max=0.3, label="species", overwrite=True)
+
+
+def test_a_condition_that_empties_a_cluster_says_so(tmp_path):
+    path = table_of(tmp_path, "cluster", pa.int32())
+    assert "cluster 1 loses 100%" in curate_run("filter", path, "--max", "0.2", "-o", tmp_path / "o.parquet").stderr
+
+
+def test_as_many_classes_as_rows(tmp_path):
+    n = 100_000
+    table = pa.table(
+        {
+            "key": [f"{row:06}" for row in range(n)],
+            "unc_fitted": pa.array(np.random.default_rng(0).random(n), pa.float32()),
+            "label": [f"class {row}" for row in range(n)],
+        }
+    )
+    pq.write_table(table, tmp_path / "many.parquet")
+    done = curate_run("filter", tmp_path / "many.parquet", "-o", tmp_path / "o.parquet", "--keep-top", "80%")
+    assert pq.read_metadata(tmp_path / "o.parquet").num_rows == 80_000
+    assert len(done.stderr) < 2000

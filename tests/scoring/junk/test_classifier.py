@@ -1,0 +1,209 @@
+import json
+
+import numpy as np
+import pytest
+
+from scoring.errors import InputError
+from scoring.junk.classifier import LEAST_IMAGES, train
+from scoring.junk.features import Scale, Seen, columns_read, features_of
+from scoring.junk.heldout import held_out, tail_share
+from scoring.junk.stored import from_json, rounded, to_json
+from scoring.junk.threshold import flagged_most, tail_bound, threshold_of
+from scoring.metrics import auroc
+
+WIDTH = 16
+KINDS = ("dark", "noise", "flat")
+
+
+def images(n, seed=0, centre=0.0, spread=1.0):
+    """Images of a dataset: quality columns with some spread, embeddings around a common direction."""
+    draw = np.random.default_rng(seed)
+    columns = {
+        "quality_brightness": draw.normal(0.5, 0.1, n),
+        "quality_contrast": np.exp(draw.normal(-1.5 + centre, 0.3 * spread, n)),
+        "quality_sharpness": draw.normal(0.6, 0.1, n),
+        "unc_junk": 1 / (1 + np.exp(-draw.normal(-3, 1, n))),
+        "kappa_visimsiam": np.exp(draw.normal(6, 0.2, n)),
+    }
+    return Seen(columns, draw.normal(size=(n, WIDTH)) + 2)
+
+
+def damaged(n, seed=1, kinds=KINDS):
+    """Corrupted copies: low contrast or brightness, or high sharpness, and embeddings in another place a kind."""
+    draw = np.random.default_rng(seed)
+    seen, named = images(n, seed), [kinds[at % len(kinds)] for at in range(n)]
+    columns = {name: values.copy() for name, values in seen.columns.items()}
+    place = np.random.default_rng(99).normal(size=(len(KINDS), WIDTH)) * 2
+    vectors = np.stack([place[KINDS.index(kind)] for kind in named]) + 0.3 * draw.normal(size=(n, WIDTH))
+    for row, kind in enumerate(named):
+        columns["quality_brightness"][row] *= 0.1 if kind == "dark" else 1
+        columns["quality_contrast"][row] *= 1 if kind == "noise" else 0.05
+        columns["quality_sharpness"][row] += 0.8 if kind == "noise" else 0
+        columns["unc_junk"][row] = 0.97
+    return Seen(columns, vectors), named
+
+
+def joined(*parts):
+    names = parts[0].columns
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in names}
+    return Seen(columns, np.concatenate([part.embedding for part in parts]))
+
+
+def trained(dataset, seed=1):
+    copies, kinds = damaged(300, seed)
+    return train(dataset, copies, np.arange(300) % 100, kinds)
+
+
+def test_a_clean_dataset_is_hardly_flagged_and_corrupted_copies_are_found():
+    found = trained(images(500))
+    assert (found.log_odds > 0).mean() <= 0.01
+    assert found.held_out.applies
+    assert found.held_out.auroc.value > 0.999
+    assert found.held_out.found.value > 0.97
+    assert set(found.held_out.by_kind) == set(KINDS)
+    assert found.held_out.flagged == pytest.approx((found.log_odds > 0).mean())
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+def test_junk_that_is_there_already_is_found_though_it_comes_in_crowds(share):
+    n_junk = round(400 * share / (1 - share))
+    junk, _ = damaged(n_junk, seed=7)
+    dataset = joined(images(400), junk)
+    found = trained(dataset)
+    is_junk = np.arange(400 + n_junk) >= 400
+    assert auroc(found.log_odds, is_junk) > 0.99
+    assert (found.log_odds[is_junk] > 0).mean() > 0.95
+    assert (found.log_odds[~is_junk] > 0).mean() <= 0.01
+
+
+def test_a_kind_that_no_corruption_resembles_is_found_by_what_it_shares_with_them():
+    copies, kinds = damaged(300, kinds=("dark", "flat"))
+    junk, _ = damaged(20, seed=7, kinds=("noise",))
+    found = train(joined(images(400), junk), copies, np.arange(300) % 100, kinds)
+    assert auroc(found.log_odds, np.arange(420) >= 400) > 0.8
+
+
+def test_a_dataset_that_looks_like_its_corrupted_copies_is_none_that_the_score_applies_to():
+    copies = images(300, seed=3)
+    found = train(images(400), copies, np.arange(300) % 100, ["dark"] * 300)
+    assert not found.held_out.applies
+    assert "AUROC" in found.held_out.problem
+
+
+def test_a_new_image_is_judged_about_as_one_of_the_dataset():
+    dataset = images(500)
+    found = trained(dataset)
+    again = found.classifier.log_odds(dataset)
+    assert np.corrcoef(again, found.log_odds)[0, 1] > 0.95
+    new, _ = damaged(60, seed=12)
+    assert (found.classifier.probability(new) > 0.5).mean() > 0.95
+    assert (found.classifier.probability(images(300, seed=13)) > 0.5).mean() <= 0.02
+    p = found.classifier.probability(new)
+    assert p == pytest.approx(1 / (1 + np.exp(-found.classifier.log_odds(new))), abs=1e-6)
+
+
+def test_missing_values_are_taken_as_such():
+    dataset = images(300)
+    dataset.columns["quality_sharpness"][::3] = np.nan
+    found = trained(dataset)
+    assert np.isfinite(found.log_odds).all()
+    assert (found.log_odds > 0).mean() <= 0.02
+
+
+def test_without_columns_the_embedding_decides():
+    copies, kinds = damaged(300)
+    found = train(Seen({}, images(300).embedding), Seen({}, copies.embedding), np.arange(300) % 100, kinds)
+    assert found.held_out.auroc.value > 0.99
+    assert found.classifier.names == ()
+
+
+def test_a_few_images_are_refused():
+    copies, kinds = damaged(90)
+    with pytest.raises(InputError, match=f"at least {LEAST_IMAGES} different images, got {LEAST_IMAGES - 1}"):
+        train(images(LEAST_IMAGES - 1), copies, np.arange(90) % 40, kinds)
+
+
+def test_a_classifier_is_read_as_it_was_written():
+    found = rounded(trained(images(200)).classifier)
+    record = json.loads(json.dumps(to_json(found)))
+    read = from_json(record)
+    new = images(50, seed=5)
+    assert (read.log_odds(new) == found.log_odds(new)).all()
+    assert len(json.dumps(record)) < 40_000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 99},
+        {"columns": ["quality_jpeg"]},
+        {"columns": ["quality_brightness"]},
+        {"threshold": float("nan")},
+        {"missing": [True]},
+        {"mean": {"shape": [3], "float32": "AAAA"}},
+        {"intercept": {"shape": [10**9], "float32": ""}},
+        {"spread": None},
+    ],
+)
+def test_what_is_no_classifier_is_refused(change):
+    record = to_json(trained(images(200)).classifier) | change
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        from_json(record)
+
+
+def test_embeddings_of_another_width_are_refused():
+    found = trained(images(200)).classifier
+    with pytest.raises(ValueError, match=f"{WIDTH} numbers, got 3"):
+        found.log_odds(Seen(images(5).columns, np.ones((5, 3))))
+
+
+def test_of_a_kappa_and_its_uncertainty_one_is_read():
+    names = ["kappa_mcinfonce", "unc_mcinfonce", "unc_losspred", "unc_losspred_lower", "quality_border", "key"]
+    assert columns_read(names) == ("kappa_mcinfonce", "unc_losspred")
+
+
+def test_features_are_scaled_by_the_median_and_the_spread_of_both():
+    plain = features_of({"quality_brightness": np.array([0.2, 0.4, 0.6])}, ["quality_brightness"])
+    other = features_of({"quality_brightness": np.array([np.nan, 1.0])}, ["quality_brightness"])
+    scale = Scale.of(plain, other)
+    spread = np.std([0.2, 0.4, 0.6, 1.0]) + 1e-6
+    assert scale.scaled(other) == pytest.approx(np.array([[0, 0, 1], [0.6 / spread, 0.6 / spread, 0]]))
+
+
+def test_the_tail_is_measured_in_the_bulk_of_the_dataset():
+    draw = np.random.default_rng(0)
+    clean = draw.normal(-5, 1.5, 4000)
+    bound = tail_bound(clean, 4.2)
+    assert bound == pytest.approx(-5 + 4.2 * 0.8416 * 1.5, abs=0.15)
+    mixed = np.concatenate([clean, np.full(400, 8.0)])
+    assert tail_bound(mixed, 4.2) - bound < 2 < np.quantile(mixed, 0.995) - bound
+
+
+def test_the_threshold_leaves_most_copies_above_and_no_unexplained_crowd():
+    draw = np.random.default_rng(0)
+    copies = draw.normal(7, 1.5, 900)
+    clean = draw.normal(-5, 1, 2000)
+    assert threshold_of(clean, copies, np.ones(2000, bool)) == 0.0
+    tail = np.concatenate([clean, np.linspace(0.5, 4, 40)])  # 2 % of tail without junk
+    raised = threshold_of(tail, copies, tail < 0)
+    assert 0 < raised <= np.quantile(copies, 0.1)
+    assert (tail > raised).mean() <= 0.0065
+    junk = np.concatenate([tail, draw.normal(7, 1.5, 300)])  # with junk that explains them
+    assert flagged_most(junk, copies, 0.0) == 0.0
+
+
+def test_held_out_measures_are_those_of_the_definition():
+    images_, copies = np.array([-3.0, -1.0, 0.5, -2.0]), np.array([1.0, 2.0, -0.5, 3.0])
+    found = held_out(images_, copies, ["a", "b", "a", "b"])
+    assert found.found.value == 0.75
+    assert found.by_kind == {"a": 0.5, "b": 1.0}
+    assert found.flagged == 0.25
+    assert found.auroc.value == pytest.approx(1.0)  # of the three images that are not flagged
+    assert found.to_json()["applies"] == found.applies
+
+
+def test_false_alarms_are_foreseen_by_the_exponential_tail():
+    draw = np.random.default_rng(0)
+    clean = draw.exponential(1.0, 100_000) - 8
+    expected = np.exp(-8)
+    assert tail_share(clean[clean <= 0]) == pytest.approx(expected, rel=0.5)
