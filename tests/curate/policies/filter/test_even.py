@@ -12,6 +12,7 @@ import curate
 from curate.policies.filter.even import even_best
 from scoring.errors import InputError
 
+TEXT = pa.string()
 FEW = 10  # rows below which groups count as one
 
 
@@ -60,7 +61,7 @@ def test_it_is_what_dropping_one_row_at_a_time_gives(seed):
     assert keep.tolist() == slowly(values.tolist(), codes.tolist(), n_dropped, free.tolist())
 
 
-def table_of(tmp_path, name="label", kind=pa.string(), n=200, rare=40):
+def table_of(tmp_path, name="label", kind=TEXT, n=200, rare=40):
     """160 certain rows of one class and 40 uncertain ones of another."""
     draw = np.random.default_rng(0)
     codes = (np.arange(n) >= n - rare).astype(int)
